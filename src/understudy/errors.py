@@ -1,0 +1,81 @@
+"""Every error that understudy raises on purpose.
+
+An error says in one sentence what is wrong and in one what to do about it. No
+message ever quotes a private text, a row number, or a count of private rows:
+those go to ``private/`` (see :mod:`understudy.corpus`).
+
+The command line ends with the ``exit_code`` of the error's class (documented in
+``docs/errors.md``). This module imports nothing, so that every floor of the
+house, :mod:`understudy.privacy` included, may import it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class UnderstudyError(Exception):
+    """Base of all errors raised on purpose.
+
+    Args:
+        problem: one sentence on what is wrong.
+        cure: one sentence on what to do about it.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, problem: str, cure: str) -> None:
+        super().__init__(f"{problem} {cure}".strip())
+        self.problem = problem
+        self.cure = cure
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.problem, self.cure)
+
+
+class ConfigError(UnderstudyError):
+    """A parameter, option or combination of options that cannot be run."""
+
+    exit_code = 2
+
+
+class CorpusError(UnderstudyError):
+    """The private (or a public) table of texts cannot be read as declared."""
+
+    exit_code = 3
+
+
+class BudgetExceeded(UnderstudyError):
+    """A run asks for more privacy budget than is left; nothing was charged."""
+
+    exit_code = 4
+
+
+class LedgerError(UnderstudyError):
+    """The ledger cannot be used, or contradicts the run."""
+
+    exit_code = 5
+
+
+class ModelError(UnderstudyError):
+    """A model is unknown, not there, unreachable, or answers nonsense."""
+
+    exit_code = 6
+
+
+class ReleaseError(UnderstudyError):
+    """A Release file is corrupt, foreign, or from a newer version."""
+
+    exit_code = 7
+
+
+class ResumeError(UnderstudyError):
+    """An output folder holds a run that this command does not continue."""
+
+    exit_code = 8
+
+
+class PrivacyError(UnderstudyError):
+    """A privacy rule would be broken: a mechanism without its charge, say."""
+
+    exit_code = 9

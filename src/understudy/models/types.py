@@ -1,0 +1,103 @@
+"""What passes between a language model or an embedder and everybody else.
+
+Small frozen values and one-method protocols. Nothing here loads a model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+FinishReason = Literal["stop", "length", "empty", "failed"]
+
+
+@dataclass(frozen=True)
+class Message:
+    """One turn of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True)
+class ChatRequest:
+    """A prompt and how to sample one answer to it.
+
+    ``sample`` numbers several answers to one prompt: two requests that differ in
+    nothing else are two draws, and each is stored (and paid for) on its own.
+    """
+
+    messages: tuple[Message, ...]
+    max_tokens: int = 256
+    temperature: float = 1.0
+    top_p: float = 1.0
+    stop: tuple[str, ...] = ()
+    sample: int = 0
+
+    def key(self, model_id: str) -> str:
+        """SHA-256 of the canonical request to ``model_id``: the name its answer is stored under."""
+        canonical = json.dumps([model_id, asdict(self)], sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A model's answer to one request.
+
+    ``finish_reason`` is ``stop`` (complete), ``length`` (cut at ``max_tokens``), ``empty`` (the model
+    answered without text, as reasoning models do when they run out of tokens) or ``failed`` (no answer
+    after all retries; ``error`` says why in words that quote neither prompt nor answer).
+    """
+
+    text: str
+    finish_reason: FinishReason
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    error: str | None = None
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Completion:
+        fields: dict[str, Any] = json.loads(text)
+        return cls(**fields)
+
+
+@runtime_checkable
+class ChatModel(Protocol):
+    """Prompts in, texts out. Sees many requests at once and batches them as it likes."""
+
+    @property
+    def model_id(self) -> str:
+        """Names the model and its weights or endpoint; part of every stored answer's key."""
+        ...
+
+    def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
+        """Yield ``(index into requests, Completion)`` in the order of completion, each index once."""
+        ...
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Texts in, unit vectors out."""
+
+    @property
+    def model_id(self) -> str:
+        """Names the model."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over the model's weights and tokenizer: two embedders with one fingerprint agree."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return ``Float32[len(texts), d]`` of unit length (L2)."""
+        ...
