@@ -1,0 +1,157 @@
+"""Composition of the mechanisms' events, and the filter that keeps a dataset within its cap.
+
+Within one run the plan is fixed before any private record is read, so its events
+compose by any sound accountant: Gaussian events in closed form (n of them are
+mu-GDP with mu = sqrt(sum 1/multiplier^2)), pure events by their sum, mixtures by
+privacy loss distributions, anything else by Renyi DP. Across runs events are chosen
+adaptively: the stated (epsilon, delta) add up, or by option Renyi DP is composed;
+privacy loss distributions are never composed over runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from understudy.errors import ConfigError
+from understudy.privacy.events import Event, GaussianEvent
+from understudy.privacy.guarantee import GDP, ApproxDP, Budget, PureDP, gaussian_noise_multiplier
+
+CrossRunRule = Literal["basic", "rdp"]
+
+DISCRETE_EXCESS = 2e-7
+"""Relative excess of delta of one discrete Gaussian over the continuous one at sigma >= 4096 grid units."""
+
+
+@dataclass(frozen=True)
+class Composition:
+    """The sequential composition of a fixed list of events.
+
+    >>> Composition((GaussianEvent(4.22468),)).epsilon(1e-6)  # doctest: +ELLIPSIS
+    1.00000...
+    """
+
+    events: tuple[Event, ...]
+
+    @property
+    def pure_epsilon(self) -> float:
+        """Sum of the pure epsilons; infinity if an event has none."""
+        return math.fsum(event.pure_epsilon for event in self.events)
+
+    @property
+    def mu(self) -> float | None:
+        """mu of the composition if every event is Gaussian, else None."""
+        if not all(isinstance(event, GaussianEvent) for event in self.events):
+            return None
+        return math.sqrt(math.fsum(2 * event.rho for event in self.events))
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon these events are known to imply at ``delta`` (infinity if none)."""
+        if not self.events:
+            return 0.0
+        pure = self.pure_epsilon
+        if delta == 0:
+            return pure
+        if self.mu is not None:
+            return GDP(self.mu).epsilon(delta / (1 + DISCRETE_EXCESS * len(self.events)))
+        return min(pure, self._numerical_epsilon(delta))
+
+    def guarantee(self, delta: float) -> PureDP | ApproxDP:
+        """The promise in its strongest stated form at ``delta``."""
+        pure = self.pure_epsilon
+        return PureDP(pure) if math.isfinite(pure) else ApproxDP(self.epsilon(delta), delta)
+
+    def _numerical_epsilon(self, delta: float) -> float:
+        """By privacy loss distributions where every event has one, else by Renyi DP."""
+        losses = [loss for event in self.events if (loss := event.to_pld()) is not None]
+        if len(losses) < len(self.events):
+            return renyi_epsilon(self.events, delta)
+        return float(functools.reduce(lambda a, b: a.compose(b), losses).get_epsilon_for_delta(delta))
+
+
+def renyi_epsilon(events: Iterable[Event], delta: float) -> float:
+    """epsilon at ``delta`` of the events composed in one Renyi accountant, each by its zCDP rho."""
+    import dp_accounting
+
+    accountant = dp_accounting.rdp.RdpAccountant()
+    for event in events:
+        accountant.compose(dp_accounting.ZCDpEvent(event.rho))
+    return float(accountant.get_epsilon(delta))
+
+
+def gaussian_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]:
+    """Noise multipliers of Gaussian releases that together spend ``budget`` and no more.
+
+    Args:
+        budget: delta must be greater than 0.
+        shares: how much of mu^2 each release gets; positive, any scale.
+
+    Returns:
+        One noise multiplier a share: mu_i = mu sqrt(share_i / sum), multiplier_i = 1 / mu_i, where mu is the
+        largest with mu-GDP implying ``budget`` (Dong, Roth and Su 2022, Corollary 3.3).
+
+    Raises:
+        ConfigError: if delta is 0.
+    """
+    if budget.delta == 0:
+        raise ConfigError(
+            "Gaussian noise cannot give pure differential privacy (delta = 0).",
+            "Give a delta such as 1e-6, or choose laplace noise.",
+        )
+    delta = float(budget.delta) / (1 + DISCRETE_EXCESS * len(shares))
+    total = gaussian_noise_multiplier(float(budget.epsilon), delta * (1 - 1e-9)) * (1 + 1e-9)
+    whole = math.fsum(shares)
+    return tuple(total * math.sqrt(whole / share) for share in shares)
+
+
+def pure_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]:
+    """Epsilons of pure releases that together spend ``budget.epsilon`` and no more (basic composition)."""
+    whole = math.fsum(shares)
+    return tuple(float(budget.epsilon) * (1 - 1e-12) * share / whole for share in shares)
+
+
+@dataclass(frozen=True)
+class Spending:
+    """One run's entry in a dataset's history: what it states, and the events behind the statement."""
+
+    cost: Budget
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True)
+class BudgetFilter:
+    """Says whether a dataset's history plus one more run stays within the cap.
+
+    Guarantee:
+        ``basic``: stated (epsilon, delta) add up exactly, as fractions; sound under adaptive choice
+        (Rogers, Roth, Ullman and Vadhan 2016). ``rdp``: the events of all runs in one Renyi accountant at
+        the cap's delta; a filter at each fixed order, hence also at the best order (Lecuyer 2021).
+    """
+
+    cap: Budget
+    rule: CrossRunRule = "basic"
+
+    def spent(self, history: Iterable[Spending]) -> Budget | None:
+        """(epsilon, delta) spent so far; None if nothing is."""
+        entries = list(history)
+        if not entries:
+            return None
+        if self.rule == "basic":
+            return Budget(sum(e.cost.epsilon for e in entries), sum(e.cost.delta for e in entries))
+        epsilon = renyi_epsilon((event for entry in entries for event in entry.events), float(self.cap.delta))
+        return Budget(Fraction(epsilon), self.cap.delta) if math.isfinite(epsilon) else None
+
+    def admits(self, history: Iterable[Spending], new: Spending) -> bool:
+        """True if the history and ``new`` together stay within the cap."""
+        entries = [*history, new]
+        if self.rule == "basic":
+            return (
+                sum(e.cost.epsilon for e in entries) <= self.cap.epsilon
+                and sum(e.cost.delta for e in entries) <= self.cap.delta
+            )
+        total = self.spent(entries)
+        return total is not None and total.epsilon <= self.cap.epsilon

@@ -1,0 +1,231 @@
+"""What is promised: privacy guarantees as immutable values, and conversions between them.
+
+All guarantees here are for the neighbouring relation "add or remove one unit"
+(:mod:`understudy.privacy.unit`). The formulas:
+
+* pure DP: ``epsilon``-DP, delta = 0.
+* zCDP (Bun and Steinke 2016): pure ``epsilon`` implies ``rho = epsilon^2 / 2``
+  (their Proposition 1.4); ``rho`` implies ``(epsilon, delta)`` with
+  ``delta = inf_a exp((a-1)(a rho - epsilon)) / (a-1) * (1 - 1/a)^a``
+  (Canonne, Kamath and Steinke 2020, Corollary 13).
+* GDP (Dong, Roth and Su 2022): ``mu``-GDP is exactly the curve
+  ``delta(epsilon) = Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2)``
+  (their Corollary 2.13, the analytic Gaussian mechanism of Balle and Wang 2018).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Any, Protocol
+
+from understudy.privacy.checks import Number, require_delta, require_nonnegative, require_positive
+
+_NORMAL = NormalDist()
+EPSILON_CEILING = 1e6  # larger epsilons mean nothing; conversions report infinity
+
+
+class Guarantee(Protocol):
+    """A promise that can say its (epsilon, delta) at any delta and write itself down."""
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon this guarantee implies at ``delta``; infinity if there is none."""
+        ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class PureDP:
+    """``epsilon``-differential privacy."""
+
+    epsilon_value: float
+
+    def __post_init__(self) -> None:
+        require_nonnegative(epsilon=self.epsilon_value)
+
+    def epsilon(self, delta: float) -> float:  # noqa: ARG002 - pure DP holds at every delta
+        return self.epsilon_value
+
+    def to_zcdp(self) -> ZCDP:
+        return ZCDP(self.epsilon_value**2 / 2)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "pure", "epsilon": self.epsilon_value}
+
+
+@dataclass(frozen=True)
+class ApproxDP:
+    """``(epsilon, delta)``-differential privacy."""
+
+    epsilon_value: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        require_nonnegative(epsilon=self.epsilon_value)
+        require_delta(delta=self.delta, allow_zero=True)
+
+    def epsilon(self, delta: float) -> float:
+        return self.epsilon_value if delta >= self.delta else math.inf
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "approximate", "epsilon": self.epsilon_value, "delta": self.delta}
+
+
+@dataclass(frozen=True)
+class ZCDP:
+    """``rho``-zero-concentrated differential privacy."""
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        require_nonnegative(rho=self.rho)
+
+    def delta(self, epsilon: float) -> float:
+        return _zcdp_delta(self.rho, epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        return _smallest_epsilon(self.delta, delta) if self.rho > 0 else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "zcdp", "rho": self.rho}
+
+
+@dataclass(frozen=True)
+class GDP:
+    """``mu``-Gaussian differential privacy."""
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        require_nonnegative(mu=self.mu)
+
+    def delta(self, epsilon: float) -> float:
+        return _gdp_delta(self.mu, epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        return _smallest_epsilon(self.delta, delta) if self.mu > 0 else 0.0
+
+    def to_zcdp(self) -> ZCDP:
+        return ZCDP(self.mu**2 / 2)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "gdp", "mu": self.mu}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a run may spend: ``(epsilon, delta)``, kept exact.
+
+    Args:
+        epsilon: greater than 0. Numbers are read as typed (``Budget(0.1, "1e-6")`` is exactly 1/10).
+        delta: in [0, 1), no default. 0 asks for pure differential privacy.
+
+    Raises:
+        ConfigError: if a value is out of its range.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+
+    def __init__(self, epsilon: Number, delta: Number) -> None:
+        object.__setattr__(self, "epsilon", require_positive(epsilon=epsilon))
+        object.__setattr__(self, "delta", require_delta(delta=delta, allow_zero=True))
+
+    def to_json(self) -> dict[str, str]:
+        return {"epsilon": str(self.epsilon), "delta": str(self.delta)}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, str]) -> Budget:
+        return cls(Fraction(fields["epsilon"]), Fraction(fields["delta"]))
+
+    def __str__(self) -> str:
+        return f"(epsilon={float(self.epsilon):g}, delta={float(self.delta):g})"
+
+
+def phi_bar(x: float) -> float:
+    """Upper tail of the standard normal, accurate far out."""
+    return 0.5 * math.erfc(x / math.sqrt(2))
+
+
+def normal_quantile(probability: float) -> float:
+    """Quantile of the standard normal."""
+    return _NORMAL.inv_cdf(probability)
+
+
+def _gdp_delta(mu: float, epsilon: float) -> float:
+    if mu == 0:
+        return 0.0
+    first = phi_bar(epsilon / mu - mu / 2)
+    tail = phi_bar(epsilon / mu + mu / 2)
+    if tail == 0.0 or epsilon > 700:  # the second term only lowers delta: leaving it out is safe
+        return first
+    return max(0.0, first - math.exp(epsilon) * tail)
+
+
+def _zcdp_delta(rho: float, epsilon: float) -> float:
+    """Canonne, Kamath and Steinke 2020, Corollary 13, minimised over the order a by golden section."""
+    if rho == 0:
+        return 0.0
+
+    def log_delta(order: float) -> float:
+        return (order - 1) * (order * rho - epsilon) - math.log(order - 1) + order * math.log1p(-1 / order)
+
+    low, high = 1 + 1e-9, max(2.0, (epsilon + 1) / (2 * rho) + 2)
+    ratio = (math.sqrt(5) - 1) / 2
+    for _ in range(200):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        if log_delta(left) < log_delta(right):
+            high = right
+        else:
+            low = left
+    return min(1.0, math.exp(min(0.0, log_delta((low + high) / 2))))
+
+
+def _smallest_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
+    """Smallest epsilon with ``delta_of(epsilon) <= delta``, from above (never understated)."""
+    require_delta(delta=delta, allow_zero=True)
+    if delta == 0:
+        return math.inf
+    if delta_of(0.0) <= delta:
+        return 0.0
+    high = 1.0
+    while delta_of(high) > delta:
+        high *= 2
+        if high > EPSILON_CEILING:
+            return math.inf
+    low = 0.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        if delta_of(middle) > delta:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+@lru_cache(maxsize=4096)
+def gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
+    """z(epsilon, delta): smallest noise multiplier of one Gaussian release that is (epsilon, delta)-DP.
+
+    The analytic Gaussian mechanism (Balle and Wang 2018). z(1, 1e-6) = 4.22468, z(6, 1e-6) = 0.83591.
+    """
+    require_delta(delta=delta, allow_zero=False)
+    low, high = 1e-3, 1.0  # low: far too little noise, high: grown until enough
+    while _gdp_delta(1 / high, epsilon) > delta:
+        high *= 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        if _gdp_delta(1 / middle, epsilon) > delta:
+            low = middle
+        else:
+            high = middle
+    return high
