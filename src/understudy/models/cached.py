@@ -1,0 +1,121 @@
+"""Answers that are stored before anybody sees them, so that a resumed run never pays twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
+
+from understudy.models.collect import closing
+from understudy.models.types import ChatModel, ChatRequest, Completion
+
+LOOK_UP = 1000
+"""Keys in one question to the store."""
+
+BATCH_SECONDS = 0.05
+"""The longest that an answer waits for others to be stored with it."""
+
+
+class AnswerStore(Protocol):
+    """Texts under names, kept. Both methods are called from the thread that runs the event loop."""
+
+    def get_many(self, keys: Sequence[str]) -> dict[str, str]:
+        """The stored ones among ``keys``."""
+        ...
+
+    def put_many(self, items: Mapping[str, str]) -> None:
+        """Store all of ``items``, durably when it returns."""
+        ...
+
+
+class CachedChat:
+    """A chat model that asks ``model`` only for what ``answers`` does not hold.
+
+    Stored answers are yielded first. A fresh one is stored before it is yielded, ``failed`` ones never;
+    identical requests of one call are sent once (``sample`` makes requests differ). Answers that came in
+    are stored also when the iterator is closed early or the model raises.
+    """
+
+    def __init__(self, model: ChatModel, answers: AnswerStore) -> None:
+        self._model = model
+        self._answers = answers
+
+    @property
+    def model_id(self) -> str:
+        """That of the model inside."""
+        return self._model.model_id
+
+    async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
+        """Yield ``(index into requests, Completion)``, stored ones first, each index once."""
+        places: dict[str, list[int]] = {}
+        for index, request in enumerate(requests):
+            places.setdefault(request.key(self.model_id), []).append(index)
+        keys = list(places)
+        missing: list[str] = []
+        for start in range(0, len(keys), LOOK_UP):
+            some = keys[start : start + LOOK_UP]
+            stored = self._answers.get_many(some)
+            missing += [key for key in some if key not in stored]
+            for key, text in stored.items():
+                completion = Completion.from_json(text)
+                for index in places[key]:
+                    yield index, completion
+        if not missing:
+            return
+        batches = _Batches(self._model.complete([requests[places[key][0]] for key in missing]))
+        try:
+            while batch := await batches.take():
+                self._store(missing, batch)
+                for position, completion in batch:
+                    for index in places[missing[position]]:
+                        yield index, completion
+        finally:
+            self._store(missing, await batches.close())
+
+    def _store(self, keys: Sequence[str], batch: Sequence[tuple[int, Completion]]) -> None:
+        items = {
+            keys[position]: completion.to_json()
+            for position, completion in batch
+            if completion.finish_reason != "failed"
+        }
+        if items:
+            self._answers.put_many(items)
+
+
+class _Batches:
+    """The items of a stream in lists, none held for longer than BATCH_SECONDS."""
+
+    def __init__(self, stream: AsyncIterator[tuple[int, Completion]]) -> None:
+        self._stream = stream
+        self._items: list[tuple[int, Completion]] = []
+        self._arrived = asyncio.Event()
+        self._pump = asyncio.create_task(self._fill())
+
+    async def _fill(self) -> None:
+        try:
+            async with closing(self._stream):
+                async for item in self._stream:
+                    self._items.append(item)
+                    self._arrived.set()
+        finally:
+            self._arrived.set()
+
+    async def take(self) -> list[tuple[int, Completion]]:
+        """The next items; none at the end of the stream, or its error."""
+        await self._arrived.wait()
+        await asyncio.wait([self._pump], timeout=BATCH_SECONDS)
+        if not self._items:
+            await self._pump
+        if not self._pump.done():
+            self._arrived.clear()
+        return self._hand_over()
+
+    async def close(self) -> list[tuple[int, Completion]]:
+        """End the stream; return what it gave and nobody took."""
+        self._pump.cancel()
+        await asyncio.gather(self._pump, return_exceptions=True)
+        return self._hand_over()
+
+    def _hand_over(self) -> list[tuple[int, Completion]]:
+        items, self._items = self._items, []
+        return items

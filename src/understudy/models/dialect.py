@@ -1,0 +1,153 @@
+"""The chat-completions format, and what one endpoint turns out to understand of it."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from understudy.models.limits import Usage
+from understudy.models.types import ChatRequest, FinishReason
+
+_log = logging.getLogger(__name__)
+
+MOST_STOPS = 4
+"""Stop strings that an endpoint takes; answers are cut at the others here."""
+
+_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
+_REJECTED = re.compile(
+    r"unsupported|not support|unrecognized|unrecognised|unknown|unexpected|not permitted|not allowed|invalid param",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an endpoint's document says. ``usage`` is None where it reports none."""
+
+    text: str
+    finish_reason: FinishReason
+    usage: Usage | None
+    reasoned: bool
+    ignored_stop: bool
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether all tokens went into a reasoning that never came to its answer."""
+        return not self.text and (self.finish_reason == "length" or self.reasoned)
+
+
+@dataclass
+class Dialect:
+    """What a client has learnt about its endpoint; it adapts once and remembers.
+
+    ``left_out`` holds the parameters that the endpoint refused, which are no longer sent.
+    """
+
+    limit_name: str = "max_tokens"
+    left_out: set[str] = field(default_factory=set)
+    reasons: bool = False
+    ignores_stop: bool = False
+    reports_usage: bool = False
+
+    def body(self, model: str, request: ChatRequest, *, max_tokens: int) -> dict[str, Any]:
+        """The JSON body of ``POST /chat/completions``."""
+        body: dict[str, Any] = {
+            "model": model,
+            "messages": [{"role": message.role, "content": message.content} for message in request.messages],
+            self.limit_name: max_tokens,
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+        }
+        if request.stop:
+            body["stop"] = list(request.stop[:MOST_STOPS])
+        for name in self.left_out:
+            body.pop(name, None)
+        return body
+
+    def adapt(self, body: Mapping[str, Any], problem: object) -> bool:
+        """Whether ``body``, refused with the error document ``problem``, is worth sending again, adapted."""
+        details = problem.get("error", problem) if isinstance(problem, Mapping) else problem
+        if isinstance(details, Mapping):
+            parameter, message = str(details.get("param")), f"{details.get('code')} {details.get('message')}"
+        else:
+            parameter, message = "", str(details)
+        if "max_tokens" in body and "max_completion_tokens" in message:
+            self.limit_name = "max_completion_tokens"
+            return True
+        if not _REJECTED.search(message):
+            return False
+        for name in ("temperature", "top_p", "stop"):
+            if name in body and (parameter == name or re.search(rf"\b{name}\b", message)):
+                if name not in self.left_out:
+                    _log.warning("The model does not take %s; it is left out.", name)
+                self.left_out.add(name)
+                return True
+        return False
+
+    def learn(self, answer: Answer) -> None:
+        self.reasons |= answer.reasoned
+        self.ignores_stop |= answer.ignored_stop
+        self.reports_usage |= answer.usage is not None
+
+
+def read_answer(document: object, stop: Sequence[str] = ()) -> Answer:
+    """Read a chat completion; thoughts are taken away and the text ends before the first stop string.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        choice = document["choices"][0]  # type: ignore[index]
+        message = choice["message"]
+        content = message.get("content")
+        usage = document.get("usage")  # type: ignore[attr-defined]
+        reasoned = bool(message.get("reasoning_content") or message.get("reasoning"))
+    except (TypeError, KeyError, IndexError, AttributeError) as error:
+        raise ValueError("no chat completion") from error
+    if isinstance(content, list):
+        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
+    if content is not None and not isinstance(content, str):
+        raise ValueError("no text")
+    text, thought = _without_thoughts(content or "")
+    text, ignored = _cut(text, stop)
+    finish: FinishReason = "length" if choice.get("finish_reason") == "length" and not ignored else "stop"
+    return Answer(
+        text=text if text.strip() else "",
+        finish_reason=finish,
+        usage=_usage(usage),
+        reasoned=reasoned or thought or _reasoning_tokens(usage) > 0,
+        ignored_stop=any(string in stop[:MOST_STOPS] for string in ignored),
+    )
+
+
+def _without_thoughts(text: str) -> tuple[str, bool]:
+    if "<think>" not in text and "</think>" not in text:
+        return text, False
+    if "<think>" not in text.partition("</think>")[0]:  # some chat templates open the thought in the prompt
+        text = text.partition("</think>")[2]
+    return _THOUGHT.sub("", text).lstrip(), True
+
+
+def _cut(text: str, stop: Sequence[str]) -> tuple[str, list[str]]:
+    """``text`` up to the first stop string, and the stop strings that stood in it."""
+    found = [string for string in stop if string and string in text]
+    end = min((text.index(string) for string in found), default=len(text))
+    return text[:end], found
+
+
+def _usage(usage: object) -> Usage | None:
+    if not isinstance(usage, Mapping):
+        return None
+    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if not isinstance(prompt, int) or not isinstance(completion, int):
+        return None
+    return Usage(prompt, completion)
+
+
+def _reasoning_tokens(usage: object) -> int:
+    details = usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
+    tokens = details.get("reasoning_tokens") if isinstance(details, Mapping) else None
+    return tokens if isinstance(tokens, int) else 0
