@@ -1,1 +1,26 @@
-"""TODO"""
+"""Private and public tables of text: schema, readers, writers, validation.
+
+>>> from understudy.corpus import read_corpus
+>>> rows = [{"note": "Chest pain on exertion.", "department": "cardiology"}]
+>>> corpus = read_corpus(rows, text="note", label="department", labels=["cardiology", "other"])
+>>> [batch.texts for batch in corpus.batches()]
+[['Chest pain on exertion.']]
+"""
+
+from understudy.corpus.corpus import Batch, Corpus, OnBadRow
+from understudy.corpus.labels import Label, LabelType, canonical
+from understudy.corpus.read import read_corpus
+from understudy.corpus.schema import Schema
+from understudy.corpus.write import write_table
+
+__all__ = [
+    "Batch",
+    "Corpus",
+    "Label",
+    "LabelType",
+    "OnBadRow",
+    "Schema",
+    "canonical",
+    "read_corpus",
+    "write_table",
+]

@@ -1,0 +1,111 @@
+"""Parquet files and Arrow tables, row by row, with the conventions of :mod:`understudy.corpus.readers`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from understudy.corpus.bad_rows import BadRow
+from understudy.corpus.labels import LabelType
+from understudy.corpus.readers import Row, damaged, header_error
+from understudy.corpus.schema import Schema
+from understudy.corpus.sources import DataFile
+from understudy.errors import CorpusError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_ROWS = 1024
+READ_BUFFER_BYTES = 1 << 20
+
+
+def parquet_rows(file: DataFile, columns: Sequence[str]) -> Iterator[Row]:
+    """The rows of a Parquet file, a batch in memory at a time. Row 1 is the first."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(file.path, buffer_size=READ_BUFFER_BYTES) as parquet:
+        yield from _rows(parquet.iter_batches(BATCH_ROWS, columns=list(columns)), columns)
+
+
+def table_rows(table: pa.Table, columns: Sequence[str]) -> Iterator[Row]:
+    """The rows of a table in memory."""
+    return _rows(table.select(list(columns)).to_batches(BATCH_ROWS), columns)
+
+
+def parquet_schema(file: DataFile) -> pa.Schema:
+    """The Arrow schema of a Parquet file.
+
+    Raises:
+        CorpusError: it cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_schema(file.path)
+    except (OSError, pa.ArrowException):
+        pass
+    raise damaged(file.shown)
+
+
+def check_types(types: pa.Schema, schema: Schema, shown: str) -> LabelType | None:
+    """Check the columns' names and types against ``schema``; return the label column's type (None: no such column).
+
+    Raises:
+        CorpusError: a column is not there or there twice, or has a type that cannot be used so.
+    """
+    error = header_error(types.names, schema.columns, shown)
+    if error is not None:
+        raise error
+    kinds = {column: _kind(types.field(column).type) for column in schema.columns}
+    if schema.text is not None and kinds[schema.text] != "string":
+        raise CorpusError(f"The text column {schema.text!r} is not of a string type.", "Name the column of the texts.")
+    for column in (schema.label, schema.owner):
+        if column is not None and kinds[column] is None:
+            raise CorpusError(
+                f"The type of the column {column!r} cannot be used for labels or owners.",
+                "Convert it to strings, whole numbers, decimals or booleans.",
+            )
+    return kinds[schema.label] if schema.label is not None else None
+
+
+def _kind(arrow_type: Any) -> LabelType | None:
+    import pyarrow.types as t
+
+    if t.is_dictionary(arrow_type):
+        arrow_type = arrow_type.value_type
+    is_string = (t.is_string, t.is_large_string, t.is_string_view, t.is_null)  # null: an empty table's strings
+    if any(test(arrow_type) for test in is_string):
+        return "string"
+    if t.is_boolean(arrow_type):
+        return "bool"
+    if t.is_integer(arrow_type):
+        return "int"
+    return "float" if t.is_floating(arrow_type) else None
+
+
+def _rows(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[Row]:
+    start = 1
+    for batch in batches:
+        lists = [_values(batch.column(column)) for column in columns]
+        for number, cells in enumerate(zip(*lists, strict=True), start):
+            yield number, BadRow.ENCODING if BadRow.ENCODING in cells else cells
+        start += batch.num_rows
+
+
+def _values(column: Any) -> list[object]:
+    """A column as Python values, with BadRow.ENCODING in the place of strings that are not UTF-8."""
+    if hasattr(column, "dictionary_decode"):
+        column = column.dictionary_decode()
+    try:
+        values: list[object] = column.to_pylist()
+    except UnicodeDecodeError:
+        values = [_value(scalar) for scalar in column]
+    return values
+
+
+def _value(scalar: Any) -> object:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        return BadRow.ENCODING

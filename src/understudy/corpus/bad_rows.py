@@ -1,0 +1,104 @@
+"""What can be wrong with a row, how it is told, and where its number is kept.
+
+A message names the kind of the problem and the column that was asked for; it never quotes a cell, a row number or a
+count. Those go to ``bad_rows.jsonl`` (a line a bad row) and ``skipped_rows.json`` (the counts) in the private folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from contextlib import ExitStack
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from understudy.corpus.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.corpus.schema import Schema
+from understudy.errors import CorpusError
+
+ROWS_FILE = "bad_rows.jsonl"
+COUNTS_FILE = "skipped_rows.json"
+
+
+class BadRow(Enum):
+    """Why a row is left out, or ends the run. Decided from that row alone."""
+
+    EMPTY_TEXT = "empty text"
+    TEXT_TYPE = "text is not a string"
+    VALUE_TYPE = "value that JSON cannot hold"
+    ENCODING = "bad encoding"
+    LONG_CELL = "cell too long"
+    NULL_LABEL = "no label"
+    UNKNOWN_LABEL = "unknown label"
+    NULL_OWNER = "no owner"
+    SECRETS_TYPE = "secrets are not strings"
+    FIELD_COUNT = "wrong number of fields"
+    INVALID_JSON = "invalid JSON"
+    NOT_AN_OBJECT = "JSON is not an object"
+
+
+_SENTENCES = {
+    BadRow.EMPTY_TEXT: "A row has an empty text (column {text}).",
+    BadRow.TEXT_TYPE: "A row's text is not a string (column {text}).",
+    BadRow.VALUE_TYPE: "A row has a value that JSON cannot hold (columns {text}).",
+    BadRow.ENCODING: "A row is not valid in the declared encoding.",
+    BadRow.LONG_CELL: "A row has a cell that is longer than the limit.",
+    BadRow.NULL_LABEL: "A row has no label (column {label!r}).",
+    BadRow.UNKNOWN_LABEL: "A row has a label that is not declared (column {label!r}).",
+    BadRow.NULL_OWNER: "A row has no owner (column {owner!r}).",
+    BadRow.SECRETS_TYPE: "A row's secrets are not a list of strings.",
+    BadRow.FIELD_COUNT: "A row has too few or too many fields.",
+    BadRow.INVALID_JSON: "A line is not valid JSON.",
+    BadRow.NOT_AN_OBJECT: "A line of JSON is not an object.",
+}
+
+
+def bad_row_error(kind: BadRow, schema: Schema, *, kept: bool) -> CorpusError:
+    """The error for a bad row; ``kept`` says whether its number went to the private folder."""
+    problem = _SENTENCES[kind].format(text=schema.text_name, label=schema.label, owner=schema.owner)
+    where = f" (its number is in private/{ROWS_FILE})" if kept else ""
+    return CorpusError(problem, f"Mend the row{where} or use --on-bad-row skip.")
+
+
+class BadRowLog:
+    """The bad rows of one pass over the table, kept in ``private_dir`` (None: nowhere).
+
+    A context manager: the files appear when the block ends, replacing those of an earlier pass; a pass that is broken
+    off by an exception or by its reader leaves them as they were.
+    """
+
+    def __init__(self, private_dir: Path | None) -> None:
+        self._private_dir = private_dir
+        self._counts: Counter[str] = Counter()
+        self._stack = ExitStack()
+        self._stream: BinaryIO | None = None
+
+    def __enter__(self) -> BadRowLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
+        if kind is None and self._private_dir is not None and self._stream is None:
+            (self._private_dir / ROWS_FILE).unlink(missing_ok=True)
+
+    def note(self, file: str, row: int | None, kind: str) -> None:
+        """Remember a bad row (or with ``row`` None a file that cannot be read on)."""
+        self._counts[kind] += 1
+        if self._private_dir is None:
+            return
+        if self._stream is None:
+            path = private_folder(self._private_dir) / ROWS_FILE
+            self._stream = self._stack.enter_context(atomic_file(path, mode=PRIVATE_MODE))
+        line = json.dumps({"file": file, "row": row, "kind": kind})
+        self._stream.write(line.encode("ascii") + b"\n")
+
+    def write_counts(self) -> None:
+        """Keep how many rows this whole pass left out, in all and by kind."""
+        if self._private_dir is not None:
+            counts = {"skipped": self._counts.total(), "kinds": dict(sorted(self._counts.items()))}
+            with atomic_file(private_folder(self._private_dir) / COUNTS_FILE, mode=PRIVATE_MODE) as stream:
+                stream.write(json.dumps(counts, indent=1).encode("ascii"))

@@ -1,0 +1,135 @@
+"""Labels: their canonical strings, their types, and the set that the user declares.
+
+Labels compare as canonical strings (``true``, ``1``, ``0.5``, ``other``) and keep their own type in the output.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+
+from understudy.errors import ConfigError
+
+Label = str | int | float | bool
+LabelType = Literal["string", "int", "float", "bool"]
+LABEL_TYPES: tuple[str, ...] = get_args(LabelType)
+
+
+def canonical(label: Label) -> str:
+    """The string by which two labels are compared: ``true``/``false``, ``str(int)``, ``repr(float)``, or itself."""
+    if isinstance(label, str):
+        return label
+    if isinstance(label, bool):
+        return "true" if label else "false"
+    return repr(label)
+
+
+def is_missing(value: object) -> bool:
+    """Whether a label or owner cell holds nothing: null, NaN, or white space."""
+    if isinstance(value, str):
+        return not value or value.isspace()
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def as_type(value: object, label_type: LabelType | None) -> Label | None:
+    """``value`` as a label of ``label_type`` (None: of its own type), or None where it is no such label."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, (str, int, float, bool)):
+        return None
+    if label_type is None:
+        return value
+    text = canonical(value)
+    if label_type == "string":
+        return text
+    if label_type == "bool":
+        return {"true": True, "false": False}.get(text.casefold())
+    try:
+        return int(text) if label_type == "int" else float(text)
+    except ValueError:
+        return None
+
+
+def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
+    """The label set as the user wrote it.
+
+    Args:
+        labels: the labels themselves; or ``"a,b,c"``; or ``"@FILE"``, with a label a line (blank lines are
+            ignored), or a JSON list where the file's name ends in ``.json``.
+
+    Raises:
+        ConfigError: the file cannot be read, a label is empty or no label at all, or one is there twice.
+    """
+    if isinstance(labels, str):
+        values: Sequence[object] = _labels_of_file(Path(labels[1:])) if labels.startswith("@") else _split(labels)
+    else:
+        values = list(labels)
+    declared: dict[str, Label] = {}
+    for value in values:
+        label = as_type(value, None)
+        if label is None or is_missing(label):
+            raise ConfigError(
+                "A declared label is empty or of no usable type.",
+                "Labels are strings, whole numbers, decimals or booleans.",
+            )
+        if canonical(label) in declared:
+            raise ConfigError(f"The label {canonical(label)!r} is declared twice.", "Declare each label once.")
+        declared[canonical(label)] = label
+    if not declared:
+        raise ConfigError("The declared label set is empty.", "Name at least one label, or leave the label column out.")
+    return tuple(declared.values())
+
+
+def typed_labels(labels: Iterable[Label], label_type: LabelType | None) -> tuple[Label, ...]:
+    """Declared labels in the type that the output will have.
+
+    Where the data has no type of its own (JSON) and ``label_type`` is None, each label keeps its Python type, except
+    that a set of strings which all spell whole numbers, as a command line gives it, becomes a set of integers.
+
+    Raises:
+        ConfigError: a label cannot be of that type, or two become the same.
+    """
+    labels = tuple(labels)
+    if label_type is None and labels and all(isinstance(label, str) and _spells_integer(label) for label in labels):
+        label_type = "int"
+    typed: dict[str, Label] = {}
+    for label in labels:
+        value = as_type(label, label_type)
+        if value is None:
+            raise ConfigError(
+                f"The declared label {canonical(label)!r} is not of the label column's type ({label_type}).",
+                "Declare labels as the column holds them, or set the label type.",
+            )
+        if canonical(value) in typed:
+            raise ConfigError(f"The label {canonical(value)!r} is declared twice.", "Declare each label once.")
+        typed[canonical(value)] = value
+    return tuple(typed.values())
+
+
+def _spells_integer(text: str) -> bool:
+    return text.removeprefix("-").isdecimal() and text.isascii() and len(text) < 20 and str(int(text)) == text
+
+
+def _split(text: str) -> list[str]:
+    return [label.strip() for label in text.split(",") if label.strip()]
+
+
+def _labels_of_file(path: Path) -> list[object]:
+    values: object = None
+    try:
+        text = path.read_text("utf-8-sig")
+        lines = [line.strip() for line in text.splitlines()]
+        values = json.loads(text) if path.suffix == ".json" else [line for line in lines if line]
+    except (OSError, ValueError, RecursionError):
+        pass  # reported below, without the exception that would quote the file
+    if not isinstance(values, list):
+        raise ConfigError(
+            f"The label file {str(path)!r} cannot be read.",
+            "It holds a label a line in UTF-8, or, when its name ends in .json, a JSON list.",
+        )
+    return values

@@ -1,0 +1,149 @@
+"""Opening a table: its files or its memory, its columns checked, its labels typed, ready for many passes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeGuard
+
+from understudy.corpus import arrow, readers
+from understudy.corpus.labels import LabelType, typed_labels
+from understudy.corpus.readers import Row
+from understudy.corpus.schema import Schema
+from understudy.corpus.sources import DataFile, describe_file, find_files, spool_stdin
+from understudy.errors import ConfigError, CorpusError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Paths = Sequence[str | os.PathLike[str]]
+Pass = Iterator[tuple[str, Row]]
+"""One pass over a table: ``(file name, row)`` of every file in turn."""
+
+
+@dataclass(frozen=True)
+class OpenTable:
+    """A table whose columns are known to be there.
+
+    ``rows`` starts a pass; ``schema`` has its labels in their final type; ``temporary`` is a file to remove at the end.
+    """
+
+    schema: Schema
+    rows: Callable[[], Pass]
+    format: str
+    temporary: Path | None = None
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How CSV and JSON lines are read. ``delimiter`` None: by the format."""
+
+    delimiter: str | None
+    encoding: str
+    max_cell_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.max_cell_bytes < 1:
+            raise ConfigError(f"A limit of {self.max_cell_bytes} bytes a cell leaves no text.", "Use at least 1.")
+        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
+            raise ConfigError(f"{self.delimiter!r} cannot separate cells.", "Use one character, such as ';'.")
+        try:
+            "".encode(self.encoding)
+        except LookupError:
+            raise ConfigError(
+                f"The encoding {self.encoding!r} is unknown.", "Use utf-8, latin-1 or the like."
+            ) from None
+
+
+def is_arrow_table(source: object) -> TypeGuard[pa.Table]:
+    """Whether ``source`` is a pyarrow.Table; without importing pyarrow."""
+    return "pyarrow" in sys.modules and isinstance(source, sys.modules["pyarrow"].Table)
+
+
+def open_arrow(table: pa.Table, schema: Schema) -> OpenTable:
+    """A table in Arrow's memory."""
+    schema = _typed(schema, arrow.check_types(table.schema, schema, "The table"))
+    return OpenTable(schema, lambda: _named("", arrow.table_rows(table, schema.columns)), "arrow")
+
+
+def open_dicts(rows: Sequence[Mapping[str, object]], schema: Schema) -> OpenTable:
+    """A list with a dict a row; a key that is absent is null."""
+
+    def start() -> Pass:
+        return _named("", ((n, readers.object_cells(row, schema.columns)) for n, row in enumerate(rows, 1)))
+
+    return OpenTable(_typed(schema, None), start, "dicts")
+
+
+def open_files(
+    paths: Paths,
+    schema: Schema,
+    *,
+    format: str | None,  # noqa: A002
+    options: TextOptions,
+    private_dir: Path | None,
+) -> OpenTable:
+    """Files by path and pattern, or (``-``) standard input, which is copied first.
+
+    Raises:
+        ConfigError, CorpusError: see :func:`understudy.corpus.read_corpus`.
+    """
+    temporary = None
+    if list(paths) == ["-"]:
+        stdin = describe_file(Path("-"), "standard input", format)
+        copy = spool_stdin(private_dir)
+        temporary = copy if private_dir is None else None
+        files: Sequence[DataFile] = [replace(stdin, path=copy)]
+    else:
+        files = find_files(paths, format=format)
+    try:
+        label_type = _check_columns(files, schema, options)
+        return OpenTable(_typed(schema, label_type), partial(_pass, files, schema, options), files[0].format, temporary)
+    except BaseException:
+        if temporary is not None:
+            temporary.unlink()
+        raise
+
+
+def _check_columns(files: Sequence[DataFile], schema: Schema, options: TextOptions) -> LabelType | None:
+    """Check that every file begins as it should; return the label column's type, None where each cell has its own."""
+    if files[0].format == "parquet":
+        types = {arrow.check_types(arrow.parquet_schema(file), schema, file.shown) for file in files}
+        if len(types) > 1 and schema.label_type is None:
+            raise ConfigError("The label column has different types in different files.", "Set the label type.")
+        return types.pop()
+    for file in files:
+        _, first = next(_file_rows(file, schema, options), (0, None))
+        if isinstance(first, CorpusError):
+            raise first
+    return None if files[0].format == "jsonl" else "string"
+
+
+def _typed(schema: Schema, data_type: LabelType | None) -> Schema:
+    label_type = schema.label_type or data_type
+    return replace(schema, label_type=label_type, labels=typed_labels(schema.labels, label_type))
+
+
+def _pass(files: Sequence[DataFile], schema: Schema, options: TextOptions) -> Pass:
+    for file in files:
+        yield from _named(str(file.path), _file_rows(file, schema, options))
+
+
+def _named(name: str, rows: Iterator[Row]) -> Pass:
+    return ((name, row) for row in rows)
+
+
+def _file_rows(file: DataFile, schema: Schema, options: TextOptions) -> Iterator[Row]:
+    columns, limit = schema.columns, options.max_cell_bytes
+    if file.format == "parquet":
+        rows = arrow.parquet_rows(file, columns)
+    elif file.format == "jsonl":
+        rows = readers.jsonl_rows(file, columns, encoding=options.encoding, max_cell_bytes=limit)
+    else:
+        delimiter = options.delimiter or ("\t" if file.format == "tsv" else ",")
+        rows = readers.csv_rows(file, columns, delimiter=delimiter, encoding=options.encoding, max_cell_bytes=limit)
+    return readers.without_exceptions(rows, file.shown)

@@ -1,0 +1,145 @@
+"""CSV and JSON lines, row by row.
+
+A reader yields ``(row number, cells)`` with the cells of the columns asked for, in their order. In the place of cells
+stands a :class:`BadRow` where this row alone is bad, or, once and last, a :class:`CorpusError` where the file cannot
+be read on. No error is raised from here: decoders' exceptions hold private text, and would travel along with it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import lzma
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NoReturn
+
+from understudy.corpus.bad_rows import BadRow
+from understudy.corpus.sources import DataFile
+from understudy.errors import CorpusError
+
+Cells = Sequence[object] | BadRow | CorpusError
+Row = tuple[int, Cells]
+
+LINE_CELLS = 64
+"""A line may have this many times as many characters as a cell may have bytes; memory holds one line."""
+
+
+def csv_rows(
+    file: DataFile, columns: Sequence[str], *, delimiter: str, encoding: str, max_cell_bytes: int
+) -> Iterator[Row]:
+    """The rows of a CSV or TSV file with a header row. Row 1 is the first beneath the header.
+
+    Quotes that do not pair up put the boundaries of all later rows in doubt, so they end the reading.
+    """
+    limit = LINE_CELLS * max_cell_bytes
+    csv.field_size_limit(max(csv.field_size_limit(), limit))
+    with file.open_text(encoding, newline="") as stream:
+        rows = filter(None, csv.reader(_lines_up_to(limit, stream), delimiter=delimiter, strict=True))
+        header = next(rows, None)
+        if header is None:
+            yield 0, CorpusError(f"{file.shown!r} is empty.", "A CSV file begins with a header row.")
+            return
+        error = header_error(header, columns, file.shown)
+        if error is not None:
+            yield 0, error
+            return
+        width = len(header)
+        positions = [header.index(column) for column in columns]
+        for number, row in enumerate(rows, 1):
+            yield number, [row[i] for i in positions] if len(row) == width else BadRow.FIELD_COUNT
+
+
+def header_error(names: Sequence[str], columns: Sequence[str], shown: str) -> CorpusError | None:
+    """What is wrong with a table's column names, if anything.
+
+    Quotes only the column asked for: a "header" may be the first private row of a file that has none.
+    """
+    missing = next((column for column in columns if column not in names), None)
+    if missing is not None:
+        return CorpusError(
+            f"{shown!r} has no column {missing!r}.", "Check the name; a file of rows begins with a header row."
+        )
+    if len(set(names)) < len(names):
+        return CorpusError(f"Two columns of {shown!r} have the same name.", "Rename one of them.")
+    return None
+
+
+def jsonl_rows(file: DataFile, columns: Sequence[str], *, encoding: str, max_cell_bytes: int) -> Iterator[Row]:
+    """The rows of a file with one JSON object a line. A row's number is its line's; a key that is absent is null."""
+    limit = LINE_CELLS * max_cell_bytes
+    with file.open_text(encoding, newline="\n") as stream:
+        number = 0
+        while line := stream.readline(limit):
+            number += 1
+            if len(line) == limit and not line.endswith("\n"):
+                _skip_line(stream, limit)
+                yield number, BadRow.LONG_CELL
+            elif not line.isspace():
+                yield number, _json_cells(line, columns)
+
+
+def without_exceptions(rows: Iterator[Row], shown: str) -> Iterator[Row]:
+    """The same rows; an exception of a decoder becomes a last row, with a CorpusError that quotes nothing."""
+    number = 0
+    try:
+        for number, cells in rows:
+            yield number, cells
+        return
+    except csv.Error:
+        error = CorpusError(
+            f"The quotes in {shown!r} do not pair up, so that it is in doubt where its rows end.",
+            "Mend the file: a cell with a quote or a line break in it stands in quotes, its own quotes doubled.",
+        )
+    except UnicodeError:
+        error = CorpusError(f"{shown!r} is not text in the declared encoding.", "Name its encoding with --encoding.")
+    except (PermissionError, FileNotFoundError):
+        error = CorpusError(f"{shown!r} cannot be opened.", "Check that the file is there and may be read.")
+    except (OSError, EOFError, ValueError, NotImplementedError, zlib.error, lzma.LZMAError):
+        error = damaged(shown)
+    yield number, error
+
+
+def damaged(shown: str) -> CorpusError:
+    """The error for a file whose bytes make no sense."""
+    return CorpusError(f"{shown!r} is cut short, damaged, or of another format.", "Fetch or write the file again.")
+
+
+def _lines_up_to(limit: int, stream: io.TextIOWrapper) -> Iterator[str]:
+    while line := stream.readline(limit):
+        if len(line) == limit and not line.endswith(("\n", "\r")):
+            raise csv.Error
+        yield line
+
+
+def _skip_line(stream: io.TextIOWrapper, limit: int) -> None:
+    while (piece := stream.readline(limit)) and not piece.endswith("\n"):
+        pass
+
+
+def _json_cells(line: str, columns: Sequence[str]) -> Cells:
+    try:
+        value = _decode(line)
+    except (ValueError, RecursionError):
+        return BadRow.INVALID_JSON
+    return object_cells(value, columns)
+
+
+def object_cells(value: object, columns: Sequence[str]) -> Cells:
+    """The cells of one JSON object."""
+    return [value.get(column) for column in columns] if isinstance(value, Mapping) else BadRow.NOT_AN_OBJECT
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    keys = dict(pairs)
+    if len(keys) < len(pairs):
+        raise ValueError("a key is there twice")
+    return keys
+
+
+_decode = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse_constant).decode

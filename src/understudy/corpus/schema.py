@@ -1,0 +1,62 @@
+"""What the columns of a table of texts mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from understudy.corpus.labels import Label, LabelType, canonical
+from understudy.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Which columns hold the text, the label, the owner and the secrets. Public: it holds no row of the table.
+
+    Attributes:
+        text: the text column, or None where ``record_columns`` stand for it.
+        record_columns: columns that together make a JSON record, which is the text; keys in this order.
+        label: the label column, if any.
+        labels: the label set, each label in the type it has in the output.
+        label_type: the type that label cells are read as; None keeps each cell's own (JSON).
+        labels_declared: False where the set was read from the data: then it is not protected.
+        owner: the column that says whose record a row is, if any.
+        secrets: columns that list a row's secrets.
+
+    Raises:
+        ConfigError: not exactly one of ``text`` and ``record_columns`` is given, or labels without a label column.
+    """
+
+    text: str | None = None
+    record_columns: tuple[str, ...] = ()
+    label: str | None = None
+    labels: tuple[Label, ...] = ()
+    label_type: LabelType | None = None
+    labels_declared: bool = True
+    owner: str | None = None
+    secrets: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.text is None) == (not self.record_columns):
+            raise ConfigError(
+                "Exactly one of a text column and record columns must be named.",
+                "Give --text COLUMN, or --record-columns A,B,C to make JSON records of several columns.",
+            )
+        if self.labels and self.label is None:
+            raise ConfigError("Labels are declared without a label column.", "Name the column with --label.")
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Every column that is read, each once."""
+        names = (self.text, *self.record_columns, self.label, self.owner, *self.secrets)
+        return tuple(dict.fromkeys(name for name in names if name is not None))
+
+    @cached_property
+    def label_index(self) -> dict[str, int]:
+        """From a label's canonical string to its index in ``labels``."""
+        return {canonical(label): index for index, label in enumerate(self.labels)}
+
+    @property
+    def text_name(self) -> str:
+        """The text column, or the record columns, in words for a message."""
+        return repr(self.text) if self.text is not None else ", ".join(map(repr, self.record_columns))
