@@ -1,0 +1,79 @@
+"""May this run still be charged? What is spent, what remains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from understudy.errors import BudgetExceeded, LedgerError
+from understudy.ledger import rows
+from understudy.ledger.values import Dataset, canonical
+from understudy.privacy.accountant import BudgetFilter, Spending
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Plan
+
+
+def spent(connection: sa.Connection, dataset: Dataset) -> Budget | None:
+    """What the dataset's runs spend together; None if nothing is."""
+    return BudgetFilter(dataset.cap, dataset.rule).spent(_spendings(connection, dataset))
+
+
+def remaining(dataset: Dataset, spent: Budget | None) -> Budget | None:
+    """The cap less what is spent; None if no epsilon is left."""
+    if spent is None:
+        return dataset.cap
+    epsilon = dataset.cap.epsilon - spent.epsilon
+    delta = dataset.cap.delta - spent.delta if dataset.rule == "basic" else dataset.cap.delta
+    return Budget(epsilon, delta) if epsilon > 0 else None
+
+
+def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) -> bool:
+    """True if the plan may be booked now, False if this run is booked already.
+
+    Raises:
+        BudgetExceeded: if the plan does not fit.
+        LedgerError: if the dataset is not open or has another unit, or the run was charged otherwise.
+    """
+    dataset = rows.require(connection, name)
+    if plan.unit.kind != dataset.unit.kind:
+        raise LedgerError(
+            f"Dataset {name!r} protects one {dataset.unit.kind}, this run one {plan.unit.kind}: "
+            "what the two spend cannot be added.",
+            f"Run with the unit {dataset.unit.kind}, as the dataset was opened.",
+        )
+    if run_id is not None and (booked := rows.booked(connection, run_id)) is not None:
+        owner, entry = booked
+        same = (owner, entry.method, entry.unit, entry.cost) == (name, plan.method, plan.unit, plan.budget)
+        if not same or _terms(entry.charges) != _terms([charge.to_json() for charge in plan.charges]):
+            raise LedgerError(
+                "This run was charged before, with other charges or for another dataset.",
+                "Run with the settings it began with, or start anew with --fresh (which charges again).",
+            )
+        return False
+    history = _spendings(connection, dataset)
+    budget_filter = BudgetFilter(dataset.cap, dataset.rule)
+    if not budget_filter.admits(history, plan.spending):
+        raise _exceeded(dataset, plan.budget, budget_filter.spent(history))
+    return True
+
+
+def _spendings(connection: sa.Connection, dataset: Dataset) -> list[Spending]:
+    entries = rows.history(connection, dataset.name)
+    return [spending for entry in entries if (spending := entry.spending(dataset.rule)) is not None]
+
+
+def _terms(charges: Iterable[Mapping[str, Any]]) -> str:
+    """What two charges must share to be one: everything but the words that explain them."""
+    return canonical([{key: value for key, value in charge.items() if key != "why"} for charge in charges])
+
+
+def _exceeded(dataset: Dataset, asked: Budget, spent: Budget | None) -> BudgetExceeded:
+    left = remaining(dataset, spent)
+    return BudgetExceeded(
+        f"The run asks for {asked}, but of the cap {dataset.cap} of dataset {dataset.name!r} "
+        f"{spent or 'nothing'} is spent and {left or 'no epsilon'} remains.",
+        "Choose a smaller epsilon or delta, or raise the cap with: "
+        f"understudy ledger open {dataset.name} --epsilon E --delta D --raise",
+    )

@@ -1,0 +1,232 @@
+"""The ledger: opens datasets, checks and books what runs spend, and forgets nothing."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from types import TracebackType
+
+import sqlalchemy as sa
+
+from understudy.errors import ConfigError, LedgerError
+from understudy.ledger import admission, rows, schema
+from understudy.ledger.database import Database
+from understudy.ledger.location import default_location, parse_location
+from understudy.ledger.schema import datasets, entries, fingerprints
+from understudy.ledger.values import Dataset, Entry, canonical, now, require_name
+from understudy.privacy.accountant import CrossRunRule
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Plan, Receipt
+from understudy.privacy.unit import Unit
+
+
+class Ledger:
+    """What every dataset has spent, over all runs; made on first use.
+
+    Any number of processes may use one ledger at once. Every method is one transaction, and what it wrote is
+    on disk when it returns.
+
+    Args:
+        location: a path (SQLite, never on a network drive) or ``postgresql://USER:PASSWORD@HOST/DATABASE``.
+            Without it, :func:`default_location`.
+
+    Raises:
+        LedgerError: here and in every method, if the ledger cannot be reached, read or written, is another
+            program's file, or is from a newer version.
+    """
+
+    fingerprint_key: bytes
+    """32 random bytes that key the content fingerprints of this ledger; made with it, the same for ever."""
+
+    def __init__(self, location: str | Path | None = None) -> None:
+        self._database = Database(parse_location(location or default_location()))
+        with self._database.read() as connection:
+            settings = schema.read_meta(connection)
+        if settings is None:
+            with self._database.write() as connection:  # another process may have been quicker
+                settings = schema.read_meta(connection) or schema.create(connection)
+        self.fingerprint_key = bytes.fromhex(settings["fingerprint_key"])
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._database.close()
+
+    @property
+    def location(self) -> str:
+        """Where it is, fit to be shown (no user, no password)."""
+        return self._database.place
+
+    def open_dataset(self, name: str, *, cap: Budget, unit: Unit, rule: CrossRunRule = "basic") -> Dataset:
+        """Open a dataset; opening it again with the same values changes nothing.
+
+        Args:
+            name: 1 to 64 letters, digits, dots, underscores and hyphens.
+            cap: what all runs together may spend.
+            unit: the privacy unit.
+            rule: ``basic`` adds the stated (epsilon, delta) of the runs; ``rdp`` composes all of their events
+                in one Renyi accountant at the cap's delta.
+
+        Raises:
+            ConfigError: if the name or the rule is impossible.
+            LedgerError: if the dataset is open with another cap, kind of unit or rule.
+        """
+        require_name(name)
+        if rule not in ("basic", "rdp"):
+            raise ConfigError(f"There is no rule {rule!r} of composition over runs.", "Use basic or rdp.")
+        if rule == "rdp" and cap.delta == 0:
+            raise ConfigError("The rule rdp needs a delta greater than 0.", "Give a delta, or use rule basic.")
+        with self._database.write() as connection:
+            known = rows.find(connection, name)
+            if known is not None:
+                if (known.cap, known.unit.kind, known.rule) != (cap, unit.kind, rule):
+                    raise LedgerError(
+                        f"Dataset {name!r} is already open with cap {known.cap}, unit {known.unit.kind} "
+                        f"and rule {known.rule}.",
+                        "Keep these values; a cap can be raised with: "
+                        f"understudy ledger open {name} --epsilon E --delta D --raise",
+                    )
+                return known
+            connection.execute(
+                sa.insert(datasets).values(
+                    name=name,
+                    cap_epsilon=str(cap.epsilon),
+                    cap_delta=str(cap.delta),
+                    unit=canonical(unit.to_json()),
+                    rule=rule,
+                    hash_key=secrets.token_hex(32),
+                    opened_at=now(),
+                )
+            )
+            return rows.require(connection, name)
+
+    def raise_cap(self, name: str, *, cap: Budget, note: str = "") -> Dataset:
+        """Raise a dataset's cap, and record it in the history; the same cap changes nothing.
+
+        Raises:
+            LedgerError: if the dataset is not open, or the new cap is lower in epsilon or delta.
+        """
+        with self._database.write() as connection:
+            known = rows.require(connection, name)
+            if cap.epsilon < known.cap.epsilon or cap.delta < known.cap.delta:
+                raise LedgerError(
+                    f"The cap {cap} is lower than the cap {known.cap} of dataset {name!r}.",
+                    "A cap can only be raised: give at least its epsilon and its delta.",
+                )
+            if cap == known.cap:
+                return known
+            epsilon, delta = str(cap.epsilon), str(cap.delta)
+            connection.execute(
+                sa.update(datasets).where(datasets.c.name == name).values(cap_epsilon=epsilon, cap_delta=delta)
+            )
+            connection.execute(
+                sa.insert(entries).values(
+                    dataset=name, kind="cap", at=now(), epsilon=epsilon, delta=delta, charges="[]", note=note
+                )
+            )
+            return rows.require(connection, name)
+
+    def dataset(self, name: str) -> Dataset | None:
+        """The dataset of this name, None if it is not open."""
+        with self._database.read() as connection:
+            return rows.find(connection, name)
+
+    def datasets(self) -> list[Dataset]:
+        """Every dataset, by name."""
+        with self._database.read() as connection:
+            return rows.every_dataset(connection)
+
+    def history(self, name: str) -> list[Entry]:
+        """Every run that was charged and every raise of the cap, in order."""
+        with self._database.read() as connection:
+            rows.require(connection, name)
+            return rows.history(connection, name)
+
+    def spent(self, name: str) -> Budget | None:
+        """What the runs so far spend together; None if nothing is."""
+        with self._database.read() as connection:
+            return admission.spent(connection, rows.require(connection, name))
+
+    def remaining(self, name: str) -> Budget | None:
+        """The cap less :meth:`spent`; None if no epsilon is left.
+
+        With rule ``basic`` a run of this budget is the largest that fits. With rule ``rdp`` spending is at the
+        cap's delta, and so is what remains: a larger run may fit.
+        """
+        with self._database.read() as connection:
+            dataset = rows.require(connection, name)
+            return admission.remaining(dataset, admission.spent(connection, dataset))
+
+    def check(self, name: str, plan: Plan, *, run_id: str | None = None) -> None:
+        """See that the plan could be charged now. Writes nothing.
+
+        Args:
+            name: the dataset.
+            plan: what the run would spend.
+            run_id: the run, if it may have been charged before: then it is paid for already.
+
+        Raises:
+            BudgetExceeded: if it does not fit into what remains.
+            LedgerError: if the dataset is not open or has another unit, or the run was charged otherwise.
+        """
+        with self._database.read() as connection:
+            admission.admit(connection, name, plan, run_id)
+
+    def charge(self, name: str, plan: Plan, *, run_id: str, note: str = "") -> Receipt:
+        """Check the plan and book it, as one serialised transaction that is on disk when this returns.
+
+        Charging the same run and charges again books nothing and returns a new receipt.
+
+        Raises:
+            BudgetExceeded, LedgerError: as :meth:`check`; nothing is booked then.
+        """
+        with self._database.write() as connection:
+            if admission.admit(connection, name, plan, run_id):
+                connection.execute(
+                    sa.insert(entries).values(
+                        dataset=name,
+                        kind="run",
+                        at=now(),
+                        epsilon=str(plan.budget.epsilon),
+                        delta=str(plan.budget.delta),
+                        run_id=run_id,
+                        method=plan.method,
+                        unit=canonical(plan.unit.to_json()),
+                        charges=canonical([charge.to_json() for charge in plan.charges]),
+                        note=note,
+                    )
+                )
+        return Receipt(run_id, plan.charges)
+
+    def known_as(self, fingerprint: str) -> str | None:
+        """The name of the dataset that this content belongs to, None if it is new. Writes nothing."""
+        with self._database.read() as connection:
+            return rows.known_as(connection, fingerprint)
+
+    def identify(self, name: str, fingerprint: str) -> None:
+        """Record that the dataset has this content (again, or newly: data grow).
+
+        Args:
+            name: the dataset, open.
+            fingerprint: a hash of the content, keyed with :attr:`fingerprint_key`; never leaves the ledger.
+
+        Raises:
+            LedgerError: if the content is known as another dataset's, or the dataset is not open.
+        """
+        with self._database.write() as connection:
+            rows.require(connection, name)
+            known = rows.known_as(connection, fingerprint)
+            if known is None:
+                connection.execute(sa.insert(fingerprints).values(fingerprint=fingerprint, dataset=name, at=now()))
+            elif known != name:
+                raise LedgerError(
+                    f"This content is known as {known!r}.",
+                    f"Use --dataset {known}: what was spent on it counts, whatever the file is called.",
+                )

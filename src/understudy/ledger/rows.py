@@ -1,0 +1,83 @@
+"""Reads rows into values."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from understudy.errors import LedgerError
+from understudy.ledger.schema import datasets, entries, fingerprints
+from understudy.ledger.values import Dataset, Entry, require_name
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.unit import Unit
+
+
+def find(connection: sa.Connection, name: str) -> Dataset | None:
+    """The dataset of this name, None if it is not open."""
+    row = connection.execute(sa.select(datasets).where(datasets.c.name == name)).one_or_none()
+    return None if row is None else _to_dataset(row)
+
+
+def require(connection: sa.Connection, name: str) -> Dataset:
+    """The dataset of this name; LedgerError if it is not open."""
+    found = find(connection, name)
+    if found is None:
+        require_name(name)  # so that the message quotes no more than a name
+        raise LedgerError(
+            f"The ledger has no dataset {name!r}.",
+            f"Open it with: understudy ledger open {name} --epsilon E --delta D",
+        )
+    return found
+
+
+def every_dataset(connection: sa.Connection) -> list[Dataset]:
+    """All datasets, by name."""
+    found = [_to_dataset(row) for row in connection.execute(sa.select(datasets))]
+    return sorted(found, key=lambda dataset: dataset.name)  # not in SQL: collations differ
+
+
+def history(connection: sa.Connection, name: str) -> list[Entry]:
+    """The dataset's entries, in order."""
+    wanted = sa.select(entries).where(entries.c.dataset == name).order_by(entries.c.number)
+    return [_to_entry(row) for row in connection.execute(wanted)]
+
+
+def booked(connection: sa.Connection, run_id: str) -> tuple[str, Entry] | None:
+    """The dataset's name and the entry of a run, None if it was never charged."""
+    row = connection.execute(sa.select(entries).where(entries.c.run_id == run_id)).one_or_none()
+    return None if row is None else (row.dataset, _to_entry(row))
+
+
+def known_as(connection: sa.Connection, fingerprint: str) -> str | None:
+    """The name of the dataset with this content."""
+    wanted = sa.select(fingerprints.c.dataset).where(fingerprints.c.fingerprint == fingerprint)
+    name: str | None = connection.execute(wanted).scalar_one_or_none()
+    return name
+
+
+def _to_dataset(row: sa.Row[Any]) -> Dataset:
+    return Dataset(
+        name=row.name,
+        cap=Budget(row.cap_epsilon, row.cap_delta),
+        unit=Unit.from_json(json.loads(row.unit)),
+        rule=row.rule,
+        hash_key=bytes.fromhex(row.hash_key),
+        opened_at=datetime.fromisoformat(row.opened_at),
+    )
+
+
+def _to_entry(row: sa.Row[Any]) -> Entry:
+    budget = Budget(row.epsilon, row.delta)
+    return Entry(
+        at=datetime.fromisoformat(row.at),
+        cost=budget if row.kind == "run" else None,
+        cap=budget if row.kind == "cap" else None,
+        run_id=row.run_id,
+        method=row.method,
+        unit=None if row.unit is None else Unit.from_json(json.loads(row.unit)),
+        charges=tuple(json.loads(row.charges)),
+        note=row.note,
+    )

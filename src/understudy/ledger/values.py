@@ -1,0 +1,121 @@
+"""What the ledger knows, as immutable values."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from understudy.errors import ConfigError, LedgerError
+from understudy.privacy.accountant import CrossRunRule, Spending
+from understudy.privacy.events import event_from_json
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.unit import Unit
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset as the ledger knows it.
+
+    Args:
+        name: what users call it.
+        cap: what all of its runs together may spend.
+        unit: the privacy unit it was opened with. Every run protects the same kind of unit; how many records
+            of one unit a run uses at most is the run's own choice.
+        rule: how charges compose over runs: ``basic`` or ``rdp``.
+        hash_key: 32 bytes for keyed hashes that sort its records into batches and shards; the same for ever.
+        opened_at: when it was opened.
+    """
+
+    name: str
+    cap: Budget
+    unit: Unit
+    rule: CrossRunRule
+    hash_key: bytes = field(repr=False)
+    opened_at: datetime
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a dataset's history: a run that was charged, or a cap that was raised.
+
+    Args:
+        at: when it was written.
+        cost: what the run spends; None for a raised cap.
+        cap: the new cap; None for a run.
+        run_id: the run, for a run.
+        method: its method, for a run.
+        unit: its privacy unit, for a run.
+        charges: its charges as JSON fields (:meth:`understudy.privacy.plan.Charge.to_json`).
+        note: free text.
+    """
+
+    at: datetime
+    cost: Budget | None
+    cap: Budget | None
+    run_id: str | None
+    method: str | None
+    unit: Unit | None
+    charges: tuple[Mapping[str, Any], ...]
+    note: str
+
+    def spending(self, rule: CrossRunRule) -> Spending | None:
+        """What the accountant composes: the events too where the rule needs them; None for a raised cap.
+
+        Raises:
+            LedgerError: if an event is of a kind that this version does not know.
+        """
+        if self.cost is None:
+            return None
+        if rule == "basic":
+            return Spending(self.cost, ())
+        try:
+            return Spending(self.cost, tuple(event_from_json(charge["event"]) for charge in self.charges))
+        except (KeyError, TypeError, ValueError):
+            raise LedgerError(
+                "The ledger holds a charge of a kind that this version of understudy does not know.",
+                "Upgrade understudy.",
+            ) from None
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON fields; budgets stay exact."""
+        return {
+            "at": self.at.isoformat(),
+            "run_id": self.run_id,
+            "method": self.method,
+            "unit": self.unit and self.unit.to_json(),
+            "cost": self.cost and self.cost.to_json(),
+            "cap": self.cap and self.cap.to_json(),
+            "charges": [dict(charge) for charge in self.charges],
+            "note": self.note,
+        }
+
+
+def require_name(name: str) -> None:
+    """Check a dataset's name.
+
+    Raises:
+        ConfigError: if it is not 1 to 64 letters, digits, dots, underscores and hyphens, the first a letter
+            or digit.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            "A dataset's name is 1 to 64 letters, digits, dots, underscores and hyphens, "
+            "and starts with a letter or digit.",
+            "Choose such a name (--dataset NAME).",
+        )
+
+
+def now() -> str:
+    """The time as the ledger writes it: ISO 8601, UTC, whole seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def canonical(value: object) -> str:
+    """One JSON text a value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
