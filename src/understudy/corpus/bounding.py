@@ -1,0 +1,101 @@
+"""Contribution bounds: which records of a unit are used, and how much each weighs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.privacy.unit import Unit
+
+_DIGEST_BYTES = 16
+
+
+class _Batch(Protocol):
+    """What is needed of a corpus batch."""
+
+    @property
+    def texts(self) -> Sequence[str]: ...
+    @property
+    def labels(self) -> NDArray[np.int32]: ...
+    @property
+    def owners(self) -> Sequence[str] | None: ...
+
+
+class _Table(Protocol):
+    """What is needed of a corpus."""
+
+    def batches(self) -> Iterator[_Batch]: ...
+
+
+@dataclass(frozen=True)
+class BoundedBatch:
+    """Records that are used. ``shares[i]`` records of record i's unit are used in all: it weighs 1/shares[i]."""
+
+    texts: Sequence[str]
+    labels: NDArray[np.int32]
+    shares: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class BoundedCorpus:
+    """A corpus of which each unit contributes at most ``unit.max_records`` records, re-iterable.
+
+    For record units every record is used and weighs 1. For owner units the records with the k smallest keyed
+    hashes of (label, text) are used and averaged, jointly over labels, so that an owner weighs at most 1 in all.
+    An owner's identical records count once. The choice depends on the owner's own records and on the dataset's
+    persisted ``hash_key`` only, never on row numbers. Memory: a batch, and O(owners * k) hashes for owner units.
+
+    Args:
+        corpus: the private table.
+        unit: the privacy unit.
+        hash_key: at most 64 bytes, persisted with the dataset.
+    """
+
+    corpus: _Table
+    unit: Unit
+    hash_key: bytes
+
+    def batches(self) -> Iterator[BoundedBatch]:
+        """Stream the used records."""
+        if self.unit.kind == "record":
+            for batch in self.corpus.batches():
+                yield BoundedBatch(batch.texts, batch.labels, np.ones(len(batch.texts), dtype=np.int64))
+            return
+        seen: set[tuple[bytes, bytes]] = set()
+        for batch in self.corpus.batches():
+            rows: list[int] = []
+            shares: list[int] = []
+            for row, (owner, record) in enumerate(self._digests(batch)):
+                kept = self._kept[owner]
+                if record in kept and (owner, record) not in seen:
+                    seen.add((owner, record))
+                    rows.append(row)
+                    shares.append(len(kept))
+            yield BoundedBatch(
+                [batch.texts[row] for row in rows], batch.labels[rows], np.asarray(shares, dtype=np.int64)
+            )
+
+    @cached_property
+    def _kept(self) -> dict[bytes, tuple[bytes, ...]]:
+        """For each owner the smallest k distinct record hashes."""
+        kept: dict[bytes, tuple[bytes, ...]] = {}
+        for batch in self.corpus.batches():
+            for owner, record in self._digests(batch):
+                mine = kept.get(owner, ())
+                if record not in mine:
+                    kept[owner] = tuple(sorted((*mine, record))[: self.unit.max_records])
+        return kept
+
+    def _digests(self, batch: _Batch) -> Iterator[tuple[bytes, bytes]]:
+        assert batch.owners is not None, "owner units need an owner column"  # checked before a run is planned
+        for owner, label, text in zip(batch.owners, batch.labels.tolist(), batch.texts, strict=True):
+            yield self._digest(owner), self._digest(f"{label}\x00{text}")
+
+    def _digest(self, value: str) -> bytes:
+        return hashlib.blake2b(value.encode("utf-8"), key=self.hash_key, digest_size=_DIGEST_BYTES).digest()

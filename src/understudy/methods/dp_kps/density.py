@@ -1,0 +1,229 @@
+"""The density sketches: per label, a noisy sum of what each record says about the privatised vocabulary.
+
+Three queries, all :class:`~understudy.privacy.mechanisms.IntegerSum` of the bounded
+corpus and all jointly over labels (a record touches its label's row only, an owner's
+records are averaged over all labels, so the bounds below hold for the whole matrix):
+
+* :class:`TermDensity`: kernel density of single terms (bandwidth h > 0);
+* :class:`TermHistogram`: the same at h = 0, where the kernel is the identity;
+* :class:`SequenceDensity`: kernel density of sequences of m terms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.corpus.bounding import BoundedCorpus
+from understudy.methods.dp_kps.features import GRID, integer_features
+from understudy.privacy.noise import NoiseKind
+from understudy.vocabulary.matcher import TermMatcher
+
+WEIGHT_GRID = 1 << 20
+"""Integer steps of weight 1. Weights are rounded down, so that no norm grows."""
+Number = TypeVar("Number", bound=np.generic)
+_SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
+
+
+@dataclass(frozen=True)
+class TermRows:
+    """The first S distinct terms of V~ in each record, as padded rows."""
+
+    matcher: TermMatcher
+    terms_per_record: int
+
+    def batches(self, data: BoundedCorpus) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]]:
+        """Yield (``Int64[n, S]`` term indices padded with -1, ``Int32[n]`` labels, ``Int64[n]`` shares)."""
+        for batch in data.batches():
+            rows = np.full((len(batch.texts), self.terms_per_record), -1, dtype=np.int64)
+            for row, text in enumerate(batch.texts):
+                found = self.matcher.first_distinct(text, self.terms_per_record)
+                rows[row, : len(found)] = found
+            yield rows, batch.labels, batch.shares
+
+
+def _add_to_histogram(
+    histogram: NDArray[np.int64], rows: NDArray[np.int64], labels: NDArray[np.int32], weights: NDArray[np.int64]
+) -> None:
+    """histogram[label, term] += weight, for every term of every row."""
+    used = rows >= 0
+    record = np.nonzero(used)[0]
+    np.add.at(histogram, (labels[record], rows[used]), weights[record])
+
+
+@dataclass(frozen=True)
+class TermHistogram:
+    """Weighted term counts over V~, one row a label (h = 0).
+
+    Guarantee:
+        Unit: a record, or an owner whose records are averaged jointly over labels.
+        Sensitivity: a record with m distinct terms adds floor(G / sqrt(m)) to each for gaussian noise, so its L2 norm
+        is at most G = WEIGHT_GRID, or floor(G / m) for laplace noise, so its L1 norm is at most G; m = 0 adds nothing.
+    """
+
+    rows: TermRows
+    labels: int
+    terms: int
+    noise: NoiseKind
+    name: str = "density"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.labels, self.terms)
+
+    @property
+    def grid(self) -> float:
+        return float(WEIGHT_GRID)
+
+    @property
+    def l1_sensitivity(self) -> float:
+        return self.grid if self.noise == "laplace" else self.grid * math.sqrt(self.rows.terms_per_record)
+
+    @property
+    def l2_sensitivity(self) -> float:
+        return self.grid
+
+    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
+        histogram = np.zeros(self.shape, dtype=np.int64)
+        for rows, labels, shares in self.rows.batches(data):
+            distinct = np.maximum((rows >= 0).sum(axis=1), 1)
+            norm = np.sqrt(distinct) if self.noise == "gaussian" else distinct
+            _add_to_histogram(histogram, rows, labels, _round_down(WEIGHT_GRID / (norm * shares)))
+        return histogram
+
+
+@dataclass(frozen=True)
+class TermDensity:
+    """Kernel density of terms: per label the sum over records of a vector of summed term features.
+
+    The vector of a record is v = sum of the integer features of its terms, scaled *onto* the sensitivity ball: by
+    floor(G B / |v|), B the bound of one term's features. The paper averages (scales by 1/m), which leaves |v| well
+    inside the ball, since features of different terms are nearly orthogonal; scaling by the norm is as private and
+    has up to sqrt(m) times the signal (docs/decisions/003).
+
+    Guarantee:
+        Unit: a record, or an owner whose records are averaged jointly over labels.
+        Sensitivity: with gaussian noise |.| is the L2 norm and B = GRID sqrt(I); with laplace noise |.| is the L1 norm
+        and B = GRID sqrt(2) I. Either way a record's integer vector has norm at most G B (G = WEIGHT_GRID), whatever it
+        holds; no terms, or a zero vector, add nothing. Norms are those of the rounded features, computed exactly.
+        Source: LSQ (Wagner et al. 2023); KPS (Nagesh et al. 2024), section 3.2.
+    """
+
+    rows: TermRows
+    labels: int
+    features: NDArray[np.int32]
+    noise: NoiseKind
+    name: str = "density"
+
+    @property
+    def _bound(self) -> float:
+        frequencies = self.features.shape[1] // 2
+        return GRID * (math.sqrt(frequencies) if self.noise == "gaussian" else math.sqrt(2) * frequencies)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.labels, self.features.shape[1])
+
+    @property
+    def grid(self) -> float:
+        return float(GRID * WEIGHT_GRID)
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """With gaussian noise: the L1 norm of a vector whose L2 norm is bounded."""
+        scale = 1.0 if self.noise == "laplace" else math.sqrt(self.features.shape[1])
+        return WEIGHT_GRID * self._bound * scale
+
+    @property
+    def l2_sensitivity(self) -> float:
+        return WEIGHT_GRID * self._bound
+
+    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
+        histogram = np.zeros((self.labels, len(self.features)), dtype=np.int64)
+        for rows, labels, shares in self.rows.batches(data):
+            norms = self._l2_norms(rows) if self.noise == "gaussian" else self._l1_norms(rows)
+            scale = np.divide(self._bound, norms * shares, out=np.zeros(len(rows)), where=norms > 0)
+            _add_to_histogram(histogram, rows, labels, _round_down(WEIGHT_GRID * _SAFETY * scale))
+        return histogram @ self.features.astype(np.int64)  # phi is linear in the histogram of terms
+
+    @cached_property
+    def _gram(self) -> NDArray[np.float64]:
+        """Inner products of the features, and a zero row and column for padding. Exact: integers below 2^53."""
+        features = self.features.astype(np.float64)
+        return np.pad(features @ features.T, (0, 1))
+
+    def _l2_norms(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        squares = self._gram[rows[:, :, None], rows[:, None, :]].sum(axis=(1, 2))
+        return np.asarray(np.sqrt(squares), dtype=np.float64)
+
+    def _l1_norms(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        padded = np.pad(self.features, ((0, 1), (0, 0)))
+        chunks = [np.abs(padded[chunk].sum(axis=1)).sum(axis=1) for chunk in _chunks(rows, 64)]
+        return np.concatenate(chunks).astype(np.float64) if chunks else np.zeros(0)
+
+
+@dataclass(frozen=True)
+class SequenceDensity:
+    """Kernel density of sequences of m terms (structure K_m of the iterative method).
+
+    A record gives one canonical tuple, its first m distinct terms in V~; a record with fewer gives nothing.
+
+    Guarantee:
+        Unit: a record, or an owner whose records are averaged jointly over labels.
+        Sensitivity: one feature vector a record, of L2 norm at most GRID sqrt(I) and L1 norm at most GRID sqrt(2) I.
+        Source: KPS (Nagesh et al. 2024), section 3.3.
+    """
+
+    rows: TermRows
+    labels: int
+    phases: NDArray[np.float32]
+    name: str = "sequences"
+
+    @property
+    def _frequencies(self) -> int:
+        return int(self.phases.shape[2])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.labels, 2 * self._frequencies)
+
+    @property
+    def grid(self) -> float:
+        return float(GRID * WEIGHT_GRID)
+
+    @property
+    def l1_sensitivity(self) -> float:
+        return self.grid * math.sqrt(2) * self._frequencies
+
+    @property
+    def l2_sensitivity(self) -> float:
+        return self.grid * math.sqrt(self._frequencies)
+
+    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
+        total = np.zeros(self.shape, dtype=np.int64)
+        length = len(self.phases)
+        for rows, labels, shares in self.rows.batches(data):
+            complete = rows[:, length - 1] >= 0
+            for tuples, label, weight in zip(
+                _chunks(rows[complete, :length]),
+                _chunks(labels[complete]),
+                _chunks(WEIGHT_GRID // shares[complete]),
+                strict=True,
+            ):
+                phase = self.phases[np.arange(length), tuples].sum(axis=1)
+                np.add.at(total, label, integer_features(phase).astype(np.int64) * weight[:, None])
+        return total
+
+
+def _round_down(weights: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.floor(weights).astype(np.int64)
+
+
+def _chunks(rows: NDArray[Number], size: int = 512) -> list[NDArray[Number]]:
+    return [rows[start : start + size] for start in range(0, len(rows), size)]

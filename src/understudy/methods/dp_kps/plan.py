@@ -1,0 +1,141 @@
+"""DP-KPS, before a private record is read: which noisy sums will be released, and what they buy.
+
+1. vocabulary   noisy counts of all public terms; the top N are V~
+2. density      per label, a noisy kernel density over V~ (independent mode)
+   sequences-m  per label, one for every structure K_m (iterative mode)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from understudy.errors import ConfigError
+from understudy.methods.dp_kps.parameters import DPKPSParameters
+from understudy.methods.dp_kps.sequences import structures
+from understudy.privacy.accountant import gaussian_split, pure_split
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import noise_event
+from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.unit import Unit
+from understudy.vocabulary.top_terms import noise_floor
+
+NAME = "dp-kps"
+
+
+def sketch_names(parameters: DPKPSParameters) -> dict[str, int]:
+    """Names of the density releases and the terms a sequence in each, in order."""
+    if parameters.mode == "independent":
+        return {"density": 1}
+    return {f"sequences-{m}": m for m in structures(parameters.length, parameters.ensemble)}
+
+
+def noise_multipliers(parameters: DPKPSParameters, budget: Budget) -> dict[str, float]:
+    """Of each release, calibrated so that together they spend ``budget`` and no more."""
+    sketches = sketch_names(parameters)
+    share = parameters.vocabulary_share
+    shares = [share, *((1 - share) / len(sketches) for _ in sketches)]
+    if parameters.noise == "gaussian":
+        multipliers = gaussian_split(budget, shares)
+    else:
+        multipliers = tuple(1 / epsilon for epsilon in pure_split(budget, shares))
+    return dict(zip(["vocabulary", *sketches], multipliers, strict=True))
+
+
+def make_plan(
+    parameters: DPKPSParameters,
+    budget: Budget,
+    *,
+    unit: Unit,
+    labels: int,
+    vocabulary_size: int,
+    expected_records: int | None = None,
+) -> Plan:
+    """The plan of a release.
+
+    Args:
+        labels: size of the declared label set (1 without labels).
+        vocabulary_size: terms in the public vocabulary.
+        expected_records: the corpus size as the user types it in; only for the forecast.
+
+    Raises:
+        ConfigError: if N is larger than the vocabulary, or the sequences are longer than N.
+    """
+    if parameters.top_terms > vocabulary_size:
+        raise ConfigError(
+            f"The privatised vocabulary (top_terms = {parameters.top_terms}) is larger than the public one "
+            f"({vocabulary_size} terms).",
+            "Lower top_terms or give a larger vocabulary.",
+        )
+    if parameters.length > parameters.top_terms:
+        raise ConfigError(
+            f"Sequences of {parameters.length} distinct terms need at least as many in the vocabulary.",
+            "Lower length or raise top_terms.",
+        )
+    if parameters.noise == "laplace":
+        budget = Budget(budget.epsilon, 0)  # pure: no delta is booked
+    multipliers = noise_multipliers(parameters, budget)
+    why = {
+        "vocabulary": f"noisy counts of {vocabulary_size} public terms, of which the top {parameters.top_terms} stay"
+    }
+    for name, size in sketch_names(parameters).items():
+        kind = "histogram" if parameters.bandwidth == 0 and parameters.mode == "independent" else "kernel density"
+        why[name] = (
+            f"noisy {kind} of {'terms' if size == 1 else f'sequences of {size} terms'} for each of {labels} label(s)"
+        )
+    charges = tuple(
+        Charge(
+            name,
+            noise_event(parameters.noise, multiplier),
+            {
+                "noise": parameters.noise,
+                "noise_multiplier": multiplier,
+                "terms_per_record": parameters.terms_per_record,
+            },
+            why[name],
+        )
+        for name, multiplier in multipliers.items()
+    )
+    forecast = _forecast(parameters, multipliers, labels, vocabulary_size, expected_records)
+    return Plan(NAME, unit, budget, charges, forecast)
+
+
+def _forecast(
+    parameters: DPKPSParameters,
+    multipliers: Mapping[str, float],
+    labels: int,
+    vocabulary_size: int,
+    expected_records: int | None,
+) -> dict[str, Any]:
+    """Noise in records, and signal against it for terms of a given frequency, all from public numbers."""
+    terms = parameters.terms_per_record
+    if parameters.noise == "gaussian":
+        count_noise = multipliers["vocabulary"] * math.sqrt(terms)
+    else:
+        count_noise = multipliers["vocabulary"] * terms * math.sqrt(2)
+    sketches = {name: _score_noise(parameters, multipliers[name]) for name in sketch_names(parameters)}
+    floor = noise_floor(count_noise, vocabulary_size)
+    forecast: dict[str, Any] = {
+        "vocabulary count noise (std, records)": count_noise,
+        "vocabulary noise floor (records a term must be in)": floor,
+        **{f"{name} score noise (std, records)": noise for name, noise in sketches.items()},
+    }
+    if expected_records is not None:
+        per_label = expected_records / labels
+        forecast["records (as declared)"] = expected_records
+        forecast["vocabulary: share of records a term must be in to stand out"] = floor / expected_records
+        weakest = max(sketches.values())
+        for share in (0.01, 0.05):
+            signal = per_label * share / math.sqrt(terms)
+            forecast[f"signal / noise of a term that {share:.0%} of a label's records hold"] = signal / weakest
+    return forecast
+
+
+def _score_noise(parameters: DPKPSParameters, multiplier: float) -> float:
+    """Standard deviation of the noise on one term's score."""
+    if parameters.noise == "gaussian":
+        return multiplier
+    if parameters.bandwidth == 0 and parameters.mode == "independent":
+        return multiplier * math.sqrt(2)
+    return multiplier * 2 * math.sqrt(parameters.features)

@@ -1,0 +1,172 @@
+"""Drawing keyphrase sequences from the noisy sketches. All of it is post-processing.
+
+``generator`` steers the draw and has nothing to do with privacy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.methods.dp_kps.features import GRID
+
+Scores = NDArray[np.float64]
+_SMALLEST = 1e-12
+
+
+def term_scores(sketch: Scores, features: NDArray[np.int32]) -> Scores:
+    """``Float64[labels, N]``: Phi(V~) F_c / I, the estimated kernel density of each term under each label."""
+    frequencies = features.shape[1] // 2
+    return np.asarray(sketch @ (features.T / (GRID * frequencies)), dtype=np.float64)
+
+
+def label_share(scores: Scores) -> Scores:
+    """``Float64[labels, N]``: scores_c / sum over labels of scores, negative scores counted as 0."""
+    positive = np.maximum(scores, 0.0)
+    return np.asarray(positive / np.maximum(positive.sum(axis=0, keepdims=True), _SMALLEST), dtype=np.float64)
+
+
+def contrast_weights(scores: Scores, *, temperature: float = 1.0, contrast: float = 1.0) -> Scores:
+    """``Float64[labels, N]``: scores_c^(1/temperature) * (scores_c / sum over labels of scores)^contrast.
+
+    Negative scores count as 0. A label whose scores are all 0 (noise can do that) is given equal weights, so
+    that every label runs to the end.
+    """
+    weights = np.maximum(scores, 0.0) ** (1 / temperature) * label_share(scores) ** contrast
+    weights /= np.maximum(weights.max(axis=1, keepdims=True), 1e-300)
+    return np.where(weights.max(axis=1, keepdims=True) > 0, weights, 1.0)
+
+
+def draw_independent(
+    weights: NDArray[np.float64], *, length: int, count: int, generator: np.random.Generator
+) -> NDArray[np.int64]:
+    """``Int64[count, length]``: rows of distinct terms, drawn one after another in proportion to ``weights``.
+
+    Gumbel top-k (Yellott 1977): sorting log-weights plus Gumbel noise draws without replacement.
+    """
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(np.maximum(weights, _SMALLEST * weights.max())).astype(np.float32)
+    keys = log_weights + _gumbel((count, weights.size), generator)
+    best = np.argpartition(-keys, length - 1, axis=1)[:, :length]
+    order = np.argsort(-np.take_along_axis(keys, best, axis=1), axis=1)
+    return np.take_along_axis(best, order, axis=1).astype(np.int64)
+
+
+def draw_coherent(
+    weights: NDArray[np.float64],
+    embeddings: NDArray[np.float32],
+    *,
+    length: int,
+    count: int,
+    coherence: float,
+    generator: np.random.Generator,
+) -> NDArray[np.int64]:
+    """:func:`draw_independent`, with terms after the first weighted by exp(coherence * cos(term, mean of prefix))."""
+    drawn = np.empty((count, length), dtype=np.int64)
+    taken = np.zeros((count, weights.size), dtype=bool)
+    prefix = np.zeros((count, embeddings.shape[1]), dtype=np.float32)
+    log_weights = np.log(np.maximum(weights, _SMALLEST * weights.max()))
+    rows = np.arange(count)
+    for position in range(length):
+        mean = prefix / np.maximum(np.linalg.norm(prefix, axis=1, keepdims=True), _SMALLEST)
+        logits = log_weights + coherence * (mean @ embeddings.T)
+        drawn[:, position] = _sample(np.where(taken, -np.inf, logits), generator)
+        taken[rows, drawn[:, position]] = True
+        prefix += embeddings[drawn[:, position]]
+    return drawn
+
+
+def draw_iterative(
+    sketches: Mapping[int, NDArray[np.float64]],
+    phases: Mapping[int, NDArray[np.float32]],
+    log_contrast: NDArray[np.float64],
+    *,
+    length: int,
+    count: int,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    generator: np.random.Generator,
+) -> list[NDArray[np.int64]]:
+    """Per label ``Int64[count, length]``: sequences grown term by term against the sequence sketches.
+
+    A sequence of l terms (prefix and candidate) asks the smallest structure K_m with m >= l, zero-padded: the
+    padding multiplies all candidates by one factor, which cancels. Terms are drawn from scores^(1/temperature)
+    (an argmax would make all sequences equal). KPS (Nagesh et al. 2024), section 3.3.
+
+    Args:
+        sketches: m -> ``Float64[labels, 2 I]`` noisy sums.
+        phases: m -> ``Float32[m, N, I]`` of each term at each position.
+        log_contrast: ``Float64[labels, N]`` added to the log-scores, zeros for none.
+        top_k: draw from the best-scoring ``top_k`` candidates only.
+    """
+    labels = len(log_contrast)
+    drawn = np.empty((labels, count, length), dtype=np.int64)
+    for position in range(length):
+        size = min(m for m in sketches if m > position)
+        candidate = phases[size][position]
+        cos_sin = np.concatenate([np.cos(candidate), np.sin(candidate)], axis=1).T
+        for label in range(labels):
+            for start in range(0, count, _PREFIXES):
+                prefix = drawn[label, start : start + _PREFIXES, :position]
+                phase = phases[size][np.arange(position), prefix].sum(axis=1, dtype=np.float32)
+                scores = _next_scores(sketches[size][label], phase, cos_sin)
+                logits = _log_positive(scores) / temperature + log_contrast[label]
+                logits = _keep_top(logits, top_k)
+                np.put_along_axis(logits, prefix, -np.inf, axis=1)
+                drawn[label, start : start + _PREFIXES, position] = _sample(logits, generator)
+    return list(drawn)
+
+
+_PREFIXES = 1024
+
+
+def _next_scores(
+    sketch: NDArray[np.float64], prefix: NDArray[np.float32], cos_sin: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """``Float32[n, N]`` scores: [(C cosP + S sinP) . cosA + (S cosP - C sinP) . sinA] / I.
+
+    One matrix product of ``[n, 2 I] x [2 I, N]``, without any dependence on the embedding's dimension.
+    """
+    frequencies = prefix.shape[1]
+    cos, sin = np.cos(prefix), np.sin(prefix)
+    c, s = np.split((sketch / frequencies).astype(np.float32), 2)
+    return np.asarray(np.concatenate([c * cos + s * sin, s * cos - c * sin], axis=1) @ cos_sin, dtype=np.float32)
+
+
+def _log_positive(scores: NDArray[np.float32]) -> NDArray[np.float64]:
+    """log(max(scores, 0)) a row, floored far below the row's best; rows without a positive score become flat."""
+    best = np.maximum(scores.max(axis=1, keepdims=True), np.float32(1e-30))
+    return np.asarray(np.log(np.maximum(scores / best, _SMALLEST)), dtype=np.float64)
+
+
+def _keep_top(logits: NDArray[np.float64], top_k: int | None) -> NDArray[np.float64]:
+    if top_k is None or top_k >= logits.shape[1]:
+        return logits
+    threshold = -np.partition(-logits, top_k - 1, axis=1)[:, top_k - 1 : top_k]
+    return np.where(logits >= threshold, logits, -np.inf)
+
+
+def _sample(logits: NDArray[np.floating], generator: np.random.Generator) -> NDArray[np.int64]:
+    """One draw a row from softmax(logits), by the Gumbel trick."""
+    return np.asarray(np.argmax(logits + _gumbel(logits.shape, generator), axis=1), dtype=np.int64)
+
+
+def _gumbel(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.float32]:
+    exponential = generator.standard_exponential(shape, dtype=np.float32)
+    return np.asarray(-np.log(np.maximum(exponential, np.float32(1e-9))), dtype=np.float32)
+
+
+def structures(length: int, ensemble: str) -> Sequence[int]:
+    """Sizes m of the iterative method's structures: 1, 2, 4, ... capped at ``length`` (log) or 1..length (linear).
+
+    >>> structures(10, "log")
+    [1, 2, 4, 8, 10]
+    """
+    if ensemble == "linear":
+        return list(range(1, length + 1))
+    sizes = [1]
+    while sizes[-1] < length:
+        sizes.append(min(2 * sizes[-1], length))
+    return sizes

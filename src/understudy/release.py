@@ -1,0 +1,178 @@
+"""The Release: everything of a run that may leave the building, as one file.
+
+A zip of ``release.json`` (method, parameters, schema, statement, SHA-256 of the other
+members), ``arrays.safetensors`` and ``terms.parquet``. No pickle, no private byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.errors import ReleaseError
+from understudy.statement import Statement
+
+FORMAT = "understudy-release"
+FORMAT_VERSION = 1
+_MEMBERS = ("release.json", "arrays.safetensors", "terms.parquet")
+
+
+@dataclass(frozen=True)
+class PublicSchema:
+    """The names and the label set of the synthetic table: public facts about the private one."""
+
+    text: str = "text"
+    label: str | None = None
+    labels: tuple[Any, ...] = ()
+    record_columns: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "text": self.text,
+            "label": self.label,
+            "labels": list(self.labels),
+            "record_columns": list(self.record_columns),
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> PublicSchema:
+        return cls(fields["text"], fields["label"], tuple(fields["labels"]), tuple(fields["record_columns"]))
+
+
+@dataclass(frozen=True)
+class Release:
+    """Noised and paid for: what a method hands on.
+
+    Args:
+        method: the method's name; its ``generate`` reads the rest.
+        parameters: the method's parameters, as JSON.
+        schema: names and labels of the synthetic table.
+        statement: the promise.
+        arrays: noisy values and public arrays.
+        terms: the privatised vocabulary, or empty.
+        noise_check: how much stands above the noise, as short sentences (post-processing).
+    """
+
+    method: str
+    parameters: Mapping[str, Any]
+    schema: PublicSchema
+    statement: Statement
+    arrays: Mapping[str, NDArray[Any]]
+    terms: Sequence[str] = ()
+    noise_check: Mapping[str, Any] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Write the file, atomically."""
+        members = {"arrays.safetensors": _arrays_to_bytes(self.arrays), "terms.parquet": _terms_to_bytes(self.terms)}
+        manifest = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "method": self.method,
+            "parameters": dict(self.parameters),
+            "schema": self.schema.to_json(),
+            "statement": self.statement.to_json(),
+            "noise_check": dict(self.noise_check),
+            "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(path.name + ".partial")
+        with temporary.open("wb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+                for name, data in {"release.json": json.dumps(manifest, indent=1).encode(), **members}.items():
+                    archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)  # no timestamps
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the arrays, terms, parameters and schema: names this Release in a run that continues it."""
+        whole = hashlib.sha256(json.dumps([self.method, dict(self.parameters), self.schema.to_json()]).encode())
+        whole.update(_arrays_to_bytes(self.arrays))
+        whole.update("\n".join(self.terms).encode())
+        return whole.hexdigest()
+
+
+def load_release(path: str | Path) -> Release:
+    """Read and check a Release file.
+
+    Raises:
+        ReleaseError: if the file is missing, is no Release, is damaged, or comes from a newer version.
+    """
+    path = Path(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            data = {name: archive.read(name) for name in _MEMBERS}
+        manifest = json.loads(data["release.json"])
+    except FileNotFoundError:
+        raise ReleaseError(f"There is no Release file {path.name}.", "Check the path.") from None
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError, EOFError, NotImplementedError) as error:
+        raise _corrupt(path, type(error).__name__) from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise _corrupt(path, "not a Release")
+    version = manifest.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise ReleaseError(
+            f"The Release {path.name} has format version {version}; this understudy reads up to {FORMAT_VERSION}.",
+            "Install a newer understudy.",
+        )
+    for name, digest in manifest.get("sha256", {}).items():
+        if hashlib.sha256(data.get(name, b"")).hexdigest() != digest:
+            raise _corrupt(path, f"{name} does not match its hash")
+    try:
+        return Release(
+            method=manifest["method"],
+            parameters=manifest["parameters"],
+            schema=PublicSchema.from_json(manifest["schema"]),
+            statement=Statement.from_json(manifest["statement"]),
+            arrays=_arrays_from_bytes(data["arrays.safetensors"]),
+            terms=_terms_from_bytes(data["terms.parquet"]),
+            noise_check=manifest["noise_check"],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _corrupt(path, type(error).__name__) from None
+
+
+def _corrupt(path: Path, what: str) -> ReleaseError:
+    return ReleaseError(f"{path.name} is damaged or is no Release ({what}).", "Get the file again from its maker.")
+
+
+def _arrays_to_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    from safetensors.numpy import save
+
+    return bytes(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
+
+
+def _arrays_from_bytes(data: bytes) -> dict[str, NDArray[Any]]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        return dict(load(data))
+    except SafetensorError as error:
+        raise ValueError(str(error)) from None
+
+
+def _terms_to_bytes(terms: Sequence[str]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    sink = io.BytesIO()
+    pyarrow.parquet.write_table(pa.table({"term": pa.array(list(terms), pa.string())}), sink)
+    return sink.getvalue()
+
+
+def _terms_from_bytes(data: bytes) -> list[str]:
+    import pyarrow.parquet
+
+    return pyarrow.parquet.read_table(io.BytesIO(data)).column("term").to_pylist()  # type: ignore[no-any-return]

@@ -1,0 +1,162 @@
+"""The privacy statement: what is protected, how strongly, at what charge, and what is not covered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from understudy.privacy.accountant import Composition
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.unit import Unit
+
+DELTAS = (1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
+
+NOT_PRIVATE = "NOT PRIVATE"
+
+NOT_COVERED = (
+    "Facts about the population that hold with or without any one unit: the synthetic texts are meant to show them.",
+    "Other runs on the same data: their budgets add up (see the ledger).",
+    "Choosing parameters, a run or a method by looking at results on the private data, unless that was charged too.",
+    "Groups: k units together are protected k times more weakly in epsilon, and delta grows faster.",
+    "That a run ended in an error, and how long it took.",
+    "What a language model learned from its own training data.",
+)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The promise that travels with a Release and with every synthetic table made from it.
+
+    Args:
+        method: the method's name.
+        unit: the privacy unit; neighbours add or remove one.
+        budget: what was booked in the ledger.
+        charges: every release made, with its event.
+        public_inputs: name -> {"source": ..., "sha256": ...} of everything fixed before private data was read.
+        labels_declared: False if the label set was read from the data.
+        dataset: the dataset's declared name.
+        private: False if noise was off or seeded.
+        notes: further remarks of the method, one sentence each.
+    """
+
+    method: str
+    unit: Unit
+    budget: Budget
+    charges: tuple[Charge, ...]
+    public_inputs: Mapping[str, Mapping[str, str]]
+    labels_declared: bool
+    dataset: str
+    private: bool
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        *,
+        public_inputs: Mapping[str, Mapping[str, str]],
+        labels_declared: bool,
+        dataset: str,
+        private: bool,
+        notes: tuple[str, ...] = (),
+    ) -> Statement:
+        return cls(
+            plan.method, plan.unit, plan.budget, plan.charges, public_inputs, labels_declared, dataset, private, notes
+        )
+
+    @property
+    def epsilon_at(self) -> dict[float, float]:
+        """epsilon at the booked delta and at several others; infinite ones are left out."""
+        composition = Composition(tuple(charge.event for charge in self.charges))
+        deltas = {float(self.budget.delta), *DELTAS}
+        values = {delta: composition.epsilon(delta) for delta in sorted(deltas, reverse=True)}
+        return {delta: epsilon for delta, epsilon in values.items() if math.isfinite(epsilon)}
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "private": self.private,
+            "stamp": "" if self.private else NOT_PRIVATE,
+            "method": self.method,
+            "dataset": self.dataset,
+            "unit": self.unit.to_json(),
+            "protects": self.unit.describe(),
+            "neighbours": "add or remove one unit",
+            "budget": self.budget.to_json(),
+            "epsilon_at_delta": [{"delta": d, "epsilon": e} for d, e in self.epsilon_at.items()],
+            "charges": [charge.to_json() for charge in self.charges],
+            "public_inputs": {name: dict(entry) for name, entry in self.public_inputs.items()},
+            "label_set": "declared, public" if self.labels_declared else "read from the data, not protected",
+            "labels_declared": self.labels_declared,
+            "notes": list(self.notes),
+            "not_covered": list(NOT_COVERED),
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Statement:
+        return cls(
+            method=fields["method"],
+            unit=Unit.from_json(fields["unit"]),
+            budget=Budget.from_json(fields["budget"]),
+            charges=tuple(Charge.from_json(charge) for charge in fields["charges"]),
+            public_inputs=fields["public_inputs"],
+            labels_declared=bool(fields["labels_declared"]),
+            dataset=fields["dataset"],
+            private=bool(fields["private"]),
+            notes=tuple(fields["notes"]),
+        )
+
+    def to_markdown(self) -> str:
+        """The statement for people."""
+        lines = ["# Privacy statement", ""]
+        if not self.private:
+            lines += [f"> **{NOT_PRIVATE}.** The noise of this run was switched off or seeded. No promise holds.", ""]
+        lines += [
+            *self._promise(),
+            "",
+            "| at delta | epsilon |",
+            "|---|---|",
+            *(f"| {delta:g} | {_round_up(epsilon)} |" for delta, epsilon in self.epsilon_at.items()),
+            "",
+            "## What was released, and what it cost",
+            "",
+            *(f"- **{charge.name}**: {charge.why} ({charge.event})." for charge in self.charges),
+            "",
+            f"Booked in the ledger of dataset `{self.dataset}`: {self.budget}. "
+            "The language model that writes the texts sees only what is listed here; what it adds costs nothing more.",
+            "",
+            "## Public inputs, fixed before any private record was read",
+            "",
+            *(
+                f"- {name}: {entry['source']}" + (f" (SHA-256 `{entry['sha256']}`)" if entry.get("sha256") else "")
+                for name, entry in self.public_inputs.items()
+            ),
+            f"- label set: {'declared' if self.labels_declared else '**read from the data: not protected**'}",
+            "",
+            *(["## Notes", "", *(f"- {note}" for note in self.notes), ""] if self.notes else []),
+            "## What is not covered",
+            "",
+            *(f"- {item}" for item in NOT_COVERED),
+            "",
+        ]
+        return "\n".join(lines)
+
+    def _promise(self) -> list[str]:
+        epsilon, delta = float(self.budget.epsilon), float(self.budget.delta)
+        odds = math.exp(min(epsilon, 50.0))
+        failure = f", except with probability {delta:g}" if delta else ""
+        return [
+            f"Method **{self.method}**. Protected: **{self.unit.describe()}**.",
+            "",
+            f"Whoever sees the Release or any text made from it can tell almost as little about one unit as if that "
+            f"unit had never been in the data: with or without it, every outcome is at most {odds:.3g} times as likely"
+            f"{failure}. This is ({epsilon:g}, {delta:g})-differential privacy; neighbours add or remove one unit.",
+        ]
+
+
+def _round_up(epsilon: float) -> str:
+    """Four digits, never less than the value."""
+    digits = max(0, 3 - math.floor(math.log10(epsilon))) if epsilon > 0 else 0
+    return f"{math.ceil(epsilon * 10**digits - 1e-9) / 10**digits:g}"

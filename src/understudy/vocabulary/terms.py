@@ -1,0 +1,157 @@
+"""Public vocabularies: where the terms come from, and which are left out beforehand."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import lzma
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from understudy.errors import ConfigError
+from understudy.vocabulary.words import split_words
+
+BUILT_IN = "built-in"
+LARGEST = 5_000_000
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A public list of terms, the most frequent first where frequencies are known.
+
+    Args:
+        terms: one or more words each, distinct by their words, stop words and one-letter terms left out.
+        source: how it was named, for the statement.
+        sha256: of the terms as used, for the statement.
+    """
+
+    terms: tuple[str, ...]
+    source: str
+    sha256: str
+
+    @classmethod
+    def of(
+        cls, terms: Iterable[str], *, source: str, stop_words: frozenset[str], size: int | None = None
+    ) -> Vocabulary:
+        """Normalise ``terms``: drop empty, one-letter, purely numeric and stop-word terms and all but the first of
+        those with the same words; keep the first ``size``.
+
+        Raises:
+            ConfigError: if nothing is left.
+        """
+        kept: dict[tuple[str, ...], str] = {}
+        for term in terms:
+            words = tuple(split_words(term))
+            if _is_useful(words, stop_words):
+                kept.setdefault(words, " ".join(term.split()))
+                if len(kept) == size:
+                    break
+        if not kept:
+            raise ConfigError(
+                f"The vocabulary {source} is empty.", "Give a file with one term a line that are not all stop words."
+            )
+        joined = "\n".join(kept.values())
+        return cls(tuple(kept.values()), source, hashlib.sha256(joined.encode("utf-8")).hexdigest())
+
+
+def load_vocabulary(
+    source: str | Path = BUILT_IN, *, size: int | None = None, stop_words: str | Path | None = None
+) -> Vocabulary:
+    """Load a public vocabulary.
+
+    Args:
+        source: ``built-in`` (the English word list of symspellpy, 82,000 words by frequency), or a file: text with one
+            term a line (``.txt``, also ``.gz``, ``.bz2``, ``.xz``; "term<tab>frequency" lines are ordered by
+            frequency), or ``.csv`` / ``.parquet`` with a column ``term`` (or ``word``) and optionally one of
+            ``count``, ``frequency`` (high is frequent) or ``centibels`` (low in magnitude is frequent).
+        size: keep only the most frequent ``size`` terms (the first ones where no frequencies are given).
+        stop_words: a file with one word a line; None for the built-in English list; ``none`` for no stop words.
+
+    Raises:
+        ConfigError: if the file cannot be read, has no terms, or ``size`` is below 1.
+    """
+    if size is not None and size < 1:
+        raise ConfigError(f"Expected vocabulary size >= 1, got {size}.", "Keep at least one term.")
+    terms = built_in_terms() if str(source) == BUILT_IN else _read_terms(Path(source))
+    name = BUILT_IN if str(source) == BUILT_IN else Path(source).name
+    return Vocabulary.of(terms, source=name, stop_words=load_stop_words(stop_words), size=size)
+
+
+def built_in_terms() -> list[str]:
+    """The English words of symspellpy's frequency dictionary (MIT), the most frequent first."""
+    text = resources.files("symspellpy").joinpath("frequency_dictionary_en_82_765.txt").read_text("utf-8-sig")
+    return [line.split(" ", 1)[0] for line in text.splitlines()]
+
+
+def load_stop_words(source: str | Path | None) -> frozenset[str]:
+    """The built-in English list for None, no words for ``none``, else one word a line of a file."""
+    if source is None:
+        text = resources.files(__package__).joinpath("stop_words_en.txt").read_text("utf-8")
+    elif str(source) == "none":
+        return frozenset()
+    else:
+        text = "\n".join(_read_lines(Path(source)))
+    return frozenset(word for line in text.splitlines() for word in split_words(line))
+
+
+def _is_useful(words: tuple[str, ...], stop_words: frozenset[str]) -> bool:
+    """At least one word is no stop word, no number, and no lone ASCII letter."""
+    return any(
+        word not in stop_words and not word.isdigit() and (len(word) > 1 or not word.isascii()) for word in words
+    )
+
+
+def _read_terms(path: Path) -> list[str]:
+    if path.suffix in (".parquet", ".csv"):
+        return _read_table(path)
+    lines = _read_lines(path)
+    rows = [line.rsplit("\t", 1) for line in lines if line.strip()]
+    if rows and all(len(row) == 2 and _is_number(row[1]) for row in rows):
+        rows.sort(key=lambda row: -float(row[1]))
+    return [row[0] for row in rows]
+
+
+def _read_lines(path: Path) -> list[str]:
+    openers = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    try:
+        with openers.get(path.suffix, open)(path, "rt", encoding="utf-8-sig") as file:  # type: ignore[operator]
+            return [str(line).rstrip("\n") for line in file]
+    except (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError) as error:
+        raise ConfigError(
+            f"The file {path.name} cannot be read ({type(error).__name__}).",
+            "Give an existing UTF-8 file with one term a line.",
+        ) from None
+
+
+def _read_table(path: Path) -> list[str]:
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.csv.read_csv(path) if path.suffix == ".csv" else pyarrow.parquet.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise ConfigError(
+            f"The vocabulary {path.name} cannot be read ({type(error).__name__}).",
+            "Give a readable CSV or Parquet file.",
+        ) from None
+    name = next((name for name in ("term", "word", "name") if name in table.column_names), None)
+    if name is None:
+        raise ConfigError(f"The vocabulary {path.name} has no column 'term'.", "Name the column of terms 'term'.")
+    terms = [str(term) for term in table.column(name).to_pylist() if term is not None]
+    for column, sign in (("count", -1), ("frequency", -1), ("centibels", 1)):
+        if column in table.column_names and len(terms) == table.num_rows:
+            weights = [sign * abs(float(value or 0)) for value in table.column(column).to_pylist()]
+            return [terms[i] for i in sorted(range(len(terms)), key=weights.__getitem__)]
+    return terms
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
