@@ -42,8 +42,10 @@ def parquet_schema(file: DataFile) -> pa.Schema:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_schema(file.path)
-    except (OSError, pa.ArrowException):
+        schema = pq.read_schema(file.path)
+        if schema.names is not None:  # reading a name that is no UTF-8 fails here
+            return schema
+    except (OSError, UnicodeError, pa.ArrowException):
         pass
     raise damaged(file.shown)
 

@@ -20,6 +20,7 @@ from understudy.errors import CorpusError
 
 ROWS_FILE = "bad_rows.jsonl"
 COUNTS_FILE = "skipped_rows.json"
+UNREADABLE = "unreadable file"
 
 
 class BadRow(Enum):

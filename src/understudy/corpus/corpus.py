@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.corpus.bad_rows import BadRow, BadRowLog, bad_row_error
+from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog, bad_row_error
 from understudy.corpus.check import Record, RowCheck
 from understudy.corpus.labels import Label, canonical
 from understudy.corpus.opening import OpenTable
@@ -167,7 +167,7 @@ class Corpus:
             for name, (number, cells) in self._rows():
                 if isinstance(cells, CorpusError):
                     error = cells
-                    log.note(name, None, "unreadable file")
+                    log.note(name, None, UNREADABLE)
                     break
                 record = cells if isinstance(cells, BadRow) else check(cells)
                 if isinstance(record, BadRow):

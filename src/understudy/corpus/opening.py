@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
 from understudy.corpus import arrow, readers
+from understudy.corpus.bad_rows import UNREADABLE, BadRowLog
 from understudy.corpus.labels import LabelType, typed_labels
 from understudy.corpus.readers import Row
 from understudy.corpus.schema import Schema
@@ -101,7 +102,7 @@ def open_files(
     else:
         files = find_files(paths, format=format)
     try:
-        label_type = _check_columns(files, schema, options)
+        label_type = _check_columns(files, schema, options, private_dir)
         return OpenTable(_typed(schema, label_type), partial(_pass, files, schema, options), files[0].format, temporary)
     except BaseException:
         if temporary is not None:
@@ -109,18 +110,30 @@ def open_files(
         raise
 
 
-def _check_columns(files: Sequence[DataFile], schema: Schema, options: TextOptions) -> LabelType | None:
+def _check_columns(
+    files: Sequence[DataFile], schema: Schema, options: TextOptions, private_dir: Path | None
+) -> LabelType | None:
     """Check that every file begins as it should; return the label column's type, None where each cell has its own."""
-    if files[0].format == "parquet":
-        types = {arrow.check_types(arrow.parquet_schema(file), schema, file.shown) for file in files}
-        if len(types) > 1 and schema.label_type is None:
-            raise ConfigError("The label column has different types in different files.", "Set the label type.")
-        return types.pop()
+    types: set[LabelType | None] = set()
     for file in files:
-        _, first = next(_file_rows(file, schema, options), (0, None))
-        if isinstance(first, CorpusError):
-            raise first
-    return None if files[0].format == "jsonl" else "string"
+        try:
+            types.add(_first_look(file, schema, options))
+        except CorpusError:
+            with BadRowLog(private_dir) as log:
+                log.note(str(file.path), None, UNREADABLE)
+            raise
+    if len(types) > 1 and schema.label_type is None:
+        raise ConfigError("The label column has different types in different files.", "Set the label type.")
+    return types.pop()
+
+
+def _first_look(file: DataFile, schema: Schema, options: TextOptions) -> LabelType | None:
+    if file.format == "parquet":
+        return arrow.check_types(arrow.parquet_schema(file), schema, file.shown)
+    _, first = next(_file_rows(file, schema, options), (0, None))
+    if isinstance(first, CorpusError):
+        raise first
+    return None if file.format == "jsonl" else "string"
 
 
 def _typed(schema: Schema, data_type: LabelType | None) -> Schema:

@@ -1,0 +1,37 @@
+"""Files of text in every compression, and a private folder."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+COMPRESS = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": lambda data: pa.compress(data, codec="zstd", asbytes=True),
+}
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Path:
+    return tmp_path / "private"
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    """Write bytes or text to a file in the test's folder, compressed as its name says; returns the path."""
+
+    def write_file(name: str, content: str | bytes) -> Path:
+        data = content.encode("utf-8") if isinstance(content, str) else content
+        data = COMPRESS.get(name.rpartition(".")[2], bytes)(data)
+        path = tmp_path / name
+        path.write_bytes(data)
+        return path
+
+    return write_file

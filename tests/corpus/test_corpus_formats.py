@@ -1,0 +1,292 @@
+"""Every format, compression and way of naming a table gives the same rows."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from corpus_tables import rows_of, texts_of
+
+from understudy.corpus import Schema, read_corpus
+from understudy.errors import ConfigError, CorpusError
+
+CSV = 'note,ward\r\n"pain, ""sharp""",a\r\n"two\r\nlines",b\r\n'
+TSV = 'note\tward\npain, sharp\ta\n"two\nlines"\tb\n'
+JSONL = '{"note": "one", "ward": "a"}\n\n{"ward": "b", "note": "zwei 🎈 日本"}\r\n'
+
+
+def read(source, **more):
+    return read_corpus(source, **{"text": "note", "label": "ward", "labels": ["a", "b"], **more})
+
+
+def test_csv_quotes_commas_and_line_breaks_in_cells_are_kept(write):
+    assert rows_of(read(write("t.csv", CSV))) == [('pain, "sharp"', "a"), ("two\r\nlines", "b")]
+
+
+def test_tsv_is_split_at_tabs(write):
+    assert rows_of(read(write("t.tsv", TSV))) == [("pain, sharp", "a"), ("two\nlines", "b")]
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.ndjson", "T.JSONL"])
+def test_json_lines_may_have_blank_lines_and_windows_line_ends(write, name):
+    assert rows_of(read(write(name, JSONL))) == [("one", "a"), ("zwei 🎈 日本", "b")]
+
+
+@pytest.mark.parametrize("compression", ["gz", "bz2", "xz", "zst"])
+@pytest.mark.parametrize(("name", "content"), [("t.csv", CSV), ("t.tsv", TSV), ("t.jsonl", JSONL)])
+def test_every_text_format_is_read_through_every_compression(write, name, content, compression):
+    plain = rows_of(read(write(name, content)))
+    assert rows_of(read(write(f"{name}.{compression}", content))) == plain
+    assert len(plain) == 2
+
+
+@pytest.mark.parametrize(
+    "text_type", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
+)
+def test_parquet_texts_may_be_of_every_string_type(tmp_path, text_type):
+    if text_type == pa.string_view():
+        table = pa.table({"note": pa.array(["one", "two"], text_type)})
+        corpus = read_corpus(table, text="note")
+    else:
+        pq.write_table(pa.table({"note": pa.array(["one", "two"]).cast(text_type)}), tmp_path / "t.parquet")
+        corpus = read_corpus(tmp_path / "t.parquet", text="note")
+    assert texts_of(corpus) == ["one", "two"]
+
+
+def test_a_parquet_column_with_a_dot_in_its_name_is_found(tmp_path):
+    pq.write_table(pa.table({"a.b": ["one"], "a": ["no"]}), tmp_path / "t.parquet")
+    assert texts_of(read_corpus(tmp_path / "t.parquet", text="a.b")) == ["one"]
+
+
+def test_an_arrow_table_and_a_list_of_dicts_are_sources():
+    rows = [{"note": "one", "ward": "a"}, {"note": "two", "ward": "b"}]
+    expected = [("one", "a"), ("two", "b")]
+    assert rows_of(read(rows)) == expected
+    assert rows_of(read(pa.Table.from_pylist(rows))) == expected
+
+
+def test_format_and_compression_can_be_named_when_the_file_name_tells_nothing(write):
+    assert len(rows_of(read(write("notes.txt", CSV), format="csv"))) == 2
+    assert len(rows_of(read(write("notes.txt.gz", CSV), format="csv"))) == 2
+    hidden = write("a.csv.gz", CSV).rename(write("x", "").with_name("hidden"))
+    assert len(rows_of(read(hidden, format="csv.gz"))) == 2
+
+
+def test_the_delimiter_is_an_option_and_never_guessed(write):
+    path = write("t.csv", "note;ward\none;a\n")
+    assert rows_of(read(path, delimiter=";")) == [("one", "a")]
+    with pytest.raises(CorpusError, match="has no column 'note'"):
+        read(path)
+
+
+def test_other_encodings_and_the_byte_order_mark_are_read(write):
+    assert texts_of(read(write("a.csv", "note,ward\nénergie,a\n".encode("latin-1")), encoding="latin-1")) == ["énergie"]
+    for encoding, name in itertools.product(["utf-8-sig", "utf-16"], ["b.csv", "b.jsonl"]):
+        content = CSV if name == "b.csv" else JSONL
+        path = write(name, content.encode(encoding))
+        assert len(rows_of(read(path, encoding="utf8" if encoding == "utf-8-sig" else encoding))) == 2
+
+
+def test_globs_are_sorted_and_lists_take_a_file_once(write, tmp_path):
+    write("b.csv", "note,ward\nsecond,a\n")
+    write("a.csv.gz", "ward,note\na,first\n")
+    pattern = str(tmp_path / "*.csv*")
+    assert texts_of(read(pattern)) == ["first", "second"]
+    assert texts_of(read([tmp_path / "b.csv", pattern])) == ["second", "first"]
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_read_as_a_file(write):
+    assert len(texts_of(read(write("notes[1].csv", CSV)))) == 2
+
+
+class FakeStdin:
+    def __init__(self, data: bytes) -> None:
+        self.buffer = io.BytesIO(data)
+
+
+def test_standard_input_is_copied_once_into_the_private_folder_and_read_twice(monkeypatch, private):
+    monkeypatch.setattr(sys, "stdin", FakeStdin(CSV.encode()))
+    with read("-", format="csv", private_dir=private) as corpus:
+        assert rows_of(corpus) == rows_of(corpus) != []
+    copy = private / "stdin.spool"
+    assert copy.read_bytes() == CSV.encode()
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("labels_from_data", [False, True])
+def test_the_temporary_copy_of_standard_input_goes_at_close(monkeypatch, tmp_path, labels_from_data):
+    monkeypatch.setattr(sys, "stdin", FakeStdin(CSV.encode()))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    corpus = read("-", format="csv", labels=None if labels_from_data else "a,b", labels_from_data=labels_from_data)
+    (copy,) = tmp_path.iterdir()
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert len(rows_of(corpus)) == 2
+    corpus.close()
+    corpus.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_temporary_copy_of_standard_input_goes_when_it_cannot_be_used(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "stdin", FakeStdin(b"other\n1\n"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(CorpusError):
+        read("-", format="csv")
+    assert not list(tmp_path.iterdir())
+
+
+def test_several_columns_become_one_json_record_in_the_order_asked_for(write):
+    path = write("t.csv", "a,b,c\n1,é,x\n,2,y\n,,z\n")
+    corpus = read_corpus(path, record_columns=["b", "a"], on_bad_row="skip")
+    assert texts_of(corpus) == ['{"b": "é", "a": "1"}', '{"b": "2", "a": ""}']
+
+
+def test_a_record_of_parquet_columns_keeps_numbers_nulls_and_dates(tmp_path):
+    import datetime
+
+    table = {"n": [1, None], "x": [0.5, float("nan")], "d": [datetime.date(2020, 1, 2), None], "t": ["a", "b"]}
+    pq.write_table(pa.table(table), tmp_path / "t.parquet")
+    records = texts_of(read_corpus(tmp_path / "t.parquet", record_columns=list(table)))
+    assert [json.loads(record) for record in records] == [
+        {"n": 1, "x": 0.5, "d": "2020-01-02", "t": "a"},
+        {"n": None, "x": None, "d": None, "t": "b"},
+    ]
+
+
+def test_owners_and_secrets_come_with_the_batch(write, tmp_path):
+    path = write("t.csv", "note,who,hidden\none,7,anna; 1234\ntwo,8,\n")
+    (batch,) = read_corpus(path, text="note", owner="who", secrets="hidden").batches()
+    assert (batch.owners, batch.secrets) == (["7", "8"], [["anna", "1234"], []])
+    pq.write_table(pa.table({"note": ["one"], "who": [7], "hidden": [["anna", "1;2"]]}), tmp_path / "t.parquet")
+    (batch,) = read_corpus(tmp_path / "t.parquet", text="note", owner="who", secrets=["hidden"]).batches()
+    assert (batch.owners, batch.secrets) == (["7"], [["anna", "1;2"]])
+
+
+def test_batches_have_the_size_asked_for_and_no_batch_is_empty():
+    corpus = read_corpus([{"note": str(i)} for i in range(10)], text="note")
+    assert [len(batch.texts) for batch in corpus.batches(4)] == [4, 4, 2]
+    assert [len(batch.texts) for batch in corpus.batches(5)] == [5, 5]
+    assert [batch.labels.tolist() for batch in corpus.batches()] == [[0] * 10]
+    with pytest.raises(ConfigError):
+        corpus.batches(0)
+
+
+@pytest.mark.parametrize("source", ["t.csv", "t.jsonl", "t.parquet", "dicts", "arrow"])
+def test_a_table_without_rows_runs_to_the_end(write, tmp_path, source):
+    empty = pa.table({"note": pa.array([], pa.null()), "ward": pa.array([], pa.null()), "who": pa.array([], pa.null())})
+    pq.write_table(empty, tmp_path / "t.parquet")
+    write("t.csv", "note,ward,who\n")
+    write("t.jsonl", "")
+    table = {"dicts": [], "arrow": empty}.get(source, tmp_path / source)
+    corpus = read(table, owner="who")
+    assert list(corpus.batches()) == []
+    assert len(corpus.fingerprint(b"key")) == 64
+    assert read(table, labels=None, labels_from_data=True).labels == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "match"),
+    [
+        ("absent.csv", CorpusError, "There is no file"),
+        ("*.nothing", CorpusError, "No file matches"),
+        (".", ConfigError, "is a folder"),
+        ("t.docx", ConfigError, "format of .* cannot be told"),
+        ("t.parquet.gz", ConfigError, "compressed as a whole"),
+        (["t.csv", "t.jsonl"], ConfigError, "different formats"),
+        (["t.csv", "absent.csv"], CorpusError, "There is no file"),
+        ("empty.csv", CorpusError, "is empty"),
+        ("blank.csv", CorpusError, "is empty"),
+        ("double.csv", CorpusError, "same name"),
+        ("other.csv", CorpusError, "has no column 'note'"),
+        ("pipe.csv", ConfigError, "read only once"),
+    ],
+)
+def test_a_source_that_cannot_be_used_is_one_clear_error(write, tmp_path, monkeypatch, source, error, match):
+    import os
+
+    for name, content in [
+        ("t.docx", ""), ("t.parquet.gz", ""), ("t.csv", CSV), ("t.jsonl", JSONL), ("empty.csv", ""),
+        ("blank.csv", "\n\r\n"), ("double.csv", "note,ward,x,x\n"), ("other.csv", "text,ward\n"),
+    ]:  # fmt: skip
+        write(name, content)
+    os.mkfifo(tmp_path / "pipe.csv")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=match):
+        read(source)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"text": None},
+        {"record_columns": ["note"]},
+        {"encoding": "klingon"},
+        {"encoding": "hex"},
+        {"delimiter": ";;"},
+        {"delimiter": '"'},
+        {"max_cell_bytes": 0},
+        {"on_bad_row": "ignore"},
+        {"format": "xls"},
+        {"label_type": "date"},
+    ],
+)
+def test_options_that_cannot_be_meant_are_config_errors(write, options):
+    with pytest.raises(ConfigError):
+        read(write("t.csv", CSV), **options)
+
+
+def test_standard_input_needs_its_format_named(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", FakeStdin(b""))
+    with pytest.raises(ConfigError, match="standard input"):
+        read("-")
+
+
+def test_a_parquet_file_with_unusable_columns_is_one_clear_error(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"note": ["x"], "n": [1], "l": [[1]]}), path)
+    with pytest.raises(CorpusError, match="'n' is not of a string type"):
+        read_corpus(path, text="n")
+    with pytest.raises(CorpusError, match="'l' cannot be used"):
+        read_corpus(path, text="note", label="l", labels="1")
+    with pytest.raises(CorpusError, match="no column 'm'"):
+        read_corpus(path, text="m")
+    pq.write_table(pa.Table.from_arrays([pa.array(["x"]), pa.array(["y"])], names=["note", "note"]), path)
+    with pytest.raises(CorpusError, match="same name"):
+        read_corpus(path, text="note")
+
+
+def test_importing_the_corpus_floor_does_not_import_pyarrow():
+    code = "import sys, understudy.corpus; sys.exit('pyarrow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_a_corpus_and_a_batch_show_does_not_depend_on_the_rows(write):
+    few, many = write("t.csv", "note\nx\n"), write("u.csv", "note\n" + "secret\n" * 500)
+    one, other = read_corpus(few, text="note"), read_corpus(many, text="note")
+    assert repr(one) == repr(other)
+    assert one.describe() == other.describe()
+    assert not hasattr(one, "__len__")
+    (batch,) = other.batches()
+    assert "secret" not in repr(batch)
+    assert "500" not in repr(batch)
+
+
+def test_a_schema_names_each_column_once():
+    schema = Schema(record_columns=("a", "b"), owner="a", secrets=("s",))
+    assert schema.columns == ("a", "b", "s")
+    with pytest.raises(ConfigError):
+        Schema(text="t", labels=("a",))
+
+
+def test_a_home_folder_is_expanded(write, monkeypatch, tmp_path):
+    write("t.csv", CSV)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert len(rows_of(read("~/t.csv"))) == len(rows_of(read(Path("~/*.csv")))) == 2

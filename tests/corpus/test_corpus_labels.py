@@ -1,0 +1,176 @@
+"""Labels compare as canonical strings, keep their type, and are declared."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from corpus_tables import rows_of
+
+from understudy.corpus import canonical, read_corpus
+from understudy.corpus.labels import declared_labels, typed_labels
+from understudy.errors import ConfigError, CorpusError
+
+
+def jsonl(write, labels):
+    return write("t.jsonl", "".join(json.dumps({"t": "x", "l": label}) + "\n" for label in labels))
+
+
+def typed(corpus):
+    return [(type(label), label) for _, label in rows_of(corpus)]
+
+
+@pytest.mark.parametrize(
+    ("label", "string"),
+    [(True, "true"), (False, "false"), (1, "1"), (-3, "-3"), (0.5, "0.5"), (1.0, "1.0"), ("a", "a")],
+)
+def test_a_label_has_one_canonical_string(label, string):
+    assert canonical(label) == string
+
+
+def test_labels_are_declared_as_a_sequence_a_list_in_words_or_a_file(tmp_path):
+    (tmp_path / "labels.txt").write_text("\ufeffheart, lung\r\n\n  other \n", "utf-8")
+    (tmp_path / "labels.json").write_text('["a,b", 2, true]')
+    assert declared_labels(["a", 1]) == ("a", 1)
+    assert declared_labels(np.array([3, 4])) == (3, 4)
+    assert declared_labels(" a, b ,,c") == ("a", "b", "c")
+    assert declared_labels(f"@{tmp_path / 'labels.txt'}") == ("heart, lung", "other")
+    assert declared_labels(f"@{tmp_path / 'labels.json'}") == ("a,b", 2, True)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        "",
+        [],
+        ["a", "a"],
+        [1, "1"],
+        [True, "true"],
+        [None],
+        [""],
+        [" "],
+        [[1]],
+        [float("nan")],
+        "@absent.txt",
+        "@bad.json",
+        "@map.json",
+        "@bytes.txt",
+    ],
+)
+def test_a_label_set_that_cannot_be_meant_is_a_config_error(labels, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.json").write_text("[1,")
+    (tmp_path / "map.json").write_text("{}")
+    (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\xfd")
+    with pytest.raises(ConfigError) as caught:
+        declared_labels(labels)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("column", "declared", "expected"),
+    [
+        (pa.array([1, 2, 1]), "1,2", [1, 2, 1]),
+        (pa.array([1, 2], pa.uint8()), ["2", 1], [1, 2]),
+        (pa.array([True, False]), "True,false", [True, False]),
+        (pa.array([0.5, 1.0]), "0.5,1", [0.5, 1.0]),
+        (pa.array(["1", "b"]), ["b", 1], ["1", "b"]),
+        (pa.array(["a", "b"]).dictionary_encode(), "a,b", ["a", "b"]),
+        (pa.array([3, 4]).dictionary_encode(), "3,4", [3, 4]),
+    ],
+)
+def test_parquet_labels_have_the_columns_type(tmp_path, column, declared, expected):
+    pq.write_table(pa.table({"t": ["x"] * len(column), "l": column}), tmp_path / "t.parquet")
+    corpus = read_corpus(tmp_path / "t.parquet", text="t", label="l", labels=declared)
+    assert typed(corpus) == [(type(label), label) for label in expected]
+    from_data = read_corpus(tmp_path / "t.parquet", text="t", label="l", labels_from_data=True)
+    assert typed(from_data) == typed(corpus)
+
+
+def test_a_label_that_the_parquet_column_cannot_hold_is_a_config_error(tmp_path):
+    pq.write_table(pa.table({"t": ["x"], "l": [1]}), tmp_path / "t.parquet")
+    with pytest.raises(ConfigError, match="'heart' is not of the label column's type"):
+        read_corpus(tmp_path / "t.parquet", text="t", label="l", labels="1,heart")
+
+
+def test_parquet_files_with_labels_of_different_types_need_the_type_named(tmp_path):
+    pq.write_table(pa.table({"t": ["x"], "l": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"t": ["x"], "l": ["1"]}), tmp_path / "b.parquet")
+    options = {"text": "t", "label": "l", "labels": "1"}
+    with pytest.raises(ConfigError, match="different types"):
+        read_corpus(str(tmp_path / "*.parquet"), **options)
+    corpus = read_corpus(str(tmp_path / "*.parquet"), **options, label_type="string")
+    assert typed(corpus) == [(str, "1"), (str, "1")]
+
+
+def test_csv_labels_are_strings_unless_their_type_is_named(write):
+    path = write("t.csv", "t,l\nx,1\nx,0\n")
+    assert typed(read_corpus(path, text="t", label="l", labels=[0, 1])) == [(str, "1"), (str, "0")]
+    assert typed(read_corpus(path, text="t", label="l", labels="0,1", label_type="int")) == [(int, 1), (int, 0)]
+    path = write("t.csv", "t,l\nx,True\nx,false\nx,1\n")
+    corpus = read_corpus(path, text="t", label="l", labels=[True, False], label_type="bool", on_bad_row="skip")
+    assert typed(corpus) == [(bool, True), (bool, False)]
+    path = write("t.csv", "t,l\nx,1\nx,1.50\nx,nan\n")
+    corpus = read_corpus(path, text="t", label="l", labels="1,1.5", label_type="float", on_bad_row="skip")
+    assert typed(corpus) == [(float, 1.0), (float, 1.5)]
+
+
+def test_json_labels_have_the_type_that_they_are_declared_in(write):
+    path = jsonl(write, [1, "1", 2])
+    assert typed(read_corpus(path, text="t", label="l", labels=[1, 2])) == [(int, 1), (int, 1), (int, 2)]
+    assert typed(read_corpus(path, text="t", label="l", labels="1,2")) == [(int, 1), (int, 1), (int, 2)]
+    strings = read_corpus(path, text="t", label="l", labels="1,2", label_type="string")
+    assert typed(strings) == [(str, "1"), (str, "1"), (str, "2")]
+    mixed = read_corpus(path, text="t", label="l", labels=["1", 2])
+    assert typed(mixed) == [(str, "1"), (str, "1"), (int, 2)]
+
+
+def test_json_booleans_and_numbers_are_different_labels(write):
+    corpus = read_corpus(jsonl(write, [True, 1, 1.0, "true"]), text="t", label="l", labels=[True, 1], on_bad_row="skip")
+    assert typed(corpus) == [(bool, True), (int, 1), (bool, True)]
+
+
+@pytest.mark.parametrize("labels", [["01", "2"], ["+1"], ["1", "a"], ["1.0"], ["٣"]])
+def test_strings_that_do_not_all_spell_integers_stay_strings(labels):
+    assert typed_labels(labels, None) == tuple(labels)
+
+
+def test_two_declared_labels_that_become_one_are_a_config_error():
+    with pytest.raises(ConfigError, match="twice"):
+        typed_labels(["1", "1.0"], "float")
+
+
+def test_a_label_column_without_declared_labels_is_an_error_that_says_the_cure(write):
+    path = write("t.csv", "t,l\nx,a\n")
+    with pytest.raises(ConfigError, match="--labels A,B,C"):
+        read_corpus(path, text="t", label="l")
+    with pytest.raises(ConfigError, match="--label"):
+        read_corpus(path, text="t", labels="a")
+    with pytest.raises(ConfigError, match="Choose one"):
+        read_corpus(path, text="t", label="l", labels="a", labels_from_data=True)
+
+
+def test_labels_read_from_the_data_are_sorted_and_marked_as_not_declared(write):
+    path = write("t.csv", "t,l\nx,b\nx,a\n,c\nx,\nx,b\n")
+    corpus = read_corpus(path, text="t", label="l", labels_from_data=True, on_bad_row="skip")
+    assert corpus.labels == ("a", "b")  # c is on no good row
+    assert not corpus.schema.labels_declared
+    assert rows_of(corpus) == [("x", "b"), ("x", "a"), ("x", "b")]
+    with pytest.raises(CorpusError):
+        read_corpus(path, text="t", label="l", labels_from_data=True)
+
+
+@pytest.mark.parametrize("order", [["1", 1, True], [True, 1, "1"]])
+def test_labels_read_from_json_do_not_depend_on_the_order_of_the_rows(write, order):
+    assert read_corpus(jsonl(write, order), text="t", label="l", labels_from_data=True).labels == ("1", True)
+
+
+def test_declared_labels_that_occur_in_no_row_stay_in_the_set(write):
+    corpus = read_corpus(write("t.csv", "t,l\nx,a\n"), text="t", label="l", labels="z,a")
+    (batch,) = corpus.batches()
+    assert corpus.labels == ("z", "a")
+    assert batch.labels.tolist() == [1]
+    assert batch.labels.dtype == np.int32

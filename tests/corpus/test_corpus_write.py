@@ -1,0 +1,112 @@
+"""What is written is read back the same, and a file is there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+
+import pyarrow.parquet as pq
+import pytest
+from corpus_tables import rows_of, texts_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from understudy.corpus import read_corpus, write_table
+from understudy.errors import ConfigError, CorpusError
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40).filter(lambda text: text.strip())
+ROWS = st.lists(st.tuples(TEXTS, st.sampled_from(["a", "b,", 'c"\r\n', "d\n"])), max_size=8)
+LABELS = ["a", "b,", 'c"\r\n', "d\n"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+@given(rows=ROWS)
+@settings(max_examples=60, deadline=None)
+def test_any_text_and_label_is_read_back_as_it_was_written(tmp_path_factory, ending, rows):
+    path = tmp_path_factory.mktemp("table") / f"t.{ending}"
+    columns = {'the "text"': [text for text, _ in rows], "label,": [label for _, label in rows]}
+    write_table(path, columns)
+    assert rows_of(read_corpus(path, text='the "text"', label="label,", labels=LABELS)) == rows
+
+
+@given(rows=st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_skipping_never_fails_on_a_written_csv(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("table") / "t.csv"
+    write_table(path, {"t": [row[0] for row in rows], "o": [row[1] for row in rows]})
+    kept = rows_of(read_corpus(path, text="t", owner="o", on_bad_row="skip"))
+    replaced = [
+        tuple(cell.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for cell in row) for row in rows
+    ]
+    assert kept == [(text, None, owner) for text, owner in replaced if text.strip() and owner.strip()]
+
+
+@given(data=st.binary(max_size=200))
+@settings(max_examples=100, deadline=None)
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "csv.gz", "csv.zst"])
+def test_any_bytes_are_read_or_are_a_corpus_error(tmp_path_factory, ending, data):
+    path = tmp_path_factory.mktemp("bytes") / f"t.{ending}"
+    path.write_bytes(b"t,u\n" + data if ending == "csv" else data)
+    with suppress(CorpusError):
+        texts_of(read_corpus(path, text="t", on_bad_row="skip"))
+
+
+def test_labels_keep_their_type_in_parquet_and_json(tmp_path):
+    columns = {"text": ["x", "y"], "n": [1, 2], "b": [True, False], "f": [0.5, 1.0], "s": ["1", None]}
+    write_table(tmp_path / "t.parquet", columns)
+    table = pq.read_table(tmp_path / "t.parquet")
+    assert table.to_pydict() == columns
+    assert [str(t) for t in table.schema.types] == ["string", "int64", "bool", "double", "string"]
+    write_table(tmp_path / "t.jsonl", columns)
+    first = (tmp_path / "t.jsonl").read_text().splitlines()[0]
+    assert first == '{"text": "x", "n": 1, "b": true, "f": 0.5, "s": "1"}'
+    write_table(tmp_path / "t.csv", columns)
+    assert (tmp_path / "t.csv").read_bytes() == b"text,n,b,f,s\r\nx,1,true,0.5,1\r\ny,2,false,1.0,\r\n"
+
+
+def test_halves_of_surrogate_pairs_are_joined_or_replaced(tmp_path):
+    for ending in ("csv", "jsonl", "parquet"):
+        write_table(tmp_path / f"t.{ending}", {"t": ["\ud83c\udf88 up", "half \ud83c"]})
+        assert texts_of(read_corpus(tmp_path / f"t.{ending}", text="t")) == ["🎈 up", "half \ufffd"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_a_table_without_rows_is_written_and_read(tmp_path, ending):
+    write_table(tmp_path / f"t.{ending}", {"t": [], "l": []})
+    assert texts_of(read_corpus(tmp_path / f"t.{ending}", text="t", label="l", labels="a")) == []
+
+
+def test_a_written_file_has_ordinary_permissions(tmp_path):
+    before = os.umask(0o022)
+    try:
+        write_table(tmp_path / "t.csv", {"t": ["x"]})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "t.csv").stat().st_mode) == 0o644
+
+
+class Unspellable:
+    def __str__(self) -> str:
+        raise RuntimeError("not today")
+
+
+@pytest.mark.parametrize(("ending", "error"), [("csv", RuntimeError), ("jsonl", TypeError), ("parquet", TypeError)])
+def test_a_write_that_fails_leaves_the_file_that_was_there(tmp_path, ending, error):
+    path = tmp_path / f"t.{ending}"
+    write_table(path, {"t": ["before"]})
+    with pytest.raises(error):
+        write_table(path, {"t": ["after", Unspellable()]})
+    assert texts_of(read_corpus(path, text="t")) == ["before"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_unknown_ending_is_a_config_error(tmp_path):
+    with pytest.raises(ConfigError, match=r"\.parquet, \.csv or \.jsonl"):
+        write_table(tmp_path / "t.xlsx", {"t": []})
+
+
+def test_columns_of_different_length_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="differ in length"):
+        write_table(tmp_path / "t.csv", {"t": ["x"], "l": []})
+    assert not list(tmp_path.iterdir())
