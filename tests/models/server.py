@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -145,10 +146,11 @@ class FakeEndpoint:
     open connections.
     """
 
-    def __init__(self, plan: Plan | None = None) -> None:
+    def __init__(self, plan: Plan | None = None, *, certificate: ssl.SSLContext | None = None) -> None:
         self.plan: Plan = plan or (lambda number, seen: answer())
         self.seen: list[Seen] = []
         self.port = 0
+        self._certificate = certificate
         self._connections: set[asyncio.Transport] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -156,7 +158,7 @@ class FakeEndpoint:
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"{'https' if self._certificate else 'http'}://127.0.0.1:{self.port}/v1"
 
     @property
     def open_connections(self) -> int:
@@ -168,7 +170,7 @@ class FakeEndpoint:
 
     async def serve(self, port: int = 0) -> asyncio.Server:
         server = await asyncio.get_running_loop().create_server(
-            lambda: _Connection(self.respond, self._connections), "127.0.0.1", port
+            lambda: _Connection(self.respond, self._connections), "127.0.0.1", port, ssl=self._certificate
         )
         self.port = server.sockets[0].getsockname()[1]
         return server

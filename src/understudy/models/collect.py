@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from understudy.errors import ModelError
 from understudy.models.types import ChatModel, ChatRequest, Completion
+
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -58,6 +60,11 @@ def collect(
             raise ModelError("The model left requests unanswered.", "Report this as a bug of the model's provider.")
         return answered
 
+    return run_to_end(run)
+
+
+def run_to_end(run: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine function to its end, in a thread of its own where an event loop is already running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -65,19 +72,19 @@ def collect(
     return _Thread(run).wait()
 
 
-class _Thread:
+class _Thread(Generic[T]):
     """A coroutine in an event loop and thread of its own."""
 
-    def __init__(self, run: Callable[[], Any]) -> None:
+    def __init__(self, run: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._run = run
-        self._result: list[Completion] = []
+        self._result: list[T] = []
         self._error: BaseException | None = None
         self._task: asyncio.Task[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._main, name="understudy-collect", daemon=True)
+        self._ended = threading.Event()
 
-    def wait(self) -> list[Completion]:
-        self._thread.start()
+    def wait(self) -> T:
+        threading.Thread(target=self._main, name="understudy-collect", daemon=True).start()
         try:
             self._join()
         except KeyboardInterrupt:
@@ -87,19 +94,20 @@ class _Thread:
             raise
         if self._error is not None:
             raise self._error
-        return self._result
+        return self._result[0]
 
     def _join(self) -> None:
-        while self._thread.is_alive():
-            self._thread.join(0.2)  # a join without a timeout cannot be interrupted on Windows
+        while not self._ended.wait(0.2):  # Ctrl-C does not interrupt a wait without a timeout on Windows
+            pass
 
     def _main(self) -> None:
         try:
-            self._result = asyncio.run(self._reachable())
+            self._result.append(asyncio.run(self._reachable()))
         except BaseException as error:
             self._error = error
+        finally:
+            self._ended.set()
 
-    async def _reachable(self) -> list[Completion]:
+    async def _reachable(self) -> T:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        result: list[Completion] = await self._run()
-        return result
+        return await self._run()

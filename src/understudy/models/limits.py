@@ -24,6 +24,10 @@ TOKENS_PER_BYTE = 0.5
 """A generous first guess at a prompt's tokens per UTF-8 byte, until the endpoint reports its usage."""
 
 
+class Unreachable(ModelError):
+    """No connection to the endpoint could be made."""
+
+
 def backoff(tries: int, base: float) -> float:
     """Seconds to wait after ``tries`` failed tries: exponential in ``base`` seconds, with jitter."""
     return min(LONGEST_WAIT, base * 2.0 ** (tries - 1)) * random.uniform(0.5, 1.0)
@@ -222,11 +226,11 @@ class Breaker:
         """A try found nobody; before the first answer a few of these are enough to give up.
 
         Raises:
-            ModelError: nobody has ever answered.
+            Unreachable: nobody has ever answered.
         """
         self._refused += 1
         if not self._answered and self._refused >= self._most_refused:
-            raise ModelError(
+            raise Unreachable(
                 "The endpoint does not answer: no connection could be made.",
                 "Check the base URL, that the server is running, and the proxy settings of the environment.",
             )

@@ -91,7 +91,7 @@ class Session:
         endpoint = self._endpoint
         prompt_bytes = sum(len(message.content.encode("utf-8", "replace")) for message in request.messages)
         max_tokens, failures, total = request.max_tokens, 0, Usage()
-        while True:
+        while self._cap is None:
             worst = endpoint.budget.worst(prompt_bytes, max_tokens)
             try:
                 sent_at = await self._pace.enter(endpoint.budget, worst)
@@ -127,6 +127,7 @@ class Session:
                 tries = "" if failures == 1 else f" (the last of {failures} tries)"
                 return Completion("", "failed", error=outcome.reason + tries)
             await asyncio.sleep(max(outcome.pause, backoff(failures, endpoint.backoff_seconds)))
+        return None
 
     async def _attempt(self, request: ChatRequest, max_tokens: int) -> tuple[Answer | Failure, bool]:
         """What came of one try, and whether the endpoint's dialect was learnt from its refusal."""

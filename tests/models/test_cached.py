@@ -1,0 +1,220 @@
+"""Stored before shown, never paid twice; and a plain list of completions from any event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+
+import pytest
+
+from understudy.errors import ModelError
+from understudy.models.cached import CachedChat
+from understudy.models.collect import collect
+from understudy.models.types import ChatModel, ChatRequest, Completion, Message
+
+
+class MemoryStore:
+    def __init__(self) -> None:
+        self.items: dict[str, str] = {}
+        self.writes = 0
+
+    def get_many(self, keys: Sequence[str]) -> dict[str, str]:
+        return {key: self.items[key] for key in keys if key in self.items}
+
+    def put_many(self, items: Mapping[str, str]) -> None:
+        self.writes += 1
+        self.items.update(items)
+
+
+class FakeChat:
+    """Answers the last request first; what ``script`` says for a prompt comes instead of its echo."""
+
+    model_id = "fake:1"
+
+    def __init__(self, script: Mapping[str, Completion | Exception] | None = None) -> None:
+        self.script = script or {}
+        self.asked: list[ChatRequest] = []
+        self.running = threading.Event()
+        self.closed = False
+
+    async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
+        self.asked += requests
+        try:
+            for index in reversed(range(len(requests))):
+                await asyncio.sleep(0)
+                prompt = requests[index].messages[-1].content
+                outcome = self.script.get(prompt, Completion(f"echo of {prompt}", "stop", 3, 4))
+                if isinstance(outcome, Exception):
+                    raise outcome
+                if prompt == "never":
+                    self.running.set()
+                    await asyncio.sleep(60)
+                yield index, outcome
+        finally:
+            self.closed = True
+
+
+def asks(*prompts: str, sample: int = 0) -> list[ChatRequest]:
+    return [ChatRequest((Message("user", prompt),), sample=sample) for prompt in prompts]
+
+
+def texts(completions: Sequence[Completion]) -> list[str]:
+    return [completion.text for completion in completions]
+
+
+def test_a_cached_model_is_a_chat_model_of_the_same_id() -> None:
+    cached = CachedChat(FakeChat(), MemoryStore())
+    assert isinstance(cached, ChatModel)
+    assert cached.model_id == "fake:1"
+
+
+def test_the_second_run_asks_nothing_and_gives_the_same() -> None:
+    model, store = FakeChat(), MemoryStore()
+    first = collect(CachedChat(model, store), asks("a", "b", "c"))
+    second = collect(CachedChat(model, store), asks("a", "b", "c"))
+    assert texts(first) == ["echo of a", "echo of b", "echo of c"]
+    assert first == second
+    assert len(model.asked) == 3
+
+
+def test_only_the_missing_are_asked_and_the_stored_come_first() -> None:
+    model, store = FakeChat(), MemoryStore()
+    collect(CachedChat(model, store), asks("b", "d"))
+
+    async def order() -> list[int]:
+        return [index async for index, _ in CachedChat(model, store).complete(asks("a", "b", "c", "d"))]
+
+    indices = asyncio.run(order())
+    assert sorted(indices[:2]) == [1, 3]
+    assert sorted(indices) == [0, 1, 2, 3]
+    assert [request.messages[0].content for request in model.asked] == ["b", "d", "a", "c"]
+
+
+def test_identical_requests_are_sent_once_and_samples_are_not_identical() -> None:
+    model = FakeChat()
+    completions = collect(CachedChat(model, MemoryStore()), [*asks("a", "b", "a", "a"), *asks("a", sample=1)])
+    assert texts(completions) == ["echo of a", "echo of b", "echo of a", "echo of a", "echo of a"]
+    assert len(model.asked) == 3
+
+
+def test_an_answer_is_stored_before_it_is_yielded() -> None:
+    store = MemoryStore()
+    requests = asks(*(f"question {n}" for n in range(500)))
+
+    async def check() -> None:
+        async for index, _ in CachedChat(FakeChat(), store).complete(requests):
+            assert requests[index].key("fake:1") in store.items
+
+    asyncio.run(check())
+    assert store.writes < 100
+
+
+def test_failures_are_yielded_and_never_stored_and_asked_again() -> None:
+    model, store = FakeChat({"b": Completion("", "failed", error="busy")}), MemoryStore()
+    assert [done.finish_reason for done in collect(CachedChat(model, store), asks("a", "b"))] == ["stop", "failed"]
+    assert len(store.items) == 1
+    model.script = {}
+    assert texts(collect(CachedChat(model, store), asks("a", "b"))) == ["echo of a", "echo of b"]
+
+
+def test_empty_answers_are_answers() -> None:
+    model, store = FakeChat({"a": Completion("", "empty", 3, 9)}), MemoryStore()
+    for _ in range(2):
+        assert collect(CachedChat(model, store), asks("a")) == [Completion("", "empty", 3, 9)]
+    assert len(model.asked) == 1
+
+
+def test_answers_before_an_error_are_stored_and_yielded() -> None:
+    model, store = FakeChat({"a": ModelError("No.", "Yes.")}), MemoryStore()
+    done: list[int] = []
+    with pytest.raises(ModelError, match="No"):
+        collect(CachedChat(model, store), asks("a", "b", "c"), progress=done.append)
+    assert len(store.items) == 2
+    assert done == [1, 2]
+
+
+def test_closing_early_stores_what_came_in_and_closes_the_model() -> None:
+    model, store = FakeChat(), MemoryStore()
+
+    async def first_only() -> int:
+        async with aclosing(CachedChat(model, store).complete(asks("a", "never", "b", "c"))) as stream:  # type: ignore[type-var]
+            async for _ in stream:
+                break
+        return len(asyncio.all_tasks())
+
+    assert asyncio.run(first_only()) == 1
+    assert model.closed
+    assert len(store.items) == 2
+
+
+def test_a_store_that_fails_ends_the_run_before_anything_is_shown() -> None:
+    class FullStore(MemoryStore):
+        def put_many(self, items: Mapping[str, str]) -> None:
+            raise OSError("disk full")
+
+    done: list[int] = []
+    with pytest.raises(OSError, match="disk full"):
+        collect(CachedChat(FakeChat(), FullStore()), asks("a", "b"), progress=done.append)
+    assert done == []
+
+
+def test_collect_works_inside_a_running_event_loop() -> None:
+    async def notebook() -> list[Completion]:
+        return collect(FakeChat(), asks("a", "b"))
+
+    assert texts(asyncio.run(notebook())) == ["echo of a", "echo of b"]
+
+
+def test_collect_raises_the_models_error_inside_a_running_event_loop() -> None:
+    async def notebook() -> None:
+        collect(FakeChat({"a": ModelError("No.", "Yes.")}), asks("a"))
+
+    with pytest.raises(ModelError, match="No"):
+        asyncio.run(notebook())
+
+
+def test_collect_reports_progress() -> None:
+    done: list[int] = []
+    collect(FakeChat(), asks("a", "b", "c"), progress=done.append)
+    assert done == [1, 2, 3]
+
+
+def test_a_model_that_leaves_requests_unanswered_is_an_error() -> None:
+    class Lazy(FakeChat):
+        async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
+            yield 0, Completion("only one", "stop")
+
+    with pytest.raises(ModelError, match="unanswered"):
+        collect(Lazy(), asks("a", "b"))
+
+
+@pytest.mark.parametrize("in_notebook", [False, True])
+@pytest.mark.skipif(os.name == "nt", reason="sends itself a signal")
+def test_ctrl_c_ends_the_collection_and_keeps_what_came_in(in_notebook: bool) -> None:
+    model, store = FakeChat(), MemoryStore()
+    cached = CachedChat(model, store)
+
+    def interrupt() -> None:
+        model.running.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    async def notebook() -> None:
+        # what a notebook does: its own loop takes no signals, so Ctrl-C meets the cell that runs
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        collect(cached, asks("never", "b"))
+
+    before = signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(notebook()) if in_notebook else collect(cached, asks("never", "b"))
+    finally:
+        signal.signal(signal.SIGINT, before)
+        thread.join()
+    assert model.closed
+    assert len(store.items) == 1

@@ -1,0 +1,191 @@
+"""Every fault that an endpoint can show: answered in the end, or one clear failure."""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from email.utils import formatdate
+
+import pytest
+from endpoint_fixtures import ask, by_prompt, chat, clean_environment_fixture, echo, endpoint_fixture, questions  # noqa: F401
+from server import FakeEndpoint, Reply, answer, error
+
+from understudy.errors import ModelError
+from understudy.models.collect import collect
+from understudy.models.endpoint import EndpointChat
+from understudy.models.limits import LONGEST_WAIT, Pace, backoff, retry_after
+
+FAULTS = {
+    "429 with Retry-After": error(429, retry_after="0"),
+    "429": error(429),
+    "408": error(408),
+    "409": error(409),
+    "500": error(500),
+    "502 with a page": Reply(b"<html>Bad gateway</html>", status=502, headers={"Content-Type": "text/html"}),
+    "503": error(503, retry_after="0"),
+    "dropped before the answer": answer(drop="before"),
+    "dropped in the middle": answer("A long answer." * 100, drop="middle"),
+    "malformed JSON": Reply(b'{"choices": [{'),
+    "a page instead of JSON": Reply(b"<html>hello</html>", headers={"Content-Type": "text/html"}),
+    "not UTF-8": Reply(b'{"choices": "\xff\xfe"}'),
+    "a JSON list": Reply(b"[]"),
+    "null": Reply(b"null"),
+    "no choices": Reply(b'{"choices": []}'),
+    "no message": Reply(b'{"choices": [{}]}'),
+    "a number as text": Reply(b'{"choices": [{"message": {"content": 3}}]}'),
+    "an error with status 200": Reply(b'{"error": {"message": "busy"}}'),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_tried_again_until_the_answer_comes(endpoint: FakeEndpoint, name: str) -> None:
+    endpoint.plan = by_prompt(FAULTS[name], FAULTS[name])
+    completions = collect(chat(endpoint), questions(10))
+    assert [completion.text for completion in completions] == [f"echo of question {n}" for n in range(10)]
+    assert len(endpoint.seen) == 30
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_after_the_last_try_the_request_has_failed(endpoint: FakeEndpoint, name: str) -> None:
+    endpoint.plan = lambda number, seen: FAULTS[name] if seen.prompt == "question 1" else echo(number, seen)
+    completions = collect(chat(endpoint, max_retries=2), questions(3))
+    assert [completion.finish_reason for completion in completions] == ["stop", "failed", "stop"]
+    assert completions[1].text == ""
+    assert "3 tries" in (completions[1].error or "")
+    assert len(endpoint.seen) == 5
+
+
+def test_timeouts_are_tried_again(endpoint: FakeEndpoint) -> None:
+    endpoint.plan = by_prompt(answer(delay=30.0))
+    completions = collect(chat(endpoint, timeout=0.2), questions(10))
+    assert [completion.text for completion in completions] == [f"echo of question {n}" for n in range(10)]
+
+
+def test_an_answer_that_never_comes_is_a_failure(endpoint: FakeEndpoint) -> None:
+    endpoint.plan = lambda number, seen: answer(delay=30.0)
+    (completion,) = collect(chat(endpoint, timeout=0.1, max_retries=1), questions(1))
+    assert completion.finish_reason == "failed"
+    assert "0.1 seconds" in (completion.error or "")
+
+
+def test_under_all_faults_mixed_every_index_is_answered_once(endpoint: FakeEndpoint) -> None:
+    chance = random.Random(7)
+    faults = [*FAULTS.values(), answer(delay=30.0)]
+    endpoint.plan = lambda number, seen: chance.choice(faults) if chance.random() < 0.3 else echo(number, seen)
+    completions = collect(chat(endpoint, timeout=0.5, max_retries=12, max_concurrency=16), questions(200))
+    assert [completion.text for completion in completions] == [f"echo of question {n}" for n in range(200)]
+
+
+def test_a_refused_request_fails_alone_and_is_not_tried_again(endpoint: FakeEndpoint) -> None:
+    endpoint.plan = lambda number, seen: (
+        error(400, f"the prompt {seen.prompt} is too long") if seen.prompt == "question 1" else echo(number, seen)
+    )
+    completions = collect(chat(endpoint), questions(3))
+    assert [completion.finish_reason for completion in completions] == ["stop", "failed", "stop"]
+    assert completions[1].error == "the endpoint refused the request (HTTP 400)"
+    assert len(endpoint.seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        (error(401, "bad key sk-123"), "key"),
+        (error(403), "key"),
+        (error(404), "model"),
+        (error(405), "model"),
+        (error(402), "credit"),
+        (error(429, code="insufficient_quota"), "credit"),
+        (Reply(status=302, headers={"Location": "/elsewhere"}), "redirects"),
+    ],
+)
+def test_what_nothing_will_cure_ends_the_run_at_once(endpoint: FakeEndpoint, reply: Reply, problem: str) -> None:
+    endpoint.plan = lambda number, seen: reply
+    with pytest.raises(ModelError, match=problem) as caught:
+        collect(chat(endpoint, max_concurrency=4), questions(100))
+    assert caught.value.cure
+    assert "sk-123" not in str(caught.value)
+    assert len(endpoint.seen) <= 4
+
+
+@pytest.mark.parametrize("reply", [error(400), error(500), Reply(b"{")])
+def test_too_many_failures_in_a_row_end_the_run(endpoint: FakeEndpoint, reply: Reply) -> None:
+    endpoint.plan = lambda number, seen: reply
+    with pytest.raises(ModelError, match="does not answer"):
+        collect(chat(endpoint, max_concurrency=4, max_retries=0), questions(500))
+    assert len(endpoint.seen) <= 24
+
+
+def test_many_failures_with_answers_between_them_do_not_end_the_run(endpoint: FakeEndpoint) -> None:
+    endpoint.plan = lambda number, seen: echo(number, seen) if number % 10 == 0 else error(400)
+    completions = collect(chat(endpoint, max_concurrency=1), questions(60))
+    assert sum(completion.finish_reason == "failed" for completion in completions) == 54
+
+
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_an_unreachable_endpoint_is_an_error_in_seconds(count: int) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    model = EndpointChat("m", base_url=f"http://127.0.0.1:{port}/v1", backoff_seconds=0.01)
+    with pytest.raises(ModelError, match="does not answer"):
+        collect(model, questions(count))
+
+
+def test_answers_before_the_end_of_a_run_are_yielded_first(endpoint: FakeEndpoint) -> None:
+    endpoint.plan = lambda number, seen: error(401) if number == 5 else echo(number, seen)
+    done: list[int] = []
+    with pytest.raises(ModelError):
+        collect(chat(endpoint, max_concurrency=1), questions(10), progress=done.append)
+    assert done == [1, 2, 3, 4, 5]
+
+
+def test_errors_quote_neither_prompt_nor_answer(endpoint: FakeEndpoint) -> None:
+    endpoint.plan = lambda number, seen: error([400, 500][number % 2], f"cannot take {seen.prompt}")
+    completions = collect(chat(endpoint, max_retries=1), [ask("a private word")] * 6)
+    assert all(completion.error and "private" not in completion.error for completion in completions)
+
+
+def test_retry_after_is_honoured_by_all_workers(endpoint: FakeEndpoint) -> None:
+    times: list[float] = []
+
+    def plan(number: int, seen: object) -> Reply:
+        times.append(time.monotonic())
+        return error(429, retry_after="0.3") if number == 0 else answer()
+
+    endpoint.plan = plan
+    assert len(collect(chat(endpoint, max_concurrency=1), questions(3))) == 3
+    assert times[1] - times[0] >= 0.3
+
+
+def test_retry_after_is_seconds_or_a_date_and_capped() -> None:
+    assert retry_after("2.5") == 2.5
+    assert retry_after(formatdate(time.time() + 30, usegmt=True)) == pytest.approx(30, abs=2)
+    assert retry_after(formatdate(time.time() - 30, usegmt=True)) == 0.0
+    assert retry_after("1e9") == LONGEST_WAIT
+    assert [retry_after(header) for header in (None, "", "-1", "nan", "soon")] == [0.0] * 5
+
+
+def test_the_wait_between_tries_doubles_up_to_a_bound() -> None:
+    for tries in range(1, 40):
+        longest = min(LONGEST_WAIT, 0.5 * 2 ** (tries - 1))
+        assert 0.5 * longest <= backoff(tries, 0.5) <= longest
+
+
+def test_concurrency_halves_once_for_a_burst_and_grows_again() -> None:
+    pace = Pace(64)
+    sent_at = time.monotonic()
+    for _ in range(64):
+        pace.slow_down(sent_at)
+    assert pace.limit == 32
+    pace.slow_down(time.monotonic())
+    assert pace.limit == 16
+    for _ in range(40):
+        pace.speed_up()
+    assert 17 <= pace.limit <= 18
+    for _ in range(5000):
+        pace.speed_up()
+    assert pace.limit == 64
+    for _ in range(20):
+        pace.slow_down(time.monotonic())
+    assert pace.limit == 1

@@ -1,0 +1,94 @@
+"""What ``understudy models check`` finds out."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from endpoint_fixtures import chat, clean_environment_fixture, endpoint_fixture  # noqa: F401
+from server import FakeEndpoint, Reply, answer, error, models
+from test_cached import FakeChat
+
+from understudy.models.endpoint import EndpointChat
+from understudy.models.probe import probe
+
+
+def good(number: int, seen: Any) -> Reply:
+    if seen.method == "GET":
+        return models("small", "large")
+    if "from 1 to 20" in seen.prompt:
+        return answer("1 2 3 4 5 6 ")
+    if seen.body["max_tokens"] == 8:
+        return answer("1 2 3 4", finish_reason="length", usage=(9, 8))
+    return answer("Hello.")
+
+
+def test_a_good_endpoint_passes_everything(endpoint: FakeEndpoint) -> None:
+    endpoint.plan = good
+    report = probe(chat(endpoint))
+    assert report.reachable
+    assert report.answers
+    assert report.problem is None
+    assert report.seconds is not None
+    assert report.listed
+    assert report.honours_max_tokens
+    assert report.honours_stop
+    assert report.repeatable
+    assert report.takes_system_message
+    assert report.reports_usage
+    assert report.reasons is False
+    assert report.left_out == ()
+
+
+def test_a_poor_endpoint_is_found_out(endpoint: FakeEndpoint) -> None:
+    def poor(number: int, seen: Any) -> Reply:
+        if seen.method == "GET":
+            return models("another")
+        if "temperature" in seen.body:
+            return error(400, "Unsupported value: temperature", param="temperature")
+        if seen.body["messages"][0]["role"] == "system":
+            return error(400, "no system messages")
+        return answer(f"<think>Hm.</think>{number} and 7 and many words more than were asked for here", usage=None)
+
+    endpoint.plan = poor
+    report = probe(chat(endpoint))
+    assert report.answers
+    assert report.listed is False
+    assert report.honours_max_tokens is False
+    assert report.honours_stop is False
+    assert report.repeatable is False
+    assert report.takes_system_message is False
+    assert report.reports_usage is False
+    assert report.reasons
+    assert report.left_out == ("temperature",)
+
+
+def test_an_endpoint_that_refuses_is_reachable_and_says_why(endpoint: FakeEndpoint) -> None:
+    endpoint.plan = lambda number, seen: error(401)
+    report = probe(chat(endpoint))
+    assert (report.reachable, report.answers, report.listed) == (True, False, None)
+    assert "key" in (report.problem or "")
+
+
+def test_an_endpoint_that_fails_is_reachable_and_says_why(endpoint: FakeEndpoint) -> None:
+    endpoint.plan = lambda number, seen: error(500)
+    report = probe(chat(endpoint, max_retries=0))
+    assert (report.reachable, report.answers) == (True, False)
+    assert "HTTP 500" in (report.problem or "")
+
+
+def test_nobody_there_is_reported_not_raised() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    report = probe(EndpointChat("m", base_url=f"http://127.0.0.1:{port}/v1", backoff_seconds=0.0))
+    assert (report.reachable, report.answers) == (False, False)
+    assert "does not answer" in (report.problem or "")
+
+
+def test_any_chat_model_can_be_probed() -> None:
+    report = probe(FakeChat())
+    assert report.answers
+    assert report.repeatable
+    assert report.listed is None
+    assert report.reasons is None
