@@ -162,9 +162,11 @@ class RunStore:
 
 
 def _encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    import numpy as np
     from safetensors.numpy import save
 
-    return bytes(save(dict(arrays)))
+    # safetensors takes an array's memory as it lies: a view with strides would come back wrong.
+    return bytes(save({name: np.asarray(array, order="C") for name, array in arrays.items()}))
 
 
 def _decode(encoded: bytes) -> dict[str, NDArray[Any]]:

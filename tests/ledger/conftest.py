@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import postgres_cluster
+import pytest
+import sqlalchemy as sa
+
+from understudy.ledger import Ledger
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    try:
+        with postgres_cluster.server() as url:
+            yield url
+    except postgres_cluster.NotThere as why:
+        pytest.skip(str(why))
+
+
+@pytest.fixture
+def postgres_location(postgres_server: str) -> Iterator[str]:
+    """A fresh database."""
+    url = sa.make_url(postgres_server).set(drivername="postgresql+psycopg")
+    name = f"understudy_{uuid.uuid4().hex}"
+    admin = sa.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+    with admin.connect() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name}"))
+    yield url.set(drivername="postgresql", database=name).render_as_string(hide_password=False)
+    with admin.connect() as connection:
+        connection.execute(sa.text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A new ledger's place, on every kind of database."""
+    if request.param == "sqlite":
+        return str(tmp_path / "state" / "ledger.sqlite")
+    return str(request.getfixturevalue("postgres_location"))
+
+
+@pytest.fixture
+def ledger(location: str) -> Iterator[Ledger]:
+    with Ledger(location) as opened:
+        yield opened

@@ -1,0 +1,211 @@
+"""What the ledger books and refuses, on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from ledger_plans import CAP, RECORD, gaussian_plan, pure_plan
+
+from understudy.errors import BudgetExceeded, ConfigError, LedgerError, PrivacyError
+from understudy.ledger import Ledger
+from understudy.privacy.events import PureEvent
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.unit import Unit
+
+
+def test_a_charge_is_booked_with_its_exact_cost_and_its_events(ledger: Ledger) -> None:
+    ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+    plan = pure_plan("0.1", "1e-7")
+    ledger.charge("clinic", plan, run_id="r1", note="first try")
+    (entry,) = ledger.history("clinic")
+    assert entry.cost == Budget(Fraction(1, 10), Fraction(1, 10**7))
+    assert entry.charges == tuple(charge.to_json() for charge in plan.charges)
+    assert (entry.run_id, entry.method, entry.unit, entry.note) == ("r1", "test", RECORD, "first try")
+    assert ledger.spent("clinic") == entry.cost
+    assert ledger.remaining("clinic") == Budget("0.9", "9e-7")
+
+
+def test_a_receipt_pays_for_each_release_once(ledger: Ledger) -> None:
+    ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+    plan = pure_plan("0.1")
+    receipt = ledger.charge("clinic", plan, run_id="r1")
+    receipt.pay("sums", plan.charges[0].event)
+    with pytest.raises(PrivacyError):
+        receipt.pay("sums", PureEvent(0.1))
+
+
+def test_ten_times_a_tenth_fits_into_one_exactly(ledger: Ledger) -> None:
+    ledger.open_dataset("clinic", cap=Budget(1, 0), unit=RECORD)
+    for number in range(10):
+        ledger.charge("clinic", pure_plan(0.1), run_id=f"r{number}")
+    assert ledger.remaining("clinic") is None
+    with pytest.raises(BudgetExceeded):
+        ledger.charge("clinic", pure_plan("1e-9"), run_id="one too many")
+    assert len(ledger.history("clinic")) == 10
+
+
+def test_overspending_says_what_is_asked_spent_and_left_and_the_cures(ledger: Ledger) -> None:
+    ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+    ledger.charge("clinic", pure_plan("0.7", "1e-6"), run_id="r1")
+    with pytest.raises(BudgetExceeded) as caught:
+        ledger.check("clinic", pure_plan("0.5"), run_id="r2")
+    for part in (
+        "asks for (epsilon=0.5, delta=0)",
+        "cap (epsilon=1, delta=1e-06) of dataset 'clinic'",
+        "(epsilon=0.7, delta=1e-06) is spent",
+        "(epsilon=0.3, delta=0) remains",
+        "smaller epsilon",
+        "understudy ledger open clinic --epsilon E --delta D --raise",
+    ):
+        assert part in str(caught.value)
+    with pytest.raises(BudgetExceeded):
+        ledger.check("clinic", pure_plan("0.1", "1e-9"))  # the delta alone is too much
+
+
+def test_a_check_writes_nothing(ledger: Ledger) -> None:
+    ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+    ledger.check("clinic", pure_plan(1), run_id="r1")
+    assert ledger.history("clinic") == []
+    assert ledger.spent("clinic") is None
+    assert ledger.remaining("clinic") == CAP
+
+
+def test_the_same_run_is_booked_once_and_counts_as_paid(ledger: Ledger) -> None:
+    ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+    plan = pure_plan(1)
+    ledger.charge("clinic", plan, run_id="r1")
+    ledger.check("clinic", plan, run_id="r1")
+    again = ledger.charge("clinic", plan, run_id="r1")
+    again.pay("sums", plan.charges[0].event)
+    ledger.charge("clinic", pure_plan(1, why="the same, in other words"), run_id="r1")
+    assert len(ledger.history("clinic")) == 1
+
+
+def test_the_same_run_with_other_charges_is_refused(ledger: Ledger) -> None:
+    ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+    ledger.open_dataset("other", cap=CAP, unit=RECORD)
+    ledger.charge("clinic", pure_plan("0.5"), run_id="r1")
+    for name, plan in [("clinic", pure_plan("0.4")), ("other", pure_plan("0.5"))]:
+        for method in (ledger.check, ledger.charge):
+            with pytest.raises(LedgerError, match=r"charged before.*--fresh"):
+                method(name, plan, run_id="r1")
+    assert ledger.spent("other") is None
+
+
+def test_another_unit_is_refused_and_another_bound_of_the_same_unit_is_not(ledger: Ledger) -> None:
+    ledger.open_dataset("clinic", cap=CAP, unit=Unit("owner", 3))
+    with pytest.raises(LedgerError, match=r"protects one owner, this run one record.*unit owner"):
+        ledger.charge("clinic", pure_plan("0.1"), run_id="r1")
+    ledger.charge("clinic", pure_plan("0.1", unit=Unit("owner", 5)), run_id="r2")
+    (entry,) = ledger.history("clinic")
+    assert entry.unit == Unit("owner", 5)
+
+
+def test_a_dataset_that_is_not_open_is_an_error_that_says_how_to_open_it(ledger: Ledger) -> None:
+    assert ledger.dataset("clinic") is None
+    for call in (
+        lambda: ledger.check("clinic", pure_plan(1)),
+        lambda: ledger.charge("clinic", pure_plan(1), run_id="r1"),
+        lambda: ledger.identify("clinic", "f"),
+        lambda: ledger.history("clinic"),
+        lambda: ledger.spent("clinic"),
+        lambda: ledger.remaining("clinic"),
+        lambda: ledger.raise_cap("clinic", cap=CAP),
+    ):
+        with pytest.raises(LedgerError, match="understudy ledger open clinic"):
+            call()
+
+
+def test_opening_again_with_the_same_values_changes_nothing(location: str) -> None:
+    with Ledger(location) as ledger:
+        first = ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+        key = ledger.fingerprint_key
+    with Ledger(location) as ledger:
+        assert ledger.open_dataset("clinic", cap=CAP, unit=RECORD) == first == ledger.dataset("clinic")
+        assert ledger.fingerprint_key == key
+        assert ledger.datasets() == [first]
+    assert len(first.hash_key) == len(key) == 32
+    assert str(first.hash_key) not in repr(first)
+
+
+@pytest.mark.parametrize(
+    ("cap", "unit", "rule"),
+    [(Budget(2, "1e-6"), RECORD, "basic"), (CAP, Unit("owner"), "basic"), (CAP, RECORD, "rdp")],
+)
+def test_opening_again_with_other_values_is_an_error(ledger: Ledger, cap: Budget, unit: Unit, rule: str) -> None:
+    ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+    with pytest.raises(LedgerError, match=r"already open with cap.*--raise"):
+        ledger.open_dataset("clinic", cap=cap, unit=unit, rule=rule)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "-x", "x" * 65, "é", "x\n"])
+def test_an_impossible_name_is_refused(ledger: Ledger, name: str) -> None:
+    with pytest.raises(ConfigError, match="letters, digits"):
+        ledger.open_dataset(name, cap=CAP, unit=RECORD)
+    with pytest.raises(ConfigError):
+        ledger.check(name, pure_plan(1))
+
+
+def test_impossible_rules_are_refused(ledger: Ledger) -> None:
+    with pytest.raises(ConfigError, match="basic or rdp"):
+        ledger.open_dataset("clinic", cap=CAP, unit=RECORD, rule="pld")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="delta greater than 0"):
+        ledger.open_dataset("clinic", cap=Budget(1, 0), unit=RECORD, rule="rdp")
+
+
+def test_a_raised_cap_is_recorded_and_lets_more_in(ledger: Ledger) -> None:
+    ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+    ledger.charge("clinic", pure_plan(1), run_id="r1")
+    raised = ledger.raise_cap("clinic", cap=Budget(2, "1e-6"), note="agreed by the board")
+    assert raised.cap == Budget(2, "1e-6")
+    ledger.raise_cap("clinic", cap=Budget(2, "1e-6"))  # changes nothing
+    ledger.charge("clinic", pure_plan(1), run_id="r2")
+    runs = ledger.history("clinic")
+    assert [entry.run_id for entry in runs] == ["r1", None, "r2"]
+    assert (runs[1].cap, runs[1].cost, runs[1].note) == (Budget(2, "1e-6"), None, "agreed by the board")
+    assert ledger.spent("clinic") == Budget(2, 0)
+
+
+def test_a_cap_is_never_lowered(ledger: Ledger) -> None:
+    ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+    for lower in (Budget("0.9", "1e-6"), Budget(2, "1e-7")):
+        with pytest.raises(LedgerError, match="only be raised"):
+            ledger.raise_cap("clinic", cap=lower)
+    assert ledger.history("clinic") == []
+
+
+def test_rule_rdp_composes_events_and_admits_more_runs_than_the_sum(ledger: Ledger) -> None:
+    cap = Budget(3, "1e-6")
+    plan = gaussian_plan("0.5")
+    admitted = {}
+    for rule in ("basic", "rdp"):
+        ledger.open_dataset(rule, cap=cap, unit=RECORD, rule=rule)
+        admitted[rule] = 0
+        while admitted[rule] < 30:
+            try:
+                ledger.charge(rule, plan, run_id=f"{rule}-{admitted[rule]}")
+            except BudgetExceeded:
+                break
+            admitted[rule] += 1
+    assert admitted["basic"] == 1  # each states delta 1e-6, and the cap has one
+    assert 20 <= admitted["rdp"] < 30
+    spent, left = ledger.spent("rdp"), ledger.remaining("rdp")
+    assert spent is not None
+    assert left is not None
+    assert spent.epsilon + left.epsilon == 3
+    assert spent.delta == left.delta == cap.delta
+
+
+def test_a_renamed_copy_is_noticed_and_grown_data_are_added(ledger: Ledger) -> None:
+    ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+    ledger.open_dataset("copy", cap=CAP, unit=RECORD)
+    ledger.identify("clinic", "aa")
+    ledger.identify("clinic", "aa")
+    ledger.identify("clinic", "bb")
+    assert [ledger.known_as(content) for content in ("aa", "bb", "cc")] == ["clinic", "clinic", None]
+    for content in ("aa", "bb"):
+        with pytest.raises(LedgerError, match=r"known as 'clinic'. Use --dataset clinic"):
+            ledger.identify("copy", content)
+    ledger.identify("copy", "cc")
+    assert ledger.known_as("cc") == "copy"

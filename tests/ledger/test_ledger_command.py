@@ -1,0 +1,99 @@
+"""``understudy ledger open|show|history``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from ledger_plans import pure_plan
+
+from understudy.cli.ledger import ledger as command
+from understudy.errors import ConfigError, LedgerError
+from understudy.ledger import Ledger
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.unit import Unit
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> str:
+    return str(tmp_path / "ledger.sqlite")
+
+
+def call(where: str, line: str) -> Result:
+    return CliRunner().invoke(command, [*line.split(), "--ledger", where], catch_exceptions=False)
+
+
+def test_open_makes_a_dataset_with_a_cap(where: str) -> None:
+    result = call(where, "open clinic --epsilon 0.3 --delta 1e-6")
+    assert "clinic" in result.output
+    assert "epsilon=0.3" in result.output
+    with Ledger(where) as ledger:
+        dataset = ledger.dataset("clinic")
+    assert dataset is not None
+    assert (dataset.cap, dataset.unit, dataset.rule) == (Budget("3/10", "1e-6"), Unit("record"), "basic")
+
+
+def test_open_takes_unit_and_rule(where: str) -> None:
+    call(where, "open clinic --epsilon 3 --delta 1e-6 --unit owner --max-records 5 --rule rdp")
+    with Ledger(where) as ledger:
+        dataset = ledger.dataset("clinic")
+    assert dataset is not None
+    assert (dataset.unit, dataset.rule) == (Unit("owner", 5), "rdp")
+    assert "clinic\towner (at most 5 records)\trdp\t3, 1e-06\t-\t3, 1e-06" in call(where, "show").output
+
+
+def test_raise_raises_the_cap_and_nothing_else(where: str) -> None:
+    call(where, "open clinic --epsilon 3 --delta 1e-6")
+    with pytest.raises(LedgerError, match="--raise"):
+        call(where, "open clinic --epsilon 4 --delta 1e-6")
+    with pytest.raises(ConfigError, match="Leave out --unit"):
+        call(where, "open clinic --epsilon 4 --delta 1e-6 --raise --unit owner")
+    call(where, "open clinic --epsilon 4 --delta 1e-6 --raise")
+    assert "clinic\trecord\tbasic\t4, 1e-06" in call(where, "show clinic").output
+    assert "cap raised\t4, 1e-06" in call(where, "history clinic").output
+
+
+def test_show_rounds_to_the_side_that_promises_nothing_too_much(where: str) -> None:
+    call(where, "open clinic --epsilon 1 --delta 1e-6")
+    with Ledger(where) as ledger:
+        ledger.charge("clinic", pure_plan("1/3"), run_id="r1")
+    assert call(where, "show").output.splitlines() == [
+        "dataset\tunit\trule\tcap\tspent\tremaining",
+        "clinic\trecord\tbasic\t1, 1e-06\t0.333334, 0\t0.666666, 1e-06",
+    ]
+
+
+def test_history_lists_runs_and_as_json_every_charge(where: str) -> None:
+    call(where, "open clinic --epsilon 1 --delta 1e-6")
+    plan = pure_plan("1/3")
+    with Ledger(where) as ledger:
+        ledger.charge("clinic", plan, run_id="r1", note="a test")
+    last = call(where, "history clinic").output.splitlines()[-1]
+    assert last.split("\t")[1:] == ["test", "0.333334, 0", "sums", "r1", "a test"]
+    (entry,) = json.loads(call(where, "history clinic --json").output)
+    assert entry["cost"] == {"epsilon": "1/3", "delta": "0"}
+    assert entry["charges"] == [charge.to_json() for charge in plan.charges]
+    assert entry["cap"] is None
+
+
+def test_an_unknown_dataset_is_an_error(where: str) -> None:
+    for line in ("show clinic", "history clinic"):
+        with pytest.raises(LedgerError, match="understudy ledger open clinic"):
+            call(where, line)
+
+
+def test_a_terminal_gets_a_table(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    call(where, "open clinic --epsilon 1 --delta 1e-6")
+    monkeypatch.setattr("understudy.cli.ledger._on_terminal", lambda: True)
+    shown = call(where, "show").output
+    assert "clinic" in shown
+    assert "━" in shown or "─" in shown
+
+
+def test_importing_the_command_loads_no_database() -> None:
+    code = "import sys, understudy.cli.ledger; assert not {'sqlalchemy', 'rich', 'numpy'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], check=True)

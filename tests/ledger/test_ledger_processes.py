@@ -1,0 +1,73 @@
+"""Many processes charge one dataset at once, and some are killed."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ledger_plans import pure_plan
+
+from understudy.ledger import Ledger
+from understudy.privacy.guarantee import Budget
+
+_SCRIPT = Path(__file__).with_name("charging.py")
+
+
+def start(location: str, prefix: str, *, count: int, epsilon: str, cap: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(_SCRIPT), location, prefix, str(count), epsilon, cap]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def go(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
+@pytest.mark.parametrize("processes", [2, 8])
+def test_processes_that_charge_at_once_never_overspend_nor_lose_a_charge(location: str, processes: int) -> None:
+    """They make the ledger and open the dataset at once, too."""
+    count = 40 // processes
+    running = [
+        start(location, f"p{n}", count=count, epsilon="1/30", cap="1") for n in range(processes)
+    ]  # 40 charges, of which exactly 30 fit
+    for process in running:
+        go(process)
+    said = [line for process in running for line in process.communicate()[0].split()]
+    assert [process.returncode for process in running] == [0] * processes
+    assert len(said) == 40
+    assert said.count("refused") == 10
+    with Ledger(location) as ledger:
+        booked = [entry.run_id for entry in ledger.history("d")]
+        assert sorted(map(str, booked)) == sorted(line for line in said if line != "refused")
+        assert ledger.spent("d") == Budget(1, 0)
+
+
+def test_kill_9_loses_no_charge_and_books_none_twice(location: str) -> None:
+    returned: list[str] = []
+    for kill in range(5):
+        process = start(location, f"k{kill}", count=10**6, epsilon="1/1000", cap="900")
+        go(process)
+        assert process.stdout is not None
+        returned += [process.stdout.readline().strip() for _ in range(random.randint(1, 8))]
+        time.sleep(random.uniform(0, 0.02))
+        process.kill()
+        returned += process.communicate()[0].split()
+        with Ledger(location) as ledger:
+            booked = [str(entry.run_id) for entry in ledger.history("d")]
+            assert booked[: len(returned)] == returned
+            assert len(booked) - len(returned) in (0, 1)
+            plan = pure_plan("1/1000")
+            torn = f"k{kill}-{sum(line.startswith(f'k{kill}-') for line in returned)}"
+            assert booked[len(returned) :] in ([], [torn])
+            ledger.charge("d", plan, run_id=torn)
+            ledger.charge("d", plan, run_id=returned[-1])
+            returned.append(torn)
+            assert [str(entry.run_id) for entry in ledger.history("d")] == returned
+            spent = ledger.spent("d")
+            assert spent is not None
+            assert spent.epsilon * 1000 == len(returned)

@@ -1,0 +1,241 @@
+"""The run store keeps what a resumed run needs, and lets one process in."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from understudy.errors import PrivacyError, ResumeError
+from understudy.store import RunStore
+
+posix = pytest.mark.skipif(os.name != "posix", reason="Windows has no file modes")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "out" / "private"
+
+
+@pytest.fixture
+def store(folder: Path) -> Iterator[RunStore]:
+    with RunStore.open(folder) as opened:
+        yield opened
+
+
+@posix
+def test_the_folder_and_the_file_are_the_users_alone(folder: Path, store: RunStore) -> None:
+    store.mark("charged")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+
+
+def test_the_run_id_is_made_once(folder: Path) -> None:
+    with RunStore.open(folder) as store:
+        first = store.run_id
+    with RunStore.open(folder) as store:
+        assert store.run_id == first
+    assert len(first) == 32
+    int(first, 16)
+
+
+def test_values_come_back_exactly(folder: Path) -> None:
+    kept: dict[str, Any] = {
+        "sums": np.random.default_rng(1).normal(size=(7, 3)),
+        "half": np.array([[0.1, -np.inf, np.nan]], dtype=np.float32),
+        "counts": np.arange(6, dtype=np.int64)[::2],
+        "flags": np.array([True, False]),
+        "none": np.zeros((0, 4), dtype=np.float32),
+        "one": np.array(3, dtype=np.int32),
+    }
+    with RunStore.open(folder) as store:
+        assert store.value("round 1") is None
+        store.keep("round 1", kept)
+    with RunStore.open(folder) as store:
+        found = store.value("round 1")
+    assert found is not None
+    assert found.keys() == kept.keys()
+    for name, array in kept.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_a_value_is_kept_once(store: RunStore) -> None:
+    store.keep("round 1", {"x": np.zeros(2)})
+    with pytest.raises(PrivacyError, match="drawn once"):
+        store.keep("round 1", {"x": np.ones(2)})
+    found = store.value("round 1")
+    assert found is not None
+    assert found["x"].tolist() == [0, 0]
+
+
+def test_keep_once_draws_only_if_nothing_is_kept(store: RunStore) -> None:
+    draws = []
+
+    def draw() -> dict[str, Any]:
+        draws.append(1)
+        return {"x": np.full(2, len(draws))}
+
+    assert [store.keep_once("noise", draw)["x"].tolist() for _ in range(3)] == [[1, 1]] * 3
+    assert len(draws) == 1
+
+
+def test_a_draw_that_fails_keeps_nothing(store: RunStore) -> None:
+    def fail() -> dict[str, Any]:
+        raise RuntimeError("interrupted")
+
+    with pytest.raises(RuntimeError):
+        store.keep_once("noise", fail)
+    assert store.value("noise") is None
+
+
+def test_the_same_settings_resume_and_others_are_an_error_that_names_them(folder: Path) -> None:
+    config = {"epsilon": 6, "labels": ["a", "b"], "data": "notes.csv", "prompt": "x" * 100}
+    changed = {"epsilon": 3, "labels": ["a", "b"], "data": "notes.csv", "prompt": "y" * 100, "n": 5}
+    with RunStore.open(folder) as store:
+        store.begin(config_digest="1", config=config, plan={})
+    with RunStore.open(folder) as store:
+        store.begin(config_digest="1", config=config, plan={})
+        with pytest.raises(ResumeError, match="other settings") as caught:
+            store.begin(config_digest="2", config=changed, plan={})
+        for part in ("epsilon: 6 became 3", "n: null became 5", "prompt: (long) became (long)", "--fresh"):
+            assert part in str(caught.value)
+        assert "labels" not in str(caught.value)
+        with pytest.raises(ResumeError, match="its options did not"):
+            store.begin(config_digest="3", config=config, plan={})
+
+
+def test_stages_are_marked_in_order_and_once(folder: Path) -> None:
+    with RunStore.open(folder) as store:
+        for stage in ("charged", "released", "charged"):
+            store.mark(stage)
+    with RunStore.open(folder) as store:
+        assert store.stages() == ["charged", "released"]
+
+
+def test_answers_are_stored_and_the_first_stays(folder: Path) -> None:
+    with RunStore.open(folder) as store:
+        store.answers.put_many({f"k{n}": f"answer {n} é" for n in range(1200)})
+        store.answers.put_many({"k1": "another"})
+        store.answers.put_many({})
+    with RunStore.open(folder) as store:
+        found = store.answers.get_many([f"k{n}" for n in range(2000)])
+        assert found == {f"k{n}": f"answer {n} é" for n in range(1200)}
+        assert store.answers.get_many([]) == {}
+
+
+def test_threads_may_share_a_store(store: RunStore) -> None:
+    def put(start: int) -> None:
+        for n in range(start, start + 50, 10):
+            store.answers.put_many({str(k): "x" for k in range(n, n + 10)})
+
+    threads = [threading.Thread(target=put, args=(50 * n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(store.answers.get_many([str(n) for n in range(200)])) == 200
+
+
+def test_one_process_uses_a_folder_at_once(folder: Path) -> None:
+    code = "import sys; from pathlib import Path; from understudy.store import RunStore\n"
+    code += "RunStore.open(Path(sys.argv[1]))"
+    command = [sys.executable, "-c", code, str(folder)]
+    with RunStore.open(folder) as store:
+        other = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert "ResumeError: Another process is using" in other.stderr
+        with pytest.raises(ResumeError, match="Another process"):
+            RunStore.open(folder)
+        store.mark("charged")
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+def test_fresh_begins_a_new_run_and_keeps_the_old_file(folder: Path) -> None:
+    with RunStore.open(folder) as store:
+        old = store.run_id
+        store.keep("noise", {"x": np.zeros(1)})
+    with RunStore.open(folder, fresh=True) as store:
+        assert store.run_id != old
+        assert store.value("noise") is None
+    assert len(list(folder.glob("run*.sqlite"))) == 2
+    (folder / "run.sqlite").write_bytes(b"broken" * 1000)
+    with RunStore.open(folder, fresh=True) as store:
+        assert store.stages() == []
+
+
+def test_fresh_is_refused_while_another_uses_the_folder(folder: Path, store: RunStore) -> None:
+    with pytest.raises(ResumeError, match="Another process"):
+        RunStore.open(folder, fresh=True)
+    assert len(list(folder.glob("run*.sqlite"))) == 1
+
+
+def _corrupt(path: Path) -> None:
+    path.write_bytes(b"not a database at all" * 500)
+
+
+def _foreign(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+
+
+def _newer(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 2")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "made", "message"),
+    [
+        (_corrupt, False, r"not a database.*--fresh"),
+        (_foreign, False, r"not a run store.*--output"),
+        (_newer, True, r"newer version.*Upgrade"),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_one_clear_error(folder: Path, spoil: Any, made: bool, message: str) -> None:
+    if made:
+        RunStore.open(folder).close()
+    folder.mkdir(parents=True, exist_ok=True)
+    spoil(folder / "run.sqlite")
+    before = (folder / "run.sqlite").read_bytes()
+    for _ in range(2):  # the lock is let go of, too
+        with pytest.raises(ResumeError, match=message):
+            RunStore.open(folder)
+    assert (folder / "run.sqlite").read_bytes() == before or spoil is _foreign
+
+
+def test_damaged_pages_and_values_are_one_clear_error(folder: Path) -> None:
+    with RunStore.open(folder) as store:
+        store.keep("noise", {"x": np.zeros(1)})
+    connection = sqlite3.connect(folder / "run.sqlite")
+    connection.execute("UPDATE value SET arrays = x'00'")
+    connection.commit()
+    connection.close()
+    with RunStore.open(folder) as store, pytest.raises(ResumeError, match="damaged"):
+        store.value("noise")
+    path = folder / "run.sqlite"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    with pytest.raises(ResumeError, match="malformed"):
+        RunStore.open(folder)
+
+
+@posix
+def test_a_place_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(ResumeError, match="cannot be written"):
+        RunStore.open(tmp_path / "out" / "private")
+
+
+def test_importing_the_store_loads_no_numpy() -> None:
+    code = "import sys, understudy.store; assert not {'numpy', 'safetensors'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], check=True)
