@@ -12,12 +12,11 @@ import argparse
 import asyncio
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,31 +25,12 @@ from understudy.models.collect import collect
 from understudy.models.dialect import Dialect
 from understudy.models.endpoint import EndpointChat
 from understudy.models.types import ChatModel, ChatRequest, Message
+from understudy.store.answers import AnswerStore
+from understudy.store.database import Database
 
 SERVER = Path(__file__).parent.parent / "tests" / "models" / "server.py"
 GOAL = 500.0
 PROMPT = "Write a short record that mentions heart failure, fatigue and ankle swelling, like these examples. " * 6
-
-
-class SqliteStore:
-    """An answer store as the run folder keeps it: WAL, one transaction a batch."""
-
-    def __init__(self, path: Path) -> None:
-        self._database = sqlite3.connect(path, check_same_thread=False)
-        self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.execute("PRAGMA synchronous=FULL")
-        self._database.execute("CREATE TABLE answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID")
-
-    def get_many(self, keys: Sequence[str]) -> dict[str, str]:
-        marks = ",".join("?" * len(keys))
-        return dict(self._database.execute(f"SELECT key, answer FROM answers WHERE key IN ({marks})", list(keys)))
-
-    def put_many(self, items: Mapping[str, str]) -> None:
-        with self._database:
-            self._database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?)", items.items())
-
-    def close(self) -> None:
-        self._database.close()
 
 
 @contextmanager
@@ -130,15 +110,15 @@ def main() -> int:
     print(f"{'ceiling':34} {at_once / arguments.delay:7.0f} requests/s")
     with server(arguments.delay) as port, tempfile.TemporaryDirectory() as folder:
         model = EndpointChat("m", base_url=f"http://127.0.0.1:{port}/v1", max_concurrency=at_once)
-        store = SqliteStore(Path(folder) / "answers.sqlite")
-        cached = CachedChat(model, store)
+        database = Database(Path(folder) / "run.sqlite")
+        cached = CachedChat(model, AnswerStore(database))
         collect(model, requests[:at_once])  # imports, once
         floor = measure("bare asyncio client", lambda: asyncio.run(bare_client(port, requests, at_once)), count, None)
         measure("openai SDK alone", lambda: asyncio.run(sdk_alone(port, requests, at_once)), count, floor)
         ours = measure("EndpointChat", lambda: through(model, requests), count, floor)
         stored = measure("EndpointChat, answers stored", lambda: through(cached, requests), count, floor)
         measure("the same again, from the store", lambda: through(cached, requests), count, floor)
-        store.close()
+        database.close()
     print(f"goal {GOAL:.0f} requests/s: {'met' if min(ours, stored) >= GOAL else 'missed'}")
     return 0 if min(ours, stored) >= GOAL else 1
 

@@ -19,11 +19,11 @@ BATCH_SECONDS = 0.05
 class AnswerStore(Protocol):
     """Texts under names, kept. Both methods are called from the thread that runs the event loop."""
 
-    def get_many(self, keys: Sequence[str]) -> dict[str, str]:
+    def get_many(self, keys: Sequence[str], /) -> dict[str, str]:
         """The stored ones among ``keys``."""
         ...
 
-    def put_many(self, items: Mapping[str, str]) -> None:
+    def put_many(self, items: Mapping[str, str], /) -> None:
         """Store all of ``items``, durably when it returns."""
         ...
 
