@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger_plans import CAP, RECORD, pure_plan
 
-from understudy.errors import BudgetExceeded
+from understudy.errors import BudgetExceeded, LedgerError
 from understudy.ledger import Ledger
+from understudy.ledger.database import Database
+from understudy.ledger.location import parse_location
 from understudy.privacy.guarantee import Budget
 
 
@@ -78,6 +81,37 @@ def test_a_fault_while_a_ledger_is_made_leaves_one_that_can_be_made(location: st
     assert faults > 0
     with Ledger(location) as ledger:
         assert len(ledger.fingerprint_key) == 32
+
+
+def test_a_lock_that_sqlite_does_not_wait_for_is_tried_again(tmp_path: Path) -> None:
+    refusals = [1, 2, 3]
+
+    def refuse(*_: object) -> None:
+        if refusals:
+            refusals.pop()
+            raise sa.exc.OperationalError("BEGIN", None, sqlite3.OperationalError("database is locked"))
+
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+        sa.event.listen(sa.Engine, "begin", refuse)
+        try:
+            ledger.charge("clinic", pure_plan("0.1"), run_id="r")
+        finally:
+            sa.event.remove(sa.Engine, "begin", refuse)
+        assert refusals == []
+        assert len(ledger.history("clinic")) == 1
+
+
+def test_a_writer_waits_for_another_and_gives_up_with_a_clear_error(
+    location: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+    monkeypatch.setattr("understudy.ledger.database.PATIENCE_SECONDS", 1)
+    with Database(parse_location(location)).write():
+        with pytest.raises(LedgerError, match="Another process holds it"):
+            ledger.charge("clinic", pure_plan("0.1"), run_id="r")
+        ledger.check("clinic", pure_plan("0.1"))  # reading waits for nobody
+    ledger.charge("clinic", pure_plan("0.1"), run_id="r")
 
 
 _FRACTIONS = st.fractions(Fraction(1, 1000), Fraction(2, 5), max_denominator=1000)

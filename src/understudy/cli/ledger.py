@@ -42,14 +42,14 @@ def ledger() -> None:
 @click.option(
     "--unit",
     "kind",
-    type=click.Choice(["record", "owner", "secret"]),
+    type=click.Choice(["record", "owner"]),
     help="What is protected.  [default: record]",
 )
 @click.option(
     "--max-records",
     type=int,
     metavar="K",
-    help="How many records of one owner or secret runs are expected to use at most.  [default: 1]",
+    help="How many records of one owner runs are expected to use at most.  [default: 1]",
 )
 @click.option(
     "--rule",

@@ -6,8 +6,10 @@ whatever it reads stays true until it commits: check-and-charge is serialised by
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -19,7 +21,6 @@ PATIENCE_SECONDS = 120  # how long a transaction waits for others
 _WRITE = "understudy_write"
 _ADVISORY_KEY = int.from_bytes(b"understd", "big") >> 1  # PostgreSQL's keys are signed 64-bit
 _SQLITE_SETTINGS = (
-    f"PRAGMA busy_timeout = {PATIENCE_SECONDS * 1000}",
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA fullfsync = ON",  # macOS: an fsync that reaches the disk
@@ -53,12 +54,31 @@ class Database:
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[sa.Connection]:
         try:
-            with self._engine.connect() as connection:
-                connection = connection.execution_options(**{_WRITE: write})
-                with connection.begin():
-                    yield connection
+            with self._begun(write=write) as connection:  # which undoes what is not committed
+                yield connection
+                connection.commit()
         except sa.exc.SQLAlchemyError as error:
             raise self._translate(error) from None
+
+    def _begun(self, *, write: bool) -> sa.Connection:
+        """A connection in a transaction that has what it waits for.
+
+        SQLite says "locked" at once, without waiting, while another process turns the file to WAL or is the last to
+        close it: nothing has been done yet, so begin again.
+        """
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                with ExitStack() as stack:
+                    connection = stack.enter_context(self._engine.connect())
+                    connection = connection.execution_options(**{_WRITE: write})
+                    connection.begin()
+                    stack.pop_all()
+                    return connection
+            except sa.exc.OperationalError as error:
+                if "locked" not in str(error.orig) or time.monotonic() > deadline:
+                    raise
+                time.sleep(random.uniform(0.01, 0.05))
 
     def _translate(self, error: sa.exc.SQLAlchemyError) -> LedgerError:
         """The driver's first line only (no statement, no parameters), without the password."""
@@ -82,7 +102,7 @@ def _sqlite(url: sa.URL) -> sa.Engine:
     def configure(connection: sa.engine.interfaces.DBAPIConnection, _record: object) -> None:
         connection.isolation_level = None  # the driver begins nothing by itself
         cursor = connection.cursor()
-        for setting in _SQLITE_SETTINGS:
+        for setting in (f"PRAGMA busy_timeout = {PATIENCE_SECONDS * 1000}", *_SQLITE_SETTINGS):
             cursor.execute(setting)
         cursor.close()
 
@@ -90,6 +110,7 @@ def _sqlite(url: sa.URL) -> sa.Engine:
     def begin(connection: sa.Connection) -> None:
         writes = connection.get_execution_options()[_WRITE]
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        connection.exec_driver_sql("SELECT 1 FROM sqlite_master").close()  # reads take their snapshot now
 
     return engine
 

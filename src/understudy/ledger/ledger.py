@@ -221,9 +221,9 @@ class Ledger:
             LedgerError: if the content is known as another dataset's, or the dataset is not open.
         """
         with self._database.write() as connection:
-            rows.require(connection, name)
             known = rows.known_as(connection, fingerprint)
             if known is None:
+                rows.require(connection, name)
                 connection.execute(sa.insert(fingerprints).values(fingerprint=fingerprint, dataset=name, at=now()))
             elif known != name:
                 raise LedgerError(
