@@ -1,0 +1,112 @@
+"""From what a user types (``embedded``, ``hf:ORG/NAME``, ``openai:NAME``) to a model.
+
+A provider is a name before the colon. Third parties add theirs by the entry point group ``understudy.models``:
+the entry point's name is the prefix, and its object has ``load_chat(name, **options)``, ``load_embedder(name)``
+or both.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, cast
+
+from understudy.errors import ModelError
+from understudy.models.embedded import CHAT, EMBEDDER, embedded_path
+from understudy.models.types import ChatModel, Embedder
+
+_GROUP = "understudy.models"
+_BUILT_IN = ("embedded", "hf:ORG/NAME", "hf:./FOLDER")
+
+
+def load_chat(
+    spec: str, *, base_url: str | None = None, api_key_env: str | None = None, seed: int = 0, **endpoint: Any
+) -> ChatModel:
+    """The chat model that ``spec`` names.
+
+    Args:
+        spec: ``embedded``, ``hf:ORG/NAME`` or ``hf:./FOLDER`` (local weights), ``openai:NAME`` (any endpoint that
+            speaks OpenAI's chat completions), or a third party's ``PREFIX:NAME``.
+        base_url: the endpoint's address; only for ``openai:`` and third parties that take one.
+        api_key_env: the environment variable that holds the endpoint's key.
+        seed: steers the sampling of local models.
+        endpoint: further options of :class:`understudy.models.endpoint.EndpointChat`.
+
+    Raises:
+        ModelError: the spec is unknown, the model is not on this machine, or it cannot be loaded.
+    """
+    provider, _, name = spec.partition(":")
+    if provider == "openai" and name:
+        from understudy.models.endpoint import EndpointChat
+
+        return EndpointChat(name, base_url=base_url, api_key_env=api_key_env, **endpoint)
+    if spec == "embedded":
+        from understudy.models.local import LocalChat
+
+        return LocalChat(embedded_path(CHAT), name=f"embedded:{CHAT.name}", seed=seed)
+    if provider == "hf" and name:
+        from understudy.models.hub import model_folder
+        from understudy.models.local import LocalChat
+
+        return LocalChat(model_folder(name), name=spec, seed=seed)
+    if spec == "none":
+        raise ModelError(
+            "'none' means that no language model writes the texts, so there is none to load.",
+            "Name a chat model, such as 'embedded', where one is needed.",
+        )
+    options = {"base_url": base_url, "api_key_env": api_key_env, "seed": seed, **endpoint}
+    return cast(ChatModel, _third_party(spec, "load_chat", chat=True)(name, **options))
+
+
+def load_embedder(spec: str) -> Embedder:
+    """The embedder that ``spec`` names: ``embedded``, ``hf:ORG/NAME``, ``hf:./FOLDER``, or a third party's.
+
+    Raises:
+        ModelError: the spec is unknown, the model is not on this machine, or it cannot be loaded.
+    """
+    provider, _, name = spec.partition(":")
+    if spec == "embedded":
+        from understudy.models.embedder import SentenceEmbedder
+
+        return SentenceEmbedder(embedded_path(EMBEDDER), name=f"embedded:{EMBEDDER.name}")
+    if provider == "hf" and name:
+        from understudy.models.embedder import SentenceEmbedder
+        from understudy.models.hub import model_folder
+
+        return SentenceEmbedder(model_folder(name), name=spec)
+    return cast(Embedder, _third_party(spec, "load_embedder", chat=False)(name))
+
+
+def model_languages(spec: str) -> tuple[str, ...] | None:
+    """The languages a model is made for, as ISO 639 codes; None where that is not known here."""
+    return CHAT.languages if spec == "embedded" else None
+
+
+def language_note(spec: str) -> str | None:
+    """One sentence to print before a run, or None: the embedded models read and write English only."""
+    if spec != "embedded":
+        return None
+    return "The embedded models are English: for texts in other languages name others (hf:ORG/NAME, openai:NAME)."
+
+
+def providers() -> dict[str, EntryPoint]:
+    """Third-party providers by prefix."""
+    return {point.name: point for point in entry_points(group=_GROUP)}
+
+
+def _third_party(spec: str, method: str, *, chat: bool) -> Any:
+    """The provider's function that loads ``spec``."""
+    found = providers()
+    provider, colon, _ = spec.partition(":")
+    if not colon or provider not in found:
+        known = [*(("none",) if chat else ()), *_BUILT_IN, *(("openai:NAME",) if chat else ())]
+        known += [f"{prefix}:NAME" for prefix in sorted(found)]
+        raise ModelError(
+            f"There is no {'chat model' if chat else 'embedder'} {spec!r}.", f"Known ones are: {', '.join(known)}."
+        )
+    try:
+        return getattr(found[provider].load(), method)
+    except Exception as error:
+        raise ModelError(
+            f"The model provider {provider!r} cannot be loaded, or has no {method} ({type(error).__name__}).",
+            "Update or reinstall the package it comes from.",
+        ) from error
