@@ -1,3 +1,63 @@
-"""understudy: differentially private synthetic stand-ins for private text corpora."""
+"""understudy: differentially private synthetic stand-ins for private text corpora.
+
+>>> import understudy as us
+>>> us.Budget(6, "1e-6")
+Budget(epsilon=Fraction(6, 1), delta=Fraction(1, 1000000))
+
+Everything below loads when it is first used, so that ``import understudy`` is light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_PUBLIC = {
+    "Budget": "understudy.privacy.guarantee",
+    "Corpus": "understudy.corpus",
+    "DPKPS": "understudy.methods.dp_kps.method",
+    "Listener": "understudy.run",
+    "Release": "understudy.release",
+    "Result": "understudy.run",
+    "Statement": "understudy.statement",
+    "UnderstudyError": "understudy.errors",
+    "generate": "understudy.run",
+    "load_release": "understudy.release",
+    "plan": "understudy.api",
+    "read_corpus": "understudy.corpus",
+    "synthesize": "understudy.run",
+}
+
+if TYPE_CHECKING:
+    from understudy.api import plan
+    from understudy.corpus import Corpus, read_corpus
+    from understudy.errors import UnderstudyError
+    from understudy.methods.dp_kps.method import DPKPS
+    from understudy.privacy.guarantee import Budget
+    from understudy.release import Release, load_release
+    from understudy.run import Listener, Result, generate, synthesize
+    from understudy.statement import Statement
+
+__all__ = [
+    "DPKPS",
+    "Budget",
+    "Corpus",
+    "Listener",
+    "Release",
+    "Result",
+    "Statement",
+    "UnderstudyError",
+    "generate",
+    "load_release",
+    "plan",
+    "read_corpus",
+    "synthesize",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'understudy' has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)

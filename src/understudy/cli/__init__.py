@@ -1,1 +1,96 @@
-"""TODO"""
+"""The command line: thin verbs over the Python API, loaded only when they are called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from understudy import __version__
+from understudy.errors import UnderstudyError
+
+_VERBS = {
+    "plan": "understudy.cli.private:plan",
+    "run": "understudy.cli.private:run",
+    "release": "understudy.cli.private:release",
+    "generate": "understudy.cli.generate:generate",
+    "inspect": "understudy.cli.inspect:inspect",
+    "ledger": "understudy.cli.ledger:ledger",
+    "models": "understudy.cli.models:models",
+    "schema": "understudy.cli.schema:schema",
+}
+_SHORT = {
+    "plan": "Show what a run would release, cost and buy. Reads no private data.",
+    "run": "From a private table to a synthetic one: release, then generate.",
+    "release": "Make a Release of a private table: the only step that reads it.",
+    "generate": "Turn a Release into synthetic texts. Free, any number of times.",
+    "inspect": "Show the privacy statement of a Release.",
+    "ledger": "What each dataset has spent: open, show, history.",
+    "models": "Language models and embedders: list, pull, check.",
+    "schema": "Print the JSON Schema of the YAML configuration.",
+}
+INTERNAL_ERROR = 70
+INTERRUPTED = 130
+
+
+class _LazyGroup(click.Group):
+    """Imports a verb's module when the verb is called; ``--help`` imports none."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _VERBS:
+            return None
+        module, name = _VERBS[cmd_name].split(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, _SHORT[verb]) for verb in _VERBS])
+
+
+@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="understudy")
+def cli() -> None:
+    """Differentially private synthetic stand-ins for private text corpora."""
+
+
+def main() -> None:
+    """Entry point: errors in two sentences, with documented exit codes; no traceback that could quote a private text."""
+    try:
+        cli.main(standalone_mode=False)
+    except UnderstudyError as error:
+        click.echo(f"Error: {error.problem}\n{error.cure}", err=True)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Interrupted. The same command resumes.", err=True)
+        sys.exit(INTERRUPTED)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except BrokenPipeError:
+        sys.exit(INTERNAL_ERROR)
+    except Exception as error:
+        if os.environ.get("UNDERSTUDY_DEBUG"):
+            raise
+        click.echo(
+            f"Internal error: {type(error).__name__} in {_place(error)}.\n"
+            "This is a bug. Its message may quote private text, so it is not shown; UNDERSTUDY_DEBUG=1 shows all.",
+            err=True,
+        )
+        sys.exit(INTERNAL_ERROR)
+
+
+def _place(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return "an unknown place"
+    return f"{os.path.basename(trace.tb_frame.f_code.co_filename)}, line {trace.tb_lineno}"  # noqa: PTH119

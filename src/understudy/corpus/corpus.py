@@ -49,9 +49,16 @@ class Corpus:
     """
 
     def __init__(
-        self, table: OpenTable, *, on_bad_row: OnBadRow, max_cell_bytes: int, private_dir: Path | None
+        self,
+        table: OpenTable,
+        *,
+        on_bad_row: OnBadRow,
+        max_cell_bytes: int,
+        private_dir: Path | None,
+        name: str | None = None,
     ) -> None:
         self.schema = table.schema
+        self.name = name
         self._rows = table.rows
         self._format = table.format
         self._on_bad_row = on_bad_row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -81,10 +82,24 @@ def read_corpus(
         table = open_dicts(cast("Sequence[Mapping[str, object]]", source), schema)
     else:
         table = open_files(cast("Paths", source), schema, format=format, options=options, private_dir=folder)
-    corpus = Corpus(table, on_bad_row=on_bad_row, max_cell_bytes=max_cell_bytes, private_dir=folder)
+    corpus = Corpus(
+        table,
+        on_bad_row=on_bad_row,
+        max_cell_bytes=max_cell_bytes,
+        private_dir=folder,
+        name=proposed_name(source) if isinstance(source, (str, os.PathLike)) else None,
+    )
     if labels_from_data:
         corpus.observe_labels()
     return corpus
+
+
+def proposed_name(path: str | os.PathLike[str]) -> str | None:
+    """The stem of one file, as a name for its dataset; None for standard input and patterns."""
+    name = Path(path).name
+    if name == "-" or any(character in str(path) for character in "*?["):
+        return None
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name.split(".")[0]).strip("-.") or None
 
 
 def _check_choices(

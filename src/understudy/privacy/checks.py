@@ -18,9 +18,7 @@ def _read(name: str, value: Number | None) -> Fraction:
             raise ValueError
         return value if isinstance(value, Fraction) else Fraction(str(value))
     except (ValueError, ZeroDivisionError):
-        raise ConfigError(
-            f"Expected a finite number for {name}, got {value!r}.", f"Give {name} as a number."
-        ) from None
+        raise ConfigError(f"Expected a finite number for {name}, got {value!r}.", f"Give {name} as a number.") from None
 
 
 def require_positive(**named: Number | None) -> Fraction:

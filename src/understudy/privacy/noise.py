@@ -35,8 +35,7 @@ class SystemNoise:
     def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
         sampler = _sampler(kind, scale)
         chunks = [
-            np.asarray(sampler([0] * min(_CHUNK, size - start)), dtype=np.int64)
-            for start in range(0, size, _CHUNK)
+            np.asarray(sampler([0] * min(_CHUNK, size - start)), dtype=np.int64) for start in range(0, size, _CHUNK)
         ]
         return np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.int64)
 

@@ -29,9 +29,7 @@ class Unit:
                 "Let a unit contribute one record or more.",
             )
         if self.kind == "record" and self.max_records != 1:
-            raise ConfigError(
-                "A record unit is one record.", "Name an owner column to bound records per owner."
-            )
+            raise ConfigError("A record unit is one record.", "Name an owner column to bound records per owner.")
 
     def describe(self) -> str:
         """In words, for the statement."""

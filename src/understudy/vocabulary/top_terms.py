@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.corpus.bounding import BoundedCorpus
+if TYPE_CHECKING:
+    from understudy.corpus.bounding import BoundedCorpus
 from understudy.vocabulary.matcher import TermMatcher
 
 GRID = 1 << 20

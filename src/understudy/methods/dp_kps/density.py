@@ -15,12 +15,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.corpus.bounding import BoundedCorpus
+if TYPE_CHECKING:
+    from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.dp_kps.features import GRID, integer_features
 from understudy.privacy.noise import NoiseKind
 from understudy.vocabulary.matcher import TermMatcher

@@ -110,14 +110,11 @@ def _forecast(
 ) -> dict[str, Any]:
     """Noise in records, and signal against it for terms of a given frequency, all from public numbers."""
     terms = parameters.terms_per_record
-    if parameters.noise == "gaussian":
-        count_noise = multipliers["vocabulary"] * math.sqrt(terms)
-    else:
-        count_noise = multipliers["vocabulary"] * terms * math.sqrt(2)
-    sketches = {name: _score_noise(parameters, multipliers[name]) for name in sketch_names(parameters)}
-    floor = noise_floor(count_noise, vocabulary_size)
+    counts = count_noise(parameters, multipliers["vocabulary"])
+    sketches = {name: score_noise(parameters, multipliers[name]) for name in sketch_names(parameters)}
+    floor = noise_floor(counts, vocabulary_size)
     forecast: dict[str, Any] = {
-        "vocabulary count noise (std, records)": count_noise,
+        "vocabulary count noise (std, records)": counts,
         "vocabulary noise floor (records a term must be in)": floor,
         **{f"{name} score noise (std, records)": noise for name, noise in sketches.items()},
     }
@@ -132,8 +129,15 @@ def _forecast(
     return forecast
 
 
-def _score_noise(parameters: DPKPSParameters, multiplier: float) -> float:
-    """Standard deviation of the noise on one term's score."""
+def count_noise(parameters: DPKPSParameters, multiplier: float) -> float:
+    """Standard deviation of the noise on one term's count, in records."""
+    if parameters.noise == "gaussian":
+        return multiplier * math.sqrt(parameters.terms_per_record)
+    return multiplier * parameters.terms_per_record * math.sqrt(2)
+
+
+def score_noise(parameters: DPKPSParameters, multiplier: float) -> float:
+    """Standard deviation of the noise on one term's score, in records."""
     if parameters.noise == "gaussian":
         return multiplier
     if parameters.bandwidth == 0 and parameters.mode == "independent":

@@ -17,8 +17,6 @@ Guarantee:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,90 +25,69 @@ from numpy.typing import NDArray
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
 from understudy.methods.dp_kps.features import Frequencies, integer_features
+from understudy.methods.dp_kps.noise_check import noise_check
 from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
 from understudy.methods.dp_kps.plan import sketch_names
-from understudy.models.types import Embedder
+from understudy.methods.protocol import Arrays, Released, ReleaseTools
 from understudy.privacy.mechanisms import IntegerSum, NoisySum
-from understudy.privacy.noise import NoiseSource
-from understudy.privacy.plan import Receipt
+from understudy.privacy.plan import Plan
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.terms import Vocabulary
 from understudy.vocabulary.top_terms import TermCounts, top_terms
-
-Arrays = Mapping[str, NDArray[Any]]
-Keep = Callable[[str, Callable[[], Arrays]], Arrays]
-"""Returns the stored noisy value of this name, or draws it and stores it before anyone sees it."""
-
-
-@dataclass(frozen=True)
-class NoisyRelease:
-    """What :func:`release` hands on: all of it noised and paid for, or public."""
-
-    terms: list[str]
-    arrays: dict[str, NDArray[Any]]
 
 
 def release(
     parameters: DPKPSParameters,
     corpus: BoundedCorpus,
+    plan: Plan,
     *,
-    labels: int,
     vocabulary: Vocabulary,
-    embedder: Embedder | None,
-    noise_multipliers: Mapping[str, float],
-    receipt: Receipt,
-    noise: NoiseSource,
-    keep: Keep,
-    seed: int,
-) -> NoisyRelease:
+    tools: ReleaseTools,
+) -> Released:
     """Release the privatised vocabulary and the density sketches over it.
 
     Args:
-        embedder: public; None only for the exact histogram (independent mode, bandwidth 0).
-        noise_multipliers: by release, from the plan.
-        seed: of the random frequencies; public.
+        vocabulary: public.
     """
+    multipliers = {charge.name: float(charge.parameters["noise_multiplier"]) for charge in plan.charges}
 
     def noisy(query: IntegerSum[BoundedCorpus]) -> NDArray[np.float64]:
-        mechanism = NoisySum(query, parameters.noise, noise_multipliers[query.name])
-        return mechanism.run(corpus, receipt=receipt, source=noise)
+        mechanism = NoisySum(query, parameters.noise, multipliers[query.name])
+        return mechanism.run(corpus, receipt=tools.receipt, source=tools.noise)
 
     def noisy_vocabulary() -> Arrays:
-        query = TermCounts(TermMatcher(vocabulary.terms), len(vocabulary.terms), parameters.terms_per_record)
-        counts = noisy(query)
+        matcher = TermMatcher(vocabulary.terms)
+        counts = noisy(TermCounts(matcher, len(vocabulary.terms), parameters.terms_per_record))
         chosen = top_terms(counts, parameters.top_terms)
         return {"terms": chosen, "counts": counts[chosen]}
 
-    stored = keep("vocabulary", noisy_vocabulary)
+    stored = tools.keep("vocabulary", noisy_vocabulary)
     terms = [vocabulary.terms[index] for index in stored["terms"].tolist()]
     arrays: dict[str, NDArray[Any]] = {"counts": stored["counts"]}
-    if embedder is not None:
-        arrays["embeddings"] = keep("embeddings", lambda: {"embeddings": embedder.embed(terms)})["embeddings"]
+    public = {"vocabulary": {"source": vocabulary.source, "sha256": vocabulary.sha256}}
+    if needs_embeddings(parameters):
+        embedder = tools.embedder
+        assert embedder is not None, "run.py loads one where needs_embedder says so"
+        arrays["embeddings"] = tools.keep("embeddings", lambda: {"values": embedder.embed(terms)})["values"]
+        public["embedder"] = {"source": embedder.model_id, "sha256": embedder.fingerprint}
 
     rows = TermRows(TermMatcher(terms), parameters.terms_per_record)
     for name, length in sketch_names(parameters).items():
-        embeddings = arrays.get("embeddings")
-        frequencies = None
-        if embeddings is not None and needs_embeddings(parameters):
-            frequencies = Frequencies(seed, length, parameters.features, parameters.bandwidth, embeddings.shape[1])
+        query: IntegerSum[BoundedCorpus]
+        if not needs_embeddings(parameters):
+            query = TermHistogram(rows, tools.labels, len(terms), parameters.noise)
+        else:
+            embeddings = arrays["embeddings"]
+            frequencies = Frequencies(
+                tools.seed, length, parameters.features, parameters.bandwidth, embeddings.shape[1]
+            )
             arrays[f"frequencies-{length}"] = np.frombuffer(frequencies.digest, dtype=np.uint8)
-        query = _density_query(parameters, rows, labels, name, frequencies, embeddings, len(terms))
-        arrays[name] = keep(name, lambda query=query: {"sums": noisy(query)})["sums"]  # type: ignore[misc]
-    return NoisyRelease(terms, arrays)
-
-
-def _density_query(
-    parameters: DPKPSParameters,
-    rows: TermRows,
-    labels: int,
-    name: str,
-    frequencies: Frequencies | None,
-    embeddings: NDArray[np.float32] | None,
-    terms: int,
-) -> IntegerSum[BoundedCorpus]:
-    if frequencies is None or embeddings is None:
-        return TermHistogram(rows, labels, terms, parameters.noise, name)
-    phases = frequencies.phases(embeddings)
-    if parameters.mode == "independent":
-        return TermDensity(rows, labels, integer_features(phases[0]), parameters.noise, name)
-    return SequenceDensity(rows, labels, phases, name)
+            phases = frequencies.phases(embeddings)
+            if parameters.mode == "independent":
+                query = TermDensity(rows, tools.labels, integer_features(phases[0]), parameters.noise)
+            else:
+                query = SequenceDensity(rows, tools.labels, phases, name)
+        arrays[name] = tools.keep(name, lambda query=query: {"sums": noisy(query)})["sums"]  # type: ignore[misc]
+    return Released(
+        arrays, terms, public, noise_check(parameters, arrays, multipliers, len(vocabulary.terms), tools.seed)
+    )

@@ -1,0 +1,26 @@
+"""The Python face of ``understudy plan``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from understudy.config import run_config
+from understudy.forecast import Forecast, forecast
+from understudy.methods.protocol import Method
+from understudy.privacy.guarantee import Budget
+
+
+def plan(method: Method, budget: Budget, **options: Any) -> Forecast:
+    """What a run would release, cost and buy. Reads no private data.
+
+    Args:
+        method: such as ``DPKPS()``.
+        budget: what the run may spend.
+        options: public facts by their flag names: ``label``, ``labels``, ``expected_records``, ``records_per_label``,
+            ``llm``, ``owner`` and so on.
+
+    Raises:
+        ConfigError: if the run cannot be made.
+    """
+    fields = {"epsilon": str(budget.epsilon), "delta": str(budget.delta), "method": method.name, **method.dump()}
+    return forecast(run_config({**fields, **options}))

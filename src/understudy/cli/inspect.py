@@ -1,0 +1,30 @@
+"""``understudy inspect``: what a Release promises and how much of it stands above the noise."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from understudy.release import load_release
+
+
+@click.command()
+@click.argument("release", type=str)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def inspect(release: str, as_json: bool) -> None:
+    """Show the privacy statement of the Release file RELEASE."""
+    made = load_release(release)
+    if as_json:
+        fields = {
+            "statement": made.statement.to_json(),
+            "parameters": dict(made.parameters),
+            "schema": made.schema.to_json(),
+            "noise_check": dict(made.noise_check),
+        }
+        click.echo(json.dumps(fields, indent=1))
+        return
+    click.echo(made.statement.to_markdown())
+    click.echo("## Above the noise\n")
+    for name, value in made.noise_check.items():
+        click.echo(f"- {name}: {value}")

@@ -1,0 +1,109 @@
+"""Flags made from the pydantic models, so that YAML, flags and Python never differ, plug-in methods' included."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import click
+from pydantic.fields import FieldInfo
+
+from understudy.config import DEFAULT_METHOD, read_config
+from understudy.methods.registry import method_class
+from understudy.parameters import Parameters
+
+_COMMA_SEPARATED = {"record_columns"}
+
+
+def options_of(group: type[Parameters]) -> list[click.Option]:
+    """One flag a field; all default to "not given", so that a configuration file shows through."""
+    return [_option(name, field) for name, field in group.model_fields.items()]
+
+
+def given(values: dict[str, Any], config: str | None) -> dict[str, Any]:
+    """The values of the configuration file, overridden by the flags that were given."""
+    flags = {name: value for name, value in values.items() if value not in (None, ())}
+    for name in _COMMA_SEPARATED & set(flags):
+        flags[name] = tuple(part.strip() for part in flags[name].split(","))
+    return {**(read_config(config) if config else {}), **flags}
+
+
+class ParametersCommand(click.Command):
+    """A command whose flags come from parameter groups, and from the method named by ``--method``."""
+
+    groups: Sequence[type[Parameters]] = ()
+    takes_method = True
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        self._method = _value_of("--method", args)
+        config = _value_of("--config", args)
+        if self._method is None and config is not None:
+            self._method = str(read_config(config).get("method", DEFAULT_METHOD))
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        sections = [options_of(group) for group in self.groups]
+        if self.takes_method:
+            name = getattr(self, "_method", None) or DEFAULT_METHOD
+            sections.append(options_of(method_class(name).parameters))
+        made = {option.name: option for section in sections for option in section}
+        return [*super().get_params(ctx), *made.values()]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups = list(self.groups)
+        if self.takes_method:
+            groups.append(method_class(getattr(self, "_method", None) or DEFAULT_METHOD).parameters)
+        for group in groups:
+            records = [record for option in options_of(group) if (record := option.get_help_record(ctx))]
+            title = (group.__doc__ or group.__name__).split("\n")[0].rstrip(".")
+            with formatter.section(title):
+                formatter.write_dl(records)
+        with formatter.section("Other"):
+            own = [param.get_help_record(ctx) for param in super().get_params(ctx)]
+            formatter.write_dl([record for record in own if record])
+
+
+def _option(name: str, field: FieldInfo) -> click.Option:
+    flag = "--" + name.replace("_", "-")
+    annotation = _without_none(field.annotation)
+    default = field.get_default()
+    help_text = (field.description or "").replace("``", "").replace("\n", " ")
+    if default not in (None, (), False):
+        help_text += f" [default: {default}]"
+    if annotation is bool:
+        return click.Option([f"{flag}/--no-{name.replace('_', '-')}"], default=None, help=help_text)
+    if name == "data":
+        return click.Option([flag], multiple=True, help=help_text, metavar="FILE")
+    return click.Option([flag], type=_click_type(annotation), default=None, help=help_text)
+
+
+def _click_type(annotation: Any) -> click.ParamType[Any]:
+    if typing.get_origin(annotation) is Literal:
+        return click.Choice(list(typing.get_args(annotation)))
+    if annotation is int:
+        return click.INT
+    if annotation is float:
+        return click.FLOAT
+    return click.STRING
+
+
+def _without_none(annotation: Any) -> Any:
+    """``int | None`` is ``int``; unions of several types are read as text."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        kinds = [kind for kind in typing.get_args(annotation) if kind is not type(None)]
+        return kinds[0] if len(kinds) == 1 else str
+    return annotation
+
+
+def _value_of(flag: str, args: Iterable[str]) -> str | None:
+    """The value of a flag before click has parsed anything: the last one counts, as in click."""
+    words = list(args)
+    found = None
+    for position, word in enumerate(words):
+        if word == flag and position + 1 < len(words):
+            found = words[position + 1]
+        elif word.startswith(flag + "="):
+            found = word.split("=", 1)[1]
+    return found

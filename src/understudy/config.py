@@ -1,0 +1,236 @@
+"""One configuration behind YAML, flags and Python: flat names, strict, with a JSON Schema.
+
+The groups below are the sections of ``--help``. A run's configuration is one flat mapping: the fields of
+the groups and those of the method's own parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from pydantic import BaseModel, Field, create_model
+
+from understudy.errors import ConfigError
+from understudy.generation.parameters import WritingParameters
+from understudy.methods.registry import make_method, method_class
+from understudy.parameters import Parameters
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.unit import Unit
+
+DEFAULT_METHOD = "dp-kps"
+
+
+class DataParameters(Parameters):
+    """The private table."""
+
+    data: tuple[str, ...] = ()
+    """Private files: CSV, TSV, JSONL or Parquet, also compressed; globs; ``-`` for standard input."""
+    text: str | None = None
+    """Column of the texts."""
+    record_columns: tuple[str, ...] = ()
+    """Columns that together make a JSON record, which is the text."""
+    label: str | None = None
+    """Column of the labels."""
+    labels: str | tuple[str | int | float | bool, ...] | None = None
+    """The declared label set: a list, ``A,B,C``, or ``@FILE``."""
+    labels_from_data: bool = False
+    """Read the label set from the data (it is then not protected)."""
+    label_type: Literal["string", "int", "float", "bool"] | None = None
+    """Type of the labels, where the file does not say."""
+    owner: str | None = None
+    """Column of the owners: protects all records of an owner together."""
+    max_records_per_owner: int = Field(5, ge=1)
+    """Contribution bound: records of one owner that are used."""
+    format: Literal["csv", "tsv", "jsonl", "parquet"] | None = None
+    """File format, where the name does not say."""
+    delimiter: str | None = None
+    """What separates CSV cells; never guessed."""
+    encoding: str = "utf-8"
+    """Encoding of CSV and JSONL."""
+    on_bad_row: Literal["error", "skip"] = "error"
+    """What to do with a row that cannot be used."""
+    max_cell_bytes: int = Field(1_048_576, ge=1)
+    """A row with a longer cell is bad."""
+
+
+class PrivacyParameters(Parameters):
+    """The budget and the ledger."""
+
+    epsilon: str | float | int | None = None
+    """Privacy budget epsilon of this run."""
+    delta: str | float | int | None = None
+    """Privacy budget delta of this run; 0 for pure differential privacy."""
+    dataset: str | None = None
+    """The dataset's name in the ledger. Default: the data file's stem."""
+    ledger: str | None = None
+    """Ledger file or postgresql:// URL. Default: $UNDERSTUDY_LEDGER, else the user's state folder."""
+    insecure_no_noise: bool = False
+    """Add no noise. NOT PRIVATE."""
+    insecure_noise_seed: int | None = None
+    """Draw repeatable noise. NOT PRIVATE."""
+
+
+class PlanParameters(Parameters):
+    """What only a forecast needs."""
+
+    expected_records: int | None = Field(None, ge=1)
+    """Corpus size as you know or guess it; never read from the data."""
+    price_input: float | None = Field(None, ge=0)
+    """Price of a million input tokens."""
+    price_output: float | None = Field(None, ge=0)
+    """Price of a million output tokens."""
+
+
+class EmbedderParameters(Parameters):
+    """The public embedder."""
+
+    embedder: str = "embedded"
+    """``embedded`` or ``hf:ORG/NAME``."""
+
+
+class ModelParameters(Parameters):
+    """The language model that writes the texts; it sees released values only."""
+
+    llm: str = "embedded"
+    """``embedded``, ``none`` (write the phrases themselves), ``openai:NAME`` or ``hf:ORG/NAME``."""
+    base_url: str | None = None
+    """Address of an OpenAI-compatible endpoint."""
+    api_key_env: str | None = None
+    """Environment variable that holds the endpoint's key."""
+    max_concurrency: int = Field(64, ge=1)
+    """Most requests in flight."""
+    token_cap: int | None = Field(None, ge=1)
+    """Stop before this many tokens are used."""
+    spending_cap: float | None = Field(None, gt=0)
+    """Stop before this much money is spent (needs prices)."""
+
+
+class OutputParameters(Parameters):
+    """What is written, and where."""
+
+    output: str | None = None
+    """Folder for the results."""
+    output_format: Literal["parquet", "csv", "jsonl"] = "parquet"
+    """Format of the synthetic table."""
+    records_per_label: int | None = Field(None, ge=1)
+    """Synthetic records of each label."""
+    records: int | None = Field(None, ge=1)
+    """Synthetic records in all, the labels in equal shares."""
+    seed: int = Field(0, ge=0)
+    """Steers public randomness and the language model's sampling; never the noise."""
+    fresh: bool = False
+    """Start anew in a used output folder; charges again."""
+
+
+class _MethodName(Parameters):
+    method: str = DEFAULT_METHOD
+    """The method."""
+
+
+GROUPS: dict[str, tuple[type[Parameters], ...]] = {
+    "plan": (DataParameters, PrivacyParameters, PlanParameters, WritingParameters, ModelParameters, OutputParameters),
+    "release": (DataParameters, PrivacyParameters, EmbedderParameters, OutputParameters),
+    "run": (
+        DataParameters,
+        PrivacyParameters,
+        PlanParameters,
+        EmbedderParameters,
+        WritingParameters,
+        ModelParameters,
+        OutputParameters,
+    ),
+}
+"""The groups of each verb that works on private data (``generate`` has its own)."""
+
+_OPERATIONAL = {
+    *("data", "output", "fresh", "ledger", "dataset", "api_key_env", "max_concurrency", "token_cap", "spending_cap"),
+    *("price_input", "price_output", "expected_records"),
+}
+"""Settings that a resumed run may change: they alter neither what is released nor what is written."""
+
+
+class RunConfig(
+    DataParameters,
+    PrivacyParameters,
+    PlanParameters,
+    EmbedderParameters,
+    WritingParameters,
+    ModelParameters,
+    OutputParameters,
+):
+    """Everything a run may be told, the method's own parameters apart."""
+
+    method: str = DEFAULT_METHOD
+    method_parameters: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def budget(self) -> Budget:
+        """The run's budget.
+
+        Raises:
+            ConfigError: if epsilon or delta is missing or out of range.
+        """
+        return Budget(self.epsilon, self.delta)  # type: ignore[arg-type]  # None is an error with its own message
+
+    @property
+    def unit(self) -> Unit:
+        return Unit("owner", self.max_records_per_owner) if self.owner else Unit("record")
+
+    def part(self, group: type[Parameters]) -> Any:
+        """The fields of one group as that group's model."""
+        return group(**{name: getattr(self, name) for name in group.model_fields})
+
+    @property
+    def lasting(self) -> dict[str, Any]:
+        """The settings that a resumed run must share with the first."""
+        method = make_method(self.method, self.method_parameters).dump()
+        fields = self.model_dump(mode="json", exclude=_OPERATIONAL | {"method_parameters"})
+        return {**fields, **method, "method": self.method}
+
+
+def run_config(values: Mapping[str, Any]) -> RunConfig:
+    """Sort a flat mapping into a run's configuration and the method's parameters, and check both.
+
+    Raises:
+        ConfigError: if a name is unknown or a value out of range.
+    """
+    method = str(values.get("method", DEFAULT_METHOD))
+    own = set(method_class(method).parameters.model_fields)
+    parameters = {name: value for name, value in values.items() if name in own}
+    rest = {name: value for name, value in values.items() if name not in own}
+    make_method(method, parameters)
+    if "method_parameters" in rest:
+        raise ConfigError(
+            "There is no parameter 'method_parameters'.", "Write the method's parameters beside the others."
+        )
+    return RunConfig(**rest, method_parameters=parameters)
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """A YAML configuration file as a flat mapping.
+
+    Raises:
+        ConfigError: if it cannot be read or is not a mapping.
+    """
+    import yaml
+
+    try:
+        values = yaml.safe_load(Path(path).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(
+            f"The configuration {Path(path).name} cannot be read ({type(error).__name__}).", "Give a UTF-8 YAML file."
+        ) from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"The configuration {Path(path).name} is no mapping.", "Write one `name: value` a line.")
+    return {str(name).replace("-", "_"): value for name, value in values.items()}
+
+
+def json_schema(method: str = DEFAULT_METHOD) -> dict[str, Any]:
+    """JSON Schema of a run's YAML configuration with ``method``."""
+    bases: tuple[type[BaseModel], ...] = (*GROUPS["run"], method_class(method).parameters, _MethodName)
+    model = cast("type[BaseModel]", create_model("UnderstudyConfiguration", __base__=bases))
+    return model.model_json_schema()

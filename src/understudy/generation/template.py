@@ -1,0 +1,131 @@
+"""Prompt templates as data: one YAML file a document type, user-replaceable.
+
+    document_type: news article
+    names: [news]                     # other names it answers to
+    system: "You write ..."
+    user: "Write one {document_type} with the words: {phrases}."
+    user_with_label: "..."            # used with label_in_prompt
+    repair: "..."                     # asks for {missing} phrases in {text}
+    stop: ["\\n\\n"]
+    examples:                         # shown as earlier turns; invented, public
+      - phrases: [rain, harvest]
+        text: "..."
+
+Placeholders: {document_type}, {phrases}, {count}, {label}, {missing}, {text}.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from understudy.errors import ConfigError
+from understudy.models.types import Message
+from understudy.parameters import Parameters
+
+GENERAL = "general"
+
+
+class Example(Parameters):
+    """A public text and phrases that it holds."""
+
+    phrases: tuple[str, ...]
+    text: str
+
+
+class PromptTemplate(Parameters):
+    """A prompt for one document type."""
+
+    document_type: str
+    names: tuple[str, ...] = ()
+    system: str = ""
+    user: str
+    user_with_label: str | None = None
+    repair: str = (
+        "Rewrite this {document_type} so that it also contains these words: {missing}. "
+        "Answer with the text only.\n\n{text}"
+    )
+    stop: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = Field(default=())
+
+    def messages(
+        self, phrases: Sequence[str], *, label: str | None = None, examples: Sequence[Example] = ()
+    ) -> tuple[Message, ...]:
+        """The chat that asks for one text with ``phrases``."""
+        turns = [Message("system", self._fill(self.system, phrases, label))] if self.system else []
+        for example in examples:
+            turns.append(Message("user", self._ask(example.phrases, None)))
+            turns.append(Message("assistant", example.text))
+        return (*turns, Message("user", self._ask(phrases, label)))
+
+    def repair_messages(self, text: str, missing: Sequence[str], phrases: Sequence[str]) -> tuple[Message, ...]:
+        """The chat that asks for ``text`` again with the ``missing`` phrases."""
+        turns = [Message("system", self._fill(self.system, phrases, None))] if self.system else []
+        asked = self._fill(self.repair, phrases, None, {"missing": ", ".join(missing), "text": text})
+        return (*turns, Message("user", asked))
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+    def _ask(self, phrases: Sequence[str], label: str | None) -> str:
+        chosen = self.user_with_label if label is not None and self.user_with_label else self.user
+        return self._fill(chosen, phrases, label)
+
+    def _fill(
+        self, pattern: str, phrases: Sequence[str], label: str | None, more: Mapping[str, str] | None = None
+    ) -> str:
+        values = {
+            "document_type": self.document_type,
+            "phrases": ", ".join(phrases),
+            "count": str(len(phrases)),
+            "label": label or "",
+            **(more or {}),
+        }
+        return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), pattern).strip()
+
+
+def load_template(document_type: str, *, file: str | Path | None = None) -> PromptTemplate:
+    """The template of ``file``, or the shipped one of ``document_type``, or the general one filled with it.
+
+    Raises:
+        ConfigError: if the file cannot be read or is no template.
+    """
+    if file is not None:
+        return PromptTemplate(**_read_yaml(Path(file)))
+    wanted = document_type.strip().lower()
+    for entry in sorted(resources.files(__package__).joinpath("templates").iterdir(), key=lambda path: path.name):
+        if not entry.name.endswith(".yaml"):
+            continue
+        fields = _parse(entry.read_text("utf-8"), entry.name)
+        if wanted in (fields["document_type"], *fields.get("names", ())):
+            return PromptTemplate(**fields)
+    general = resources.files(__package__).joinpath("templates", f"{GENERAL}.yaml")
+    return PromptTemplate(**{**_parse(general.read_text("utf-8"), GENERAL), "document_type": document_type})
+
+
+def _read_yaml(path: Path) -> Mapping[str, Any]:
+    try:
+        return _parse(path.read_text("utf-8"), path.name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"The prompt template {path.name} cannot be read ({type(error).__name__}).", "Give a UTF-8 YAML file."
+        ) from None
+
+
+def _parse(text: str, name: str) -> Mapping[str, Any]:
+    import yaml
+
+    try:
+        fields = yaml.safe_load(text)
+    except yaml.YAMLError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise ConfigError(f"{name} is no prompt template.", "See docs/prompts.md for its form.")
+    return fields

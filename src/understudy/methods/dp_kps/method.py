@@ -1,0 +1,78 @@
+"""DP-KPS: private keyphrases seed the prompts of any language model (Nagesh et al. 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from understudy.errors import ConfigError
+from understudy.generation.records import Seed, SyntheticRecord
+from understudy.generation.writing import Writer
+from understudy.methods.dp_kps import generate as generating
+from understudy.methods.dp_kps.parameters import DPKPSParameters, SequenceParameters, needs_embeddings
+from understudy.methods.dp_kps.plan import NAME, make_plan
+from understudy.methods.protocol import PublicFacts, Released, ReleaseTools
+from understudy.parameters import Parameters
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Plan
+from understudy.release import Release
+from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
+
+if TYPE_CHECKING:
+    from understudy.corpus.bounding import BoundedCorpus
+
+
+class DPKPS(DPKPSParameters):
+    """Keyphrase seeding with differential privacy.
+
+    >>> DPKPS(bandwidth=0).noise
+    'gaussian'
+    """
+
+    name: ClassVar[str] = NAME
+    parameters: ClassVar[type[Parameters]] = DPKPSParameters
+    generation_parameters: ClassVar[type[Parameters]] = SequenceParameters
+
+    @property
+    def needs_embedder(self) -> bool:
+        return needs_embeddings(self)
+
+    def dump(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+    def plan(self, budget: Budget, facts: PublicFacts) -> Plan:
+        return make_plan(
+            self,
+            budget,
+            unit=facts.unit,
+            labels=facts.labels,
+            vocabulary_size=len(self._vocabulary().terms),
+            expected_records=facts.expected_records,
+        )
+
+    def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
+        from understudy.methods.dp_kps.release import release  # only here: it reads private records
+
+        return release(self, corpus, plan, vocabulary=self._vocabulary(), tools=tools)
+
+    def generate(
+        self, release: Release, counts: Sequence[int], *, writer: Writer, seed: int
+    ) -> Iterator[SyntheticRecord]:
+        sequences = generating.draw_sequences(
+            self, release.arrays, counts, seed=int(release.parameters["seed"]), draw_seed=seed
+        )
+        seeds = [
+            Seed(tuple(release.terms[term] for term in row), label)
+            for label, rows in enumerate(sequences)
+            for row in rows.tolist()
+        ]
+        return writer.write(seeds)
+
+    def _vocabulary(self) -> Vocabulary:
+        own = self.vocabulary != BUILT_IN or self.stop_words not in (None, "none")
+        if own and not self.vocabulary_is_public:
+            raise ConfigError(
+                "A vocabulary or stop word list of your own must not be made from the private data.",
+                "If it is public, say so with --vocabulary-is-public.",
+            )
+        return load_vocabulary(self.vocabulary, size=self.vocabulary_size, stop_words=self.stop_words)

@@ -1,0 +1,54 @@
+"""How much of a Release stands above its noise: post-processing, so that a tiny corpus does not pass for a good one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.methods.dp_kps.generate import scores
+from understudy.methods.dp_kps.parameters import DPKPSParameters
+from understudy.methods.dp_kps.plan import count_noise, score_noise
+from understudy.vocabulary.top_terms import noise_floor
+
+SIGNIFICANT = 3.0
+"""A score counts as signal above this many standard deviations of its noise."""
+_TOO_FEW = 0.1
+
+
+def noise_check(
+    parameters: DPKPSParameters,
+    arrays: Mapping[str, NDArray[Any]],
+    multipliers: Mapping[str, float],
+    vocabulary_size: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Released values above the noise, and a ``warning`` if they are few.
+
+    The vocabulary's floor is the level that noise alone reaches at about one of all public terms; that of a score
+    is three standard deviations.
+    """
+    floor = noise_floor(count_noise(parameters, multipliers["vocabulary"]), vocabulary_size)
+    counts = arrays["counts"]
+    above = int((counts > floor).sum())
+    check: dict[str, Any] = {
+        "vocabulary terms released": len(counts),
+        "vocabulary noise floor": round(floor, 2),
+        "vocabulary terms above the noise floor": above,
+    }
+    weakest = above / len(counts)
+    if parameters.mode == "independent":
+        noise = score_noise(parameters, multipliers["density"])
+        strong = (scores(parameters, arrays, seed) > SIGNIFICANT * noise).sum(axis=1)
+        check["density score noise (std)"] = round(noise, 3)
+        check["density scores a label"] = len(counts)
+        check["density scores above 3 std, by label"] = [int(number) for number in strong]
+        weakest = min(weakest, float(np.min(strong)) / len(counts))
+    if weakest < _TOO_FEW:
+        check["warning"] = (
+            "Most released values do not stand above the noise: the synthetic texts will be largely chance. More "
+            "records, a larger epsilon, a smaller public vocabulary or fewer top_terms would help."
+        )
+    return check

@@ -1,0 +1,71 @@
+"""The output folder: one shape for every verb, split by who may see it.
+
+out/
+  release/    the synthetic table, METHOD.release, statement.json, statement.md    (shareable)
+  private/    run.sqlite, bad_rows.jsonl                                            (mode 0700)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from understudy.corpus.write import write_table
+from understudy.generation.records import SyntheticRecord
+from understudy.release import PublicSchema, Release
+from understudy.statement import Statement
+
+TEXT, LABEL, PROVENANCE = "text", "label", "provenance"
+
+
+@dataclass(frozen=True)
+class OutputFolder:
+    """Paths of one run's results."""
+
+    root: Path
+
+    @property
+    def private(self) -> Path:
+        return self.root / "private"
+
+    @property
+    def shareable(self) -> Path:
+        return self.root / "release"
+
+    def release_file(self, method: str) -> Path:
+        return self.shareable / f"{method}.release"
+
+    def synthetic_file(self, output_format: str) -> Path:
+        return self.shareable / f"synthetic.{output_format}"
+
+    def write_release(self, release: Release) -> Path:
+        """METHOD.release and the statement beside it."""
+        path = self.release_file(release.method)
+        release.save(path)
+        self.write_statement(release.statement)
+        return path
+
+    def write_statement(self, statement: Statement) -> None:
+        self.shareable.mkdir(parents=True, exist_ok=True)
+        (self.shareable / "statement.json").write_text(json.dumps(statement.to_json(), indent=1), "utf-8")
+        (self.shareable / "statement.md").write_text(statement.to_markdown(), "utf-8")
+
+    def write_records(self, records: Sequence[SyntheticRecord], schema: PublicSchema, output_format: str) -> Path:
+        path = self.synthetic_file(output_format)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_table(path, synthetic_columns(records, schema))
+        return path
+
+
+def synthetic_columns(records: Sequence[SyntheticRecord], schema: PublicSchema) -> dict[str, list[object]]:
+    """``text``, the label under its own name and as ``label``, and ``provenance`` as JSON."""
+    columns: dict[str, list[object]] = {TEXT: [record.text for record in records]}
+    if schema.label is not None:
+        labels: list[object] = [schema.labels[record.label] for record in records]
+        if schema.label not in (TEXT, PROVENANCE):
+            columns[schema.label] = labels
+        columns[LABEL] = labels
+    columns[PROVENANCE] = [json.dumps(dict(record.provenance), ensure_ascii=False) for record in records]
+    return columns
