@@ -114,6 +114,9 @@ def pure_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]:
     return tuple(float(budget.epsilon) * (1 - 1e-12) * share / whole for share in shares)
 
 
+_LEAST = Fraction(1, 10**9)  # a Renyi accountant may say 0 for a tiny spending; a budget is never 0
+
+
 @dataclass(frozen=True)
 class Spending:
     """One run's entry in a dataset's history: what it states, and the events behind the statement."""
@@ -143,7 +146,7 @@ class BudgetFilter:
         if self.rule == "basic":
             return Budget(sum(e.cost.epsilon for e in entries), sum(e.cost.delta for e in entries))
         epsilon = renyi_epsilon((event for entry in entries for event in entry.events), float(self.cap.delta))
-        return Budget(Fraction(epsilon), self.cap.delta) if math.isfinite(epsilon) else None
+        return Budget(max(Fraction(epsilon), _LEAST), self.cap.delta)
 
     def admits(self, history: Iterable[Spending], new: Spending) -> bool:
         """True if the history and ``new`` together stay within the cap."""

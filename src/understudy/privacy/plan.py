@@ -60,7 +60,7 @@ class Plan:
     def __post_init__(self) -> None:
         if len({charge.name for charge in self.charges}) != len(self.charges):
             raise PrivacyError("Two charges of a plan share a name.", "Name every release of a method differently.")
-        if self.composition.epsilon(float(self.budget.delta)) > float(self.budget.epsilon) * (1 + 1e-9):
+        if self.composition.epsilon(float(self.budget.delta)) > float(self.budget.epsilon):
             raise PrivacyError(
                 f"The plan's charges compose to more than its budget {self.budget}.",
                 "This is a fault of the method: its calibration and its events disagree.",
