@@ -1,0 +1,70 @@
+# Every target sets itself up: Python 3.11 or later is all that must be there. The second time is fast.
+#
+#   PYTHON       the Python that makes the virtual environment
+#   VENV         where it stands
+#   TORCH_INDEX  a package index with CPU builds of torch, where the usual one has CUDA builds only
+#   TESTS        arguments for pytest
+
+PYTHON ?= python3
+VENV ?= .venv
+TORCH_INDEX ?=
+TESTS ?=
+
+EXTRAS := dev,local,postgres
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
+INSTALLED := $(VENV)/.installed
+DEMO := out/demo
+DEMO_LEDGER := out/demo-ledger.sqlite
+
+.PHONY: help install demo demo-fresh test lint models clean
+
+help:
+	@echo "make demo        synthetic clinic notes from examples/ into $(DEMO)/release"
+	@echo "make demo-fresh  the same from the beginning, with another draw of noise"
+	@echo "make test        every test"
+	@echo "make lint        style, types and the rules of who may import whom"
+	@echo "make models      put the embedded models into this machine's cache"
+	@echo "make clean       remove $(VENV), the demo's results and the caches of the tools"
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
+		{ echo "understudy needs Python 3.11 or later: make PYTHON=/path/to/python3.11 ..."; exit 1; }
+	@echo "Setting up $(VENV): installing understudy and what it needs (a few minutes the first time)."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable ".[$(EXTRAS)]"
+	@touch $@
+
+models: $(INSTALLED)
+	@echo "Looking for the embedded models."
+	@$(BIN)/understudy models pull embedded
+
+demo: models
+	@echo "Making synthetic clinic notes from examples/clinic_notes.csv (if interrupted, make demo resumes)."
+	@$(BIN)/understudy run --config examples/demo.yaml
+	@$(BIN)/python examples/show.py $(DEMO)
+
+demo-fresh:
+	@echo "Forgetting the last demo."
+	@rm -rf $(DEMO) $(DEMO_LEDGER) $(DEMO_LEDGER)-wal $(DEMO_LEDGER)-shm
+	@$(MAKE) demo
+
+test: $(INSTALLED)
+	@echo "Looking for the embedded models."
+	@$(BIN)/understudy models pull embedded || echo "Without them the tests that need them are skipped."
+	@echo "Running every test."
+	@$(BIN)/python -m pytest $(TESTS)
+
+lint: $(INSTALLED)
+	@echo "Checking style (ruff), types (mypy) and imports (import-linter)."
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+clean:
+	@echo "Removing $(VENV), $(DEMO) and the caches of the tools."
+	@rm -rf $(VENV) $(DEMO) $(DEMO_LEDGER) $(DEMO_LEDGER)-wal $(DEMO_LEDGER)-shm \
+		.mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

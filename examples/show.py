@@ -1,0 +1,31 @@
+"""Show what the demo made: where the files are, a few synthetic texts of each label, the promise.
+
+python examples/show.py out/demo
+"""
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+NOTES_A_LABEL = 2
+
+
+def main(folder: Path) -> None:
+    release = folder / "release"
+    statement = json.loads((release / "statement.json").read_text("utf-8"))
+    with (release / "synthetic.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for label in sorted({row["label"] for row in rows}):
+        print(f"\n{label}")
+        for row in [row for row in rows if row["label"] == label][:NOTES_A_LABEL]:
+            print(f"  - {row['text']}")
+            print(f"    written from: {', '.join(json.loads(row['provenance'])['phrases'])}")
+    print("\n" + "\n".join((release / "statement.md").read_text("utf-8").splitlines()[:5]))
+    print(f"\nWhat it made, and may be shared ({statement['protects']} is protected):")
+    for file in sorted(release.iterdir()):
+        print(f"  {file}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
