@@ -12,10 +12,11 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel, Field, create_model
 
+from understudy.corpus.labels import canonical, declared_labels
 from understudy.errors import ConfigError
 from understudy.generation.parameters import WritingParameters
 from understudy.methods.registry import make_method, method_class
-from understudy.parameters import Parameters
+from understudy.parameters import CommaSeparated, OneOrSeveral, Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 
@@ -25,11 +26,11 @@ DEFAULT_METHOD = "dp-kps"
 class DataParameters(Parameters):
     """The private table."""
 
-    data: tuple[str, ...] = ()
+    data: OneOrSeveral = ()
     """Private files: CSV, TSV, JSONL or Parquet, also compressed; globs; ``-`` for standard input."""
     text: str | None = None
     """Column of the texts."""
-    record_columns: tuple[str, ...] = ()
+    record_columns: CommaSeparated = ()
     """Columns that together make a JSON record, which is the text."""
     label: str | None = None
     """Column of the labels."""
@@ -184,10 +185,19 @@ class RunConfig(
 
     @property
     def lasting(self) -> dict[str, Any]:
-        """The settings that a resumed run must share with the first."""
-        method = make_method(self.method, self.method_parameters).dump()
+        """The settings that a resumed run must share with the first, however they were given.
+
+        Raises:
+            ConfigError: if the budget or a label set is none.
+        """
+        method = make_method(self.method, self.method_parameters)
+        own = method_class(self.method).parameters(**self.method_parameters)
         fields = self.model_dump(mode="json", exclude=_OPERATIONAL | {"method_parameters"})
-        return {**fields, **method, "method": self.method}
+        if self.epsilon is not None:
+            fields |= self.budget.to_json()
+        if self.labels is not None:
+            fields["labels"] = [canonical(label) for label in declared_labels(self.labels)]
+        return {**fields, **method.dump(), "content of files": {**self.file_hashes, **own.file_hashes}}
 
 
 def run_config(values: Mapping[str, Any]) -> RunConfig:

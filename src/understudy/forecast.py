@@ -10,7 +10,7 @@ from understudy.config import RunConfig
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.template import load_template
 from understudy.privacy.plan import Plan
-from understudy.run import declared_labels, make_plan, wanted
+from understudy.run import label_count, make_plan, wanted
 
 _CHARACTERS_PER_TOKEN = 4.0
 _A_PHRASE = "keyphrase"
@@ -51,7 +51,7 @@ def forecast(config: RunConfig) -> Forecast:
 def _calls(config: RunConfig) -> dict[str, Any]:
     if config.records is None and config.records_per_label is None:
         return {}
-    records = sum(wanted(config, declared_labels(config)))
+    records = sum(wanted(config, label_count(config)))
     writing: WritingParameters = config.part(WritingParameters)
     if config.llm == "none":
         return {"synthetic records": records, "language model calls": 0}
@@ -60,10 +60,10 @@ def _calls(config: RunConfig) -> dict[str, Any]:
     phrases = [_A_PHRASE] * min(length, writing.prompt_terms or length)
     messages = template.messages(phrases, examples=template.examples[: writing.examples_per_prompt])
     prompt_tokens = round(sum(len(message.content) for message in messages) / _CHARACTERS_PER_TOKEN)
-    calls = records * writing.samples
+    calls = records * (writing.samples + writing.repair)
     made: dict[str, Any] = {
         "synthetic records": records,
-        "language model calls": calls,
+        "language model calls (at most)" if writing.repair else "language model calls": calls,
         "input tokens (about)": calls * prompt_tokens,
         "output tokens (at most)": calls * writing.max_tokens,
     }

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from understudy.corpus.write import write_table
+from understudy.errors import ConfigError
 from understudy.generation.records import SyntheticRecord
 from understudy.release import PublicSchema, Release
 from understudy.statement import Statement
@@ -34,6 +35,19 @@ class OutputFolder:
     def shareable(self) -> Path:
         return self.root / "release"
 
+    def make(self) -> None:
+        """Make the shareable folder.
+
+        Raises:
+            ConfigError: if it cannot be made.
+        """
+        try:
+            self.shareable.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"The folder {self.shareable} cannot be made ({error.strerror}).", "Use another --output."
+            ) from None
+
     def release_file(self, method: str) -> Path:
         return self.shareable / f"{method}.release"
 
@@ -48,22 +62,23 @@ class OutputFolder:
         return path
 
     def write_statement(self, statement: Statement) -> None:
-        self.shareable.mkdir(parents=True, exist_ok=True)
         (self.shareable / "statement.json").write_text(json.dumps(statement.to_json(), indent=1), "utf-8")
         (self.shareable / "statement.md").write_text(statement.to_markdown(), "utf-8")
 
     def write_records(self, records: Sequence[SyntheticRecord], schema: PublicSchema, output_format: str) -> Path:
         path = self.synthetic_file(output_format)
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_table(path, synthetic_columns(records, schema))
         return path
 
 
 def synthetic_columns(records: Sequence[SyntheticRecord], schema: PublicSchema) -> dict[str, list[object]]:
-    """``text``, the label under its own name and as ``label``, and ``provenance`` as JSON."""
+    """``text``, the label under its own name and as ``label``, and ``provenance`` as JSON.
+
+    Labels are null where the label set was read from data that had none.
+    """
     columns: dict[str, list[object]] = {TEXT: [record.text for record in records]}
     if schema.label is not None:
-        labels: list[object] = [schema.labels[record.label] for record in records]
+        labels: list[object] = [schema.labels[record.label] if schema.labels else None for record in records]
         if schema.label not in (TEXT, PROVENANCE):
             columns[schema.label] = labels
         columns[LABEL] = labels

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from understudy.errors import ConfigError
+
+_ONE_OR_SEVERAL = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
+OneOrSeveral = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v), _ONE_OR_SEVERAL]
+"""Strings; a single one may stand alone."""
+CommaSeparated = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda v: tuple(part.strip() for part in v.split(",")) if isinstance(v, str) else v),
+    _ONE_OR_SEVERAL,
+]
+"""Strings; one string holds several, separated by commas."""
+
+
+def public_file(default: Any) -> Any:
+    """A field that names a public file: a resumed run sees by its content whether it changed."""
+    return Field(default, json_schema_extra={"format": "path"})
 
 
 class Parameters(BaseModel):
@@ -19,6 +36,16 @@ class Parameters(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise ConfigError(_problem(error), "See the documentation of this parameter, or `--help`.") from None
+
+    @property
+    def file_hashes(self) -> dict[str, str]:
+        """SHA-256 of every public file that a field names."""
+        files = {
+            name: Path(value)
+            for name, field in type(self).model_fields.items()
+            if field.json_schema_extra == {"format": "path"} and isinstance(value := getattr(self, name), str)
+        }
+        return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items() if file.is_file()}
 
 
 def _problem(error: ValidationError) -> str:

@@ -24,7 +24,8 @@ from understudy.statement import Statement
 
 FORMAT = "understudy-release"
 FORMAT_VERSION = 1
-_MEMBERS = ("release.json", "arrays.safetensors", "terms.parquet")
+_MANIFEST = "release.json"
+_MEMBERS = ("arrays.safetensors", "terms.parquet")
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Release:
         temporary = path.with_name(path.name + ".partial")
         with temporary.open("wb") as file:
             with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-                for name, data in {"release.json": json.dumps(manifest, indent=1).encode(), **members}.items():
+                for name, data in {_MANIFEST: json.dumps(manifest, indent=1).encode(), **members}.items():
                     archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)  # no timestamps
             file.flush()
             os.fsync(file.fileno())
@@ -112,24 +113,12 @@ def load_release(path: str | Path) -> Release:
     path = Path(path)
     try:
         with zipfile.ZipFile(path) as archive:
+            manifest = json.loads(archive.read(_MANIFEST))
+            _check_version(path, manifest)
             data = {name: archive.read(name) for name in _MEMBERS}
-        manifest = json.loads(data["release.json"])
-    except FileNotFoundError:
-        raise ReleaseError(f"There is no Release file {path.name}.", "Check the path.") from None
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError, EOFError, NotImplementedError) as error:
-        raise _corrupt(path, type(error).__name__) from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise _corrupt(path, "not a Release")
-    version = manifest.get("format_version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise ReleaseError(
-            f"The Release {path.name} has format version {version}; this understudy reads up to {FORMAT_VERSION}.",
-            "Install a newer understudy.",
-        )
-    for name, digest in manifest.get("sha256", {}).items():
-        if hashlib.sha256(data.get(name, b"")).hexdigest() != digest:
-            raise _corrupt(path, f"{name} does not match its hash")
-    try:
+        for name in _MEMBERS:
+            if hashlib.sha256(data[name]).hexdigest() != manifest["sha256"][name]:
+                raise _corrupt(path, f"{name} does not match its hash")
         return Release(
             method=manifest["method"],
             parameters=manifest["parameters"],
@@ -139,8 +128,23 @@ def load_release(path: str | Path) -> Release:
             terms=_terms_from_bytes(data["terms.parquet"]),
             noise_check=manifest["noise_check"],
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except FileNotFoundError:
+        raise ReleaseError(f"There is no Release file {path.name}.", "Check the path.") from None
+    except ReleaseError:
+        raise
+    except Exception as error:  # a damaged zip fails in many ways
         raise _corrupt(path, type(error).__name__) from None
+
+
+def _check_version(path: Path, manifest: Mapping[str, Any]) -> None:
+    if manifest["format"] != FORMAT:
+        raise _corrupt(path, "another format")
+    version = manifest["format_version"]
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise ReleaseError(
+            f"The Release {path.name} has format version {version}; this understudy reads up to {FORMAT_VERSION}.",
+            "Install a newer understudy.",
+        )
 
 
 def _corrupt(path: Path, what: str) -> ReleaseError:

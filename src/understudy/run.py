@@ -24,14 +24,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from understudy.config import DataParameters, RunConfig, run_config
-from understudy.corpus import Corpus, read_corpus
+from understudy.corpus import Corpus, canonical, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
+from understudy.corpus.labels import declared_labels
 from understudy.corpus.read import proposed_name
-from understudy.errors import ConfigError, ResumeError
+from understudy.errors import ConfigError, ModelError, ResumeError
+from understudy.generation.examples import read_examples, with_phrases
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.records import SyntheticRecord
-from understudy.generation.template import Example, load_template
-from understudy.generation.writing import Writer, load_examples
+from understudy.generation.template import Example, PromptTemplate, load_template
+from understudy.generation.writing import Writer
 from understudy.methods.protocol import Method, PublicFacts, ReleaseTools
 from understudy.methods.registry import make_method, method_class
 from understudy.outputs import OutputFolder, synthetic_columns
@@ -105,7 +107,7 @@ def make_plan(config: RunConfig, *, labels: int | None = None) -> Plan:
         ConfigError: if the configuration cannot be run.
     """
     method = make_method(config.method, config.method_parameters)
-    facts = PublicFacts(config.unit, labels or declared_labels(config), config.expected_records)
+    facts = PublicFacts(config.unit, labels or label_count(config), config.expected_records)
     return method.plan(config.budget, facts)
 
 
@@ -115,8 +117,7 @@ def release(config: RunConfig, *, corpus: Corpus | None = None, listener: Listen
     Raises:
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
-    with ExitStack() as stack:
-        session = stack.enter_context(_session(config, config.lasting))
+    with _session(config, config.lasting) as session:
         return Result(_release(session, config, corpus, listener), folder=session.visible_folder)
 
 
@@ -127,20 +128,19 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     wanted(config, 1)
-    with ExitStack() as stack:
-        session = stack.enter_context(_session(config, config.lasting))
-        chat = _load_chat(config, listener)  # before anything is charged
+    with _session(config, config.lasting) as session:
+        writing = _prepare_writing(session, config, listener)  # before anything is charged
         made = _release(session, config, corpus, listener)
-        method = make_method(config.method, config.method_parameters)
-        return _generate(session, made, method, config, chat, listener)
+        return _generate(session, made, config, writing, listener)
 
 
-def generate(made: Release | str | Path, values: Mapping[str, Any], *, listener: Listener = SILENT) -> Result:
+def generate(made: Release | str | Path, *, listener: Listener = SILENT, **options: Any) -> Result:
     """Turn a Release into synthetic records: post-processing, free, any number of times.
 
     Args:
         made: a Release, or its file.
-        values: flat mapping of writing, model and output parameters and of those of the method that are free.
+        options: by their flag names: how many records, the language model, the writing, the output, and those
+            parameters of the method that are free (``length``, ``contrast``, ...).
 
     Raises:
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
@@ -148,20 +148,18 @@ def generate(made: Release | str | Path, values: Mapping[str, Any], *, listener:
     made = made if isinstance(made, Release) else load_release(made)
     free = set(method_class(made.method).generation_parameters.model_fields)
     fixed = {name: value for name, value in made.parameters.items() if name != "seed"}
-    if changed := set(values) & set(fixed) - free:
+    changed = sorted(name for name in set(options) & set(fixed) - free if options[name] != fixed[name])
+    if changed:
         raise ConfigError(
-            f"{min(changed)!r} was fixed when the Release was made.", "Leave it out, or make another Release."
+            f"{changed[0]!r} was fixed when the Release was made.", "Leave it out, or make another Release."
         )
-    config = run_config({**fixed, **values, "method": made.method})
+    config = run_config({**fixed, **options, "method": made.method})
     wanted(config, 1)
-    lasting = {**config.lasting, "release": made.digest}
-    with ExitStack() as stack:
-        session = stack.enter_context(_session(config, lasting))
-        chat = _load_chat(config, listener)
-        method = make_method(config.method, config.method_parameters)
+    with _session(config, {**config.lasting, "release": made.digest}) as session:
+        writing = _prepare_writing(session, config, listener)
         if session.visible_folder is not None:
             session.visible_folder.write_statement(made.statement)
-        return _generate(session, made, method, config, chat, listener)
+        return _generate(session, made, config, writing, listener)
 
 
 def synthesize(
@@ -216,7 +214,8 @@ def corpus_config(corpus: Corpus, method: Method, budget: Budget, **options: Any
             "text": schema.text,
             "record_columns": schema.record_columns,
             "label": schema.label,
-            "labels": schema.labels or None,
+            "labels": (schema.labels or None) if schema.labels_declared else None,
+            "labels_from_data": not schema.labels_declared,
             "owner": schema.owner,
             "epsilon": str(budget.epsilon),
             "delta": str(budget.delta),
@@ -230,24 +229,36 @@ def corpus_config(corpus: Corpus, method: Method, budget: Budget, **options: Any
 # -- one session in an output folder ---------------------------------------------------------------------------------
 
 
+_BEGUN, _RELEASED, _GENERATED = "begun", "released", "generated"
+
+
 @dataclass(frozen=True)
 class _Session:
-    """An output folder in use, and its store."""
+    """An output folder in use, and its store.
+
+    Until it has begun (a charge, or an answer of a language model), its settings may still change.
+    """
 
     folder: OutputFolder
     store: RunStore
     lasting: Mapping[str, Any]
     visible_folder: OutputFolder | None
 
-    def begin(self, plan: Plan | None) -> None:
+    @property
+    def begun(self) -> bool:
+        return _BEGUN in self.store.stages()
+
+    def begin(self, plan: Plan | None = None) -> None:
         """Store the settings, or see that the folder's run has the same."""
         digest = hashlib.sha256(json.dumps(self.lasting, sort_keys=True).encode()).hexdigest()
         charges = [] if plan is None else [charge.to_json() for charge in plan.charges]
         self.store.begin(config_digest=digest, config=dict(self.lasting), plan={"charges": charges})
+        self.store.mark(_BEGUN)
 
 
 @contextmanager
 def _session(config: RunConfig, lasting: Mapping[str, Any]) -> Iterator[_Session]:
+    """The run's folder, locked; a run that began there with other settings is an error."""
     from understudy.store import RunStore
 
     with ExitStack() as stack:
@@ -257,17 +268,22 @@ def _session(config: RunConfig, lasting: Mapping[str, Any]) -> Iterator[_Session
             root = Path(config.output)
         folder = OutputFolder(root)
         store = stack.enter_context(RunStore.open(folder.private, fresh=config.fresh))
-        yield _Session(folder, store, lasting, None if config.output is None else folder)
+        folder.make()
+        session = _Session(folder, store, lasting, None if config.output is None else folder)
+        if session.begun:
+            session.begin()
+        yield session
 
 
 # -- the private half -------------------------------------------------------------------------------------------------
+
+_FINGERPRINT = "fingerprint"
 
 
 def _release(session: _Session, config: RunConfig, corpus: Corpus | None, listener: Listener) -> Release:
     method = make_method(config.method, config.method_parameters)
     file = session.folder.release_file(method.name)
-    if "released" in session.store.stages() and file.exists():
-        session.begin(None)
+    if _RELEASED in session.store.stages() and file.exists():
         listener.say(f"{file.name} is there already: no private record is read, nothing is charged.")
         return load_release(file)
     noise = _noise(config)
@@ -286,11 +302,11 @@ def _release(session: _Session, config: RunConfig, corpus: Corpus | None, listen
         if config.owner and corpus.schema.owner is None:
             raise ConfigError("The corpus has no owner column.", "Read the corpus with an owner column.")
         plan = make_plan(config, labels=max(1, len(corpus.labels)))
-        session.begin(plan)
         listener.say(f"Protecting {plan.unit.describe()} with {plan.budget}.")
         if ledger is not None:
             receipt, hash_key = _charge(ledger, dataset, plan, corpus, session, listener)
         else:
+            session.begin(plan)
             listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
             receipt, hash_key = Receipt(session.store.run_id, plan.charges), b"insecure"
         tools = ReleaseTools(
@@ -322,7 +338,7 @@ def _release(session: _Session, config: RunConfig, corpus: Corpus | None, listen
         noise_check=released.noise_check,
     )
     session.folder.write_release(made)
-    session.store.mark("released")
+    session.store.mark(_RELEASED)
     for name, value in made.noise_check.items():
         listener.say(f"{name}: {value}")
     return made
@@ -333,18 +349,21 @@ def _charge(
 ) -> tuple[Receipt, bytes]:
     """Identify the data, then check and charge in one transaction."""
     fingerprint = corpus.fingerprint(ledger.fingerprint_key)
+    kept = session.store.value(_FINGERPRINT)
+    if kept is not None and bytes(kept["sha"]).decode() != fingerprint:
+        raise ResumeError(
+            "The private data, or the ledger, are not those that this run began with.",
+            "Use those it began with, or --fresh to start anew (which charges the budget again).",
+        )
     if ledger.dataset(dataset) is None and ledger.known_as(fingerprint) is None:
         ledger.open_dataset(dataset, cap=plan.budget, unit=plan.unit)
         listener.say(f"Dataset {dataset!r} is new: opened with this run's budget {plan.budget} as its cap.")
     ledger.identify(dataset, fingerprint)
-    kept = session.store.keep_once("fingerprint", lambda: {"sha": np.frombuffer(fingerprint.encode(), dtype=np.uint8)})
-    if bytes(kept["sha"]).decode() != fingerprint:
-        raise ResumeError(
-            "The private data have changed since this run began.",
-            "Use the data it began with, or --fresh to start anew (which charges the budget again).",
-        )
+    session.begin(plan)
+    if kept is None:
+        session.store.keep(_FINGERPRINT, {"sha": np.frombuffer(fingerprint.encode(), dtype=np.uint8)})
     receipt = ledger.charge(dataset, plan, run_id=session.store.run_id)
-    listener.say(f"Charged {plan.budget} to dataset {dataset!r} in the ledger.")
+    listener.say(f"The ledger holds this run's charge of {plan.budget} to dataset {dataset!r}.")
     opened = ledger.dataset(dataset)
     assert opened is not None
     return receipt, opened.hash_key
@@ -382,60 +401,76 @@ def _load_embedder(config: RunConfig, method: Method) -> Embedder | None:
     return load_embedder(config.embedder)
 
 
-def declared_labels(config: RunConfig) -> int:
+def label_count(config: RunConfig) -> int:
     """Size of the declared label set; 1 without labels, or if they are to be read from the data."""
-    if config.labels is None:
-        return 1
-    from understudy.corpus.labels import declared_labels as read_declared
-
-    return max(1, len(read_declared(config.labels)))
+    return 1 if config.labels is None else len(declared_labels(config.labels))
 
 
 # -- the free half ----------------------------------------------------------------------------------------------------
 
 
-def _generate(
-    session: _Session,
-    made: Release,
-    method: Method,
-    config: RunConfig,
-    chat: ChatModel | None,
-    listener: Listener,
-) -> Result:
-    session.begin(None)
-    labels = max(1, len(made.schema.labels))
-    counts = wanted(config, labels)
-    writing: WritingParameters = config.part(WritingParameters)
-    template = load_template(writing.document_type, file=writing.prompt)
-    total = sum(counts)
-    calls = 0 if chat is None else total * writing.samples
+@dataclass(frozen=True)
+class _Writing:
+    """What writes the texts, loaded and checked."""
+
+    parameters: WritingParameters
+    template: PromptTemplate
+    examples: Sequence[Example]
+    chat: ChatModel | None
+
+
+def _prepare_writing(session: _Session, config: RunConfig, listener: Listener) -> _Writing:
+    """Everything that could fail about the writing, before anything is charged."""
+    parameters: WritingParameters = config.part(WritingParameters)
+    template = load_template(parameters.document_type, file=parameters.prompt)
+    examples = _examples(parameters)
+    chat = None if config.llm == "none" else _load_chat(config)
     if chat is not None:
         from understudy.models.cached import CachedChat
+        from understudy.models.catalog import model_languages
 
+        if config.llm.startswith("openai:") and not session.begun:
+            _ping(chat)
+        if languages := model_languages(config.llm):
+            listener.say(f"The model {config.llm!r} writes {', '.join(languages)} only.")
         chat = CachedChat(chat, session.store.answers)
-        listener.say(f"Asking {chat.model_id} for {total} texts ({calls} calls); it sees released values only.")
+    return _Writing(parameters, template, examples, chat)
+
+
+def _generate(session: _Session, made: Release, config: RunConfig, writing: _Writing, listener: Listener) -> Result:
+    session.begin()
+    counts = wanted(config, max(1, len(made.schema.labels)))
+    chat, total = writing.chat, sum(counts)
     writer = Writer(
         chat,
-        template,
-        writing,
-        labels=[str(label) for label in made.schema.labels],
-        examples=_examples(writing, made.terms),
+        writing.template,
+        writing.parameters,
+        labels=[canonical(label) for label in made.schema.labels],
+        examples=with_phrases(writing.examples, made.terms, count=writing.parameters.prompt_terms or 5),
         seed=config.seed,
-        progress=lambda done: listener.progress("texts", done, calls),
+        progress=lambda done, asked: listener.progress("texts", done, asked),
     )
+    if chat is not None:
+        calls = total * writer.calls_per_seed
+        listener.say(f"Asking {chat.model_id} for {total} texts ({calls} calls); it sees released values only.")
+    method = make_method(config.method, config.method_parameters)
     records = list(method.generate(made, counts, writer=writer, seed=config.seed))
     written = [record for record in records if record.text]
     if session.visible_folder is not None:
         path = session.visible_folder.write_records(written, made.schema, config.output_format)
         listener.say(f"Wrote {len(written)} synthetic records to {path}.")
-    if len(written) < len(records):
-        listener.say(f"{len(records) - len(written)} texts could not be had; the same command tries them again.")
-    session.store.mark("generated")
-    return Result(made, written, len(records) - len(written), session.visible_folder)
+    if missing := len(records) - len(written):
+        listener.say(f"{missing} texts could not be had. The same command asks again for those that failed.")
+    session.store.mark(_GENERATED)
+    return Result(made, written, missing, session.visible_folder)
 
 
 def wanted(config: RunConfig, labels: int) -> list[int]:
-    """Synthetic records of each label."""
+    """Synthetic records of each label.
+
+    Raises:
+        ConfigError: if it is not exactly one of ``records`` and ``records_per_label`` that says so.
+    """
     if (config.records is None) == (config.records_per_label is None):
         raise ConfigError(
             "It is not clear how many records to write.", "Give one of --records-per-label N and --records N."
@@ -446,34 +481,20 @@ def wanted(config: RunConfig, labels: int) -> list[int]:
     return [config.records // labels + (label < config.records % labels) for label in range(labels)]
 
 
-def _examples(writing: WritingParameters, terms: Sequence[str]) -> list[Example]:
-    if writing.examples is None:
-        return []
-    _check_examples(writing)
-    return load_examples(writing.examples, terms, count=writing.prompt_terms or 5)
-
-
-def _check_examples(writing: WritingParameters) -> None:
-    if writing.examples is None:
-        return
-    if not Path(writing.examples).is_file():
-        raise ConfigError(f"There is no file of examples {writing.examples!r}.", "Check the path.")
-    if not writing.examples_are_public:
+def _examples(parameters: WritingParameters) -> Sequence[Example]:
+    if parameters.examples is None:
+        return ()
+    if not parameters.examples_are_public:
         raise ConfigError(
             "Example texts in a prompt must not come from the private data.",
             "If they are public, say so with --examples-are-public.",
         )
+    return read_examples(parameters.examples)
 
 
-def _load_chat(config: RunConfig, listener: Listener) -> ChatModel | None:
-    """The chat model, ready to answer; None for ``none``."""
-    if config.llm == "none":
-        return None
-    from understudy.models.catalog import load_chat, model_languages
+def _load_chat(config: RunConfig) -> ChatModel:
+    from understudy.models.catalog import load_chat
 
-    writing: WritingParameters = config.part(WritingParameters)
-    _check_examples(writing)
-    load_template(writing.document_type, file=writing.prompt)
     options: dict[str, Any] = {}
     if config.llm.startswith("openai:"):
         options = {
@@ -483,12 +504,7 @@ def _load_chat(config: RunConfig, listener: Listener) -> ChatModel | None:
             "price_per_million_input": config.price_input,
             "price_per_million_output": config.price_output,
         }
-    chat = load_chat(config.llm, base_url=config.base_url, api_key_env=config.api_key_env, seed=config.seed, **options)
-    if config.llm.startswith("openai:"):
-        _ping(chat)
-    if languages := model_languages(config.llm):
-        listener.say(f"The model {config.llm!r} writes {', '.join(languages)} only.")
-    return chat
+    return load_chat(config.llm, base_url=config.base_url, api_key_env=config.api_key_env, seed=config.seed, **options)
 
 
 def _ping(chat: ChatModel) -> None:
@@ -496,4 +512,8 @@ def _ping(chat: ChatModel) -> None:
     from understudy.models.collect import collect
     from understudy.models.types import ChatRequest, Message
 
-    collect(chat, [ChatRequest((Message("user", "Say ok."),), max_tokens=4, temperature=0.0)])
+    (answer,) = collect(chat, [ChatRequest((Message("user", "Say ok."),), max_tokens=4, temperature=0.0)])
+    if answer.finish_reason == "failed":
+        raise ModelError(
+            f"The language model does not answer: {answer.error}", "Try it with: understudy models check SPEC"
+        )

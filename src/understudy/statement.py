@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from understudy.privacy.accountant import Composition
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
@@ -39,6 +38,7 @@ class Statement:
         labels_declared: False if the label set was read from the data.
         dataset: the dataset's declared name.
         private: False if noise was off or seeded.
+        epsilon_at: epsilon at the booked delta and at several others; infinite ones are left out.
         notes: further remarks of the method, one sentence each.
     """
 
@@ -50,6 +50,7 @@ class Statement:
     labels_declared: bool
     dataset: str
     private: bool
+    epsilon_at: Mapping[float, float]
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -64,16 +65,17 @@ class Statement:
         notes: tuple[str, ...] = (),
     ) -> Statement:
         return cls(
-            plan.method, plan.unit, plan.budget, plan.charges, public_inputs, labels_declared, dataset, private, notes
+            plan.method,
+            plan.unit,
+            plan.budget,
+            plan.charges,
+            public_inputs,
+            labels_declared,
+            dataset,
+            private,
+            _epsilon_at(plan),
+            notes,
         )
-
-    @property
-    def epsilon_at(self) -> dict[float, float]:
-        """epsilon at the booked delta and at several others; infinite ones are left out."""
-        composition = Composition(tuple(charge.event for charge in self.charges))
-        deltas = {float(self.budget.delta), *DELTAS}
-        values = {delta: composition.epsilon(delta) for delta in sorted(deltas, reverse=True)}
-        return {delta: epsilon for delta, epsilon in values.items() if math.isfinite(epsilon)}
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -105,6 +107,7 @@ class Statement:
             labels_declared=bool(fields["labels_declared"]),
             dataset=fields["dataset"],
             private=bool(fields["private"]),
+            epsilon_at={float(entry["delta"]): float(entry["epsilon"]) for entry in fields["epsilon_at_delta"]},
             notes=tuple(fields["notes"]),
         )
 
@@ -154,6 +157,12 @@ class Statement:
             f"unit had never been in the data: with or without it, every outcome is at most {odds:.3g} times as likely"
             f"{failure}. This is ({epsilon:g}, {delta:g})-differential privacy; neighbours add or remove one unit.",
         ]
+
+
+def _epsilon_at(plan: Plan) -> dict[float, float]:
+    deltas = {float(plan.budget.delta), *DELTAS}
+    values = {delta: plan.composition.epsilon(delta) for delta in sorted(deltas, reverse=True)}
+    return {delta: epsilon for delta, epsilon in values.items() if math.isfinite(epsilon)}
 
 
 def _round_up(epsilon: float) -> str:

@@ -60,7 +60,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Entry point: errors in two sentences, with documented exit codes; no traceback that could quote a private text."""
+    """Errors in two sentences, with documented exit codes; no traceback, which could quote a private text."""
     try:
         cli.main(standalone_mode=False)
     except UnderstudyError as error:
@@ -70,7 +70,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("Interrupted. The same command resumes.", err=True)
+        click.echo("Interrupted. The same command (without --fresh) resumes.", err=True)
         sys.exit(INTERRUPTED)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)

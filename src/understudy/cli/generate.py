@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+from zipfile import is_zipfile
 
 import click
 
 from understudy import run as running
 from understudy.cli.listening import listener
-from understudy.cli.options import ParametersCommand, given, options_of
-from understudy.config import ModelParameters, OutputParameters, PlanParameters
+from understudy.cli.options import ParametersCommand, given
+from understudy.config import DEFAULT_METHOD, ModelParameters, OutputParameters, PlanParameters
 from understudy.errors import ConfigError
 from understudy.generation.parameters import WritingParameters
-from understudy.methods.registry import method_class
+from understudy.parameters import Parameters
 from understudy.release import load_release
 
 
 class _Generate(ParametersCommand):
     groups = (WritingParameters, ModelParameters, PlanParameters, OutputParameters)
-    takes_method = False
 
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        own = super().get_params(ctx)
-        free = options_of(method_class("dp-kps").generation_parameters)
-        return [*own, *(option for option in free if option.name not in {parameter.name for parameter in own})]
+    def method_of(self, args: Sequence[str]) -> str:
+        """That of the Release."""
+        files = [word for word in args if is_zipfile(word)]
+        return load_release(files[0]).method if files else DEFAULT_METHOD
+
+    def method_parameters(self, method: type[Any]) -> type[Parameters]:
+        """Those that are free."""
+        parameters: type[Parameters] = method.generation_parameters
+        return parameters
 
 
 @click.command(cls=_Generate)
@@ -36,6 +42,6 @@ def generate(release: str, config: str | None, **values: Any) -> None:
     if not settings.get("output"):
         raise ConfigError("There is no folder for the results.", "Name one with --output FOLDER.")
     with listener() as told:
-        result = running.generate(made, settings, listener=told)
+        result = running.generate(made, listener=told, **settings)
     assert result.folder is not None
     click.echo(result.folder.synthetic_file(str(settings.get("output_format", "parquet"))))

@@ -14,8 +14,6 @@ from understudy.config import DEFAULT_METHOD, read_config
 from understudy.methods.registry import method_class
 from understudy.parameters import Parameters
 
-_COMMA_SEPARATED = {"record_columns"}
-
 
 def options_of(group: type[Parameters]) -> list[click.Option]:
     """One flag a field; all default to "not given", so that a configuration file shows through."""
@@ -25,37 +23,35 @@ def options_of(group: type[Parameters]) -> list[click.Option]:
 def given(values: dict[str, Any], config: str | None) -> dict[str, Any]:
     """The values of the configuration file, overridden by the flags that were given."""
     flags = {name: value for name, value in values.items() if value not in (None, ())}
-    for name in _COMMA_SEPARATED & set(flags):
-        flags[name] = tuple(part.strip() for part in flags[name].split(","))
     return {**(read_config(config) if config else {}), **flags}
 
 
 class ParametersCommand(click.Command):
-    """A command whose flags come from parameter groups, and from the method named by ``--method``."""
+    """A command whose flags come from parameter groups, and from the method of this call."""
 
     groups: Sequence[type[Parameters]] = ()
-    takes_method = True
+    _method = DEFAULT_METHOD
+
+    def method_of(self, args: Sequence[str]) -> str:
+        """The method's name: of ``--method``, else of the configuration file, else the default."""
+        config = _value_of("--config", args)
+        return _value_of("--method", args) or str((read_config(config) if config else {}).get("method", DEFAULT_METHOD))
+
+    def method_parameters(self, method: type[Any]) -> type[Parameters]:
+        """Those of the method's parameters that are flags here."""
+        parameters: type[Parameters] = method.parameters
+        return parameters
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        self._method = _value_of("--method", args)
-        config = _value_of("--config", args)
-        if self._method is None and config is not None:
-            self._method = str(read_config(config).get("method", DEFAULT_METHOD))
+        self._method = self.method_of(args)
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        sections = [options_of(group) for group in self.groups]
-        if self.takes_method:
-            name = getattr(self, "_method", None) or DEFAULT_METHOD
-            sections.append(options_of(method_class(name).parameters))
-        made = {option.name: option for section in sections for option in section}
+        made = {option.name: option for group in self._all_groups() for option in options_of(group)}
         return [*super().get_params(ctx), *made.values()]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        groups = list(self.groups)
-        if self.takes_method:
-            groups.append(method_class(getattr(self, "_method", None) or DEFAULT_METHOD).parameters)
-        for group in groups:
+        for group in self._all_groups():
             records = [record for option in options_of(group) if (record := option.get_help_record(ctx))]
             title = (group.__doc__ or group.__name__).split("\n")[0].rstrip(".")
             with formatter.section(title):
@@ -63,6 +59,9 @@ class ParametersCommand(click.Command):
         with formatter.section("Other"):
             own = [param.get_help_record(ctx) for param in super().get_params(ctx)]
             formatter.write_dl([record for record in own if record])
+
+    def _all_groups(self) -> list[type[Parameters]]:
+        return [*self.groups, self.method_parameters(method_class(self._method))]
 
 
 def _option(name: str, field: FieldInfo) -> click.Option:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from understudy.parameters import Parameters
+from understudy.parameters import Parameters, public_file
 
 
 class WritingParameters(Parameters):
@@ -12,9 +12,9 @@ class WritingParameters(Parameters):
 
     document_type: str = "document"
     """What is to be written: picks the prompt template of that name, or fills the general one."""
-    prompt: str | None = None
+    prompt: str | None = public_file(None)
     """A prompt template file of your own (YAML)."""
-    examples: str | None = None
+    examples: str | None = public_file(None)
     """Public example texts for the prompt: a file with one text a line, or JSONL with ``text`` and ``phrases``."""
     examples_are_public: bool = False
     """Your word that the example texts do not come from the private data."""

@@ -5,18 +5,16 @@ Phrases are released values and examples are public, so nothing here touches pri
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from understudy.errors import ConfigError
+from understudy.generation.examples import kept_phrases
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.records import Seed, SyntheticRecord
 from understudy.generation.template import Example, PromptTemplate
 from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
-from understudy.vocabulary.words import split_words
 
 _SEEDS_AT_ONCE = 1024
 _SEPARATOR = ", "
@@ -33,7 +31,7 @@ class Writer:
         labels: the label set as strings, for prompts that name the label.
         examples: public examples; the template's own if there are none.
         seed: first number of the samples, so that another seed asks for other answers.
-        progress: told the number of answers as they come in.
+        progress: told the number of answers as they come in, and of how many.
     """
 
     chat: ChatModel | None
@@ -42,7 +40,7 @@ class Writer:
     labels: Sequence[str] = ()
     examples: Sequence[Example] = ()
     seed: int = 0
-    progress: Callable[[int], None] | None = None
+    progress: Callable[[int, int], None] = lambda _done, _asked: None
 
     @property
     def calls_per_seed(self) -> int:
@@ -50,36 +48,43 @@ class Writer:
         return 0 if self.chat is None else self.parameters.samples
 
     def write(self, seeds: Sequence[Seed]) -> Iterator[SyntheticRecord]:
-        """One record a seed, in the order of the seeds."""
+        """One record a seed, in the order of the seeds; without a text where the model gave none."""
         if self.chat is None:
             for seed in seeds:
                 yield SyntheticRecord(_SEPARATOR.join(seed.phrases), seed.label, {"phrases": list(seed.phrases)})
             return
+        asker = _Asker(self.chat, self.progress, expected=len(seeds) * self.calls_per_seed)
         for start in range(0, len(seeds), _SEEDS_AT_ONCE):
-            yield from self._write(self.chat, seeds[start : start + _SEEDS_AT_ONCE], start)
+            yield from self._write(asker, seeds[start : start + _SEEDS_AT_ONCE], start)
 
-    def _write(self, chat: ChatModel, seeds: Sequence[Seed], first: int) -> Iterator[SyntheticRecord]:
+    def _write(self, asker: _Asker, seeds: Sequence[Seed], first: int) -> Iterator[SyntheticRecord]:
         asked = [seed.phrases[: self.parameters.prompt_terms] for seed in seeds]
-        samples = self.parameters.samples
-        requests = [
-            self._request(self._messages(phrases, seed, first + index), sample)
+        prompts = [
+            self._messages(phrases, seed, first + index)
             for index, (seed, phrases) in enumerate(zip(seeds, asked, strict=True))
-            for sample in range(samples)
         ]
-        answers = collect(chat, requests, progress=self.progress)
+        samples = self.parameters.samples
+        answers = asker.ask([self._request(prompt) for prompt in prompts for _ in range(samples)])
         best = [
             max(answers[index * samples : (index + 1) * samples], key=lambda answer: rank(answer, phrases))
             for index, phrases in enumerate(asked)
         ]
-        for attempt in range(self.parameters.repair):
-            best = self._repair(chat, best, asked, attempt)
+        blank = [index for index, answer in enumerate(best) if is_blank(answer) and answer.finish_reason != "failed"]
+        self._replace(asker, best, asked, {index: self._request(prompts[index]) for index in blank})
+        for _ in range(self.parameters.repair):
+            missing = {index: missing_phrases(best[index].text, asked[index]) for index in range(len(seeds))}
+            repairs = {
+                index: self._request(self.template.repair_messages(best[index].text, lacking, asked[index]))
+                for index, lacking in missing.items()
+                if lacking and not is_blank(best[index])
+            }
+            self._replace(asker, best, asked, repairs)
         for seed, phrases, answer in zip(seeds, asked, best, strict=True):
-            kept = kept_phrases(answer.text, phrases)
             provenance = {
                 "phrases": list(phrases),
-                "kept": list(kept),
+                "kept": list(kept_phrases(answer.text, phrases)),
                 "prompt": self.template.sha256[:12],
-                "model": chat.model_id,
+                "model": asker.chat.model_id,
                 "finish": answer.finish_reason,
             }
             yield SyntheticRecord(answer.text.strip(), seed.label, provenance)
@@ -91,76 +96,65 @@ class Writer:
         label = self.labels[seed.label] if self.parameters.label_in_prompt and self.labels else None
         return self.template.messages(phrases, label=label, examples=turn)
 
-    def _request(self, messages: tuple[Message, ...], sample: int) -> ChatRequest:
+    def _request(self, messages: tuple[Message, ...]) -> ChatRequest:
         return ChatRequest(
             messages,
             max_tokens=self.parameters.max_tokens,
             temperature=self.parameters.llm_temperature,
             top_p=self.parameters.top_p,
             stop=self.template.stop,
-            sample=self.seed * 1_000_000 + sample,
+            sample=self.seed * 1_000_000,
         )
 
-    def _repair(
-        self, chat: ChatModel, texts: Sequence[Completion], asked: Sequence[Sequence[str]], attempt: int
-    ) -> list[Completion]:
-        """Ask again where phrases are missing; keep whichever answer has more."""
-        missing = [
-            [phrase for phrase in phrases if phrase not in kept_phrases(answer.text, phrases)]
-            for answer, phrases in zip(texts, asked, strict=True)
-        ]
-        broken = [index for index, lacking in enumerate(missing) if lacking and texts[index].text]
-        requests = [
-            self._request(
-                self.template.repair_messages(texts[index].text, missing[index], asked[index]), 1000 + attempt
-            )
-            for index in broken
-        ]
-        best = list(texts)
-        for index, answer in zip(broken, collect(chat, requests, progress=self.progress), strict=True):
-            best[index] = max(best[index], answer, key=lambda candidate, i=index: rank(candidate, asked[i]))  # type: ignore[misc]
-        return best
+    def _replace(
+        self,
+        asker: _Asker,
+        best: list[Completion],
+        asked: Sequence[Sequence[str]],
+        requests: Mapping[int, ChatRequest],
+    ) -> None:
+        """Ask again for some texts; keep whichever answer is better."""
+        for index, answer in zip(requests, asker.ask(list(requests.values()), again=True), strict=True):
+            if rank(answer, asked[index]) > rank(best[index], asked[index]):
+                best[index] = answer
 
 
-def kept_phrases(text: str, phrases: Sequence[str]) -> tuple[str, ...]:
-    """The phrases whose words stand in a row in ``text``, in the sense of :func:`split_words`."""
-    words = f" {' '.join(split_words(text))} "
-    return tuple(phrase for phrase in phrases if f" {' '.join(split_words(phrase))} " in words)
+class _Asker:
+    """Asks the chat model, each time for another sample, and tells how many answers are in."""
+
+    def __init__(self, chat: ChatModel, progress: Callable[[int, int], None], *, expected: int) -> None:
+        self.chat = chat
+        self._progress = progress
+        self._expected = expected
+        self._done = 0
+        self._times: Counter[tuple[Message, ...]] = Counter()
+
+    def ask(self, requests: Sequence[ChatRequest], *, again: bool = False) -> list[Completion]:
+        """The answers to ``requests``; ``again`` marks those that were not expected."""
+        numbered = [replace(request, sample=request.sample + self._count(request)) for request in requests]
+        self._expected += len(requests) if again else 0
+        before = self._done
+        answers = collect(self.chat, numbered, progress=lambda done: self._progress(before + done, self._expected))
+        self._done += len(requests)
+        return answers
+
+    def _count(self, request: ChatRequest) -> int:
+        self._times[request.messages] += 1
+        return self._times[request.messages] - 1
+
+
+def is_blank(answer: Completion) -> bool:
+    """Whether an answer holds no text."""
+    return not answer.text.strip()
+
+
+def missing_phrases(text: str, phrases: Sequence[str]) -> list[str]:
+    """The phrases that ``text`` does not hold."""
+    kept = kept_phrases(text, phrases)
+    return [phrase for phrase in phrases if phrase not in kept]
 
 
 def rank(answer: Completion, phrases: Sequence[str]) -> tuple[bool, float, bool]:
     """Answers with text before those without, then by phrases kept, then complete ones before cut ones."""
     kept = len(kept_phrases(answer.text, phrases)) / max(len(phrases), 1)
-    return bool(answer.text.strip()), kept, answer.finish_reason == "stop"
-
-
-def load_examples(file: str | Path, known: Sequence[str], *, count: int) -> list[Example]:
-    """Public example texts: one a line, or JSONL with ``text`` and optionally ``phrases``.
-
-    Texts without phrases are given up to ``count`` of the ``known`` phrases that they hold; texts that hold none
-    are left out.
-
-    Raises:
-        ConfigError: if the file cannot be read or holds no usable example.
-    """
-    path = Path(file)
-    try:
-        lines = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
-        rows = [json.loads(line) for line in lines] if path.suffix in (".jsonl", ".ndjson") else lines
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"The examples {path.name} cannot be read ({type(error).__name__}).", "Give a UTF-8 text or JSONL file."
-        ) from None
-    examples = []
-    for row in rows:
-        fields = row if isinstance(row, dict) else {"text": row}
-        text = str(fields.get("text", "")).strip()
-        phrases = tuple(fields.get("phrases", ())) or kept_phrases(text, known)[:count]
-        if text and phrases:
-            examples.append(Example(text=text, phrases=tuple(map(str, phrases))))
-    if not examples:
-        raise ConfigError(
-            f"The examples {path.name} hold no text with a phrase of the Release.",
-            "Give JSONL lines with `text` and `phrases`.",
-        )
-    return examples
+    return not is_blank(answer), kept, answer.finish_reason == "stop"

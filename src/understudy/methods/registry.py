@@ -26,7 +26,13 @@ def method_class(name: str) -> type[Any]:
     points = {point.name: point for point in entry_points(group=GROUP)}
     if name not in points:
         raise ConfigError(f"There is no method {name!r}.", f"Choose one of: {', '.join(sorted(points))}.")
-    loaded: type[Any] = points[name].load()
+    try:
+        loaded: type[Any] = points[name].load()
+    except Exception as error:
+        raise ConfigError(
+            f"The method {name!r} cannot be loaded ({type(error).__name__}).",
+            "Update or reinstall the package it comes from.",
+        ) from error
     return loaded
 
 

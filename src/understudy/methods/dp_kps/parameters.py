@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from understudy.parameters import Parameters
+from understudy.parameters import Parameters, public_file
 from understudy.privacy.noise import NoiseKind
 from understudy.vocabulary.terms import BUILT_IN
 
@@ -35,13 +35,13 @@ class ReleaseParameters(Parameters):
     """Whether terms are drawn from a density of terms, or grown against densities of sequences."""
     ensemble: Literal["log", "linear"] = "log"
     """Iterative mode: structures of 1, 2, 4, ... terms, or of 1, 2, 3, ... terms."""
-    vocabulary: str = BUILT_IN
+    vocabulary: str = public_file(BUILT_IN)
     """A public list of terms: a file, or the built-in English word list."""
     vocabulary_is_public: bool = False
     """Your word that your own vocabulary, stop words or embeddings were not made from private data."""
     vocabulary_size: int | None = Field(None, ge=1)
     """Keep only the most frequent terms of the vocabulary."""
-    stop_words: str | None = None
+    stop_words: str | None = public_file(None)
     """A file of words to leave out, or ``none``. Default: a built-in English list."""
     top_terms: int = Field(1000, ge=1)
     """Size of the privatised vocabulary (N)."""

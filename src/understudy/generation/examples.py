@@ -1,0 +1,55 @@
+"""Public example texts for prompts: read from a file, each with phrases that it holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from understudy.errors import ConfigError
+from understudy.generation.template import Example
+from understudy.vocabulary.words import split_words
+
+
+def kept_phrases(text: str, phrases: Sequence[str]) -> tuple[str, ...]:
+    """The phrases whose words stand in a row in ``text``, in the sense of :func:`split_words`."""
+    words = f" {' '.join(split_words(text))} "
+    return tuple(phrase for phrase in phrases if f" {' '.join(split_words(phrase))} " in words)
+
+
+def read_examples(file: str | Path) -> list[Example]:
+    """The examples of a file: one text a line, or JSONL with ``text`` and optionally ``phrases``, a list.
+
+    Raises:
+        ConfigError: if the file cannot be read or holds something else.
+    """
+    path = Path(file)
+    try:
+        lines = [line for line in path.read_text("utf-8").split("\n") if line.strip()]
+        rows = [json.loads(line) for line in lines] if path.suffix in (".jsonl", ".ndjson") else lines
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"The examples {path.name} cannot be read ({type(error).__name__}).", "Give a UTF-8 text or JSONL file."
+        ) from None
+    fields = [{"phrases": (), **row} if isinstance(row, dict) else {"phrases": (), "text": row} for row in rows]
+    return [Example(**each) for each in fields]
+
+
+def with_phrases(examples: Sequence[Example], known: Sequence[str], *, count: int) -> list[Example]:
+    """The examples, those without phrases given up to ``count`` of the ``known`` ones that they hold.
+
+    Examples that hold none are left out.
+
+    Raises:
+        ConfigError: if there are examples, but none of use.
+    """
+    made = [
+        Example(text=example.text.strip(), phrases=example.phrases or kept_phrases(example.text, known)[:count])
+        for example in examples
+    ]
+    useful = [example for example in made if example.text and example.phrases]
+    if examples and not useful:
+        raise ConfigError(
+            "The examples hold no text with a phrase of the Release.", "Give JSONL lines with `text` and `phrases`."
+        )
+    return useful
