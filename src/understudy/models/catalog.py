@@ -7,12 +7,14 @@ or both.
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from understudy.errors import ModelError
+from understudy.errors import ConfigError, ModelError
 from understudy.models.embedded import CHAT, EMBEDDER, embedded_path
 from understudy.models.types import ChatModel, Embedder
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _GROUP = "understudy.models"
 _BUILT_IN = ("embedded", "hf:ORG/NAME", "hf:./FOLDER")
@@ -26,15 +28,21 @@ def load_chat(
     Args:
         spec: ``embedded``, ``hf:ORG/NAME`` or ``hf:./FOLDER`` (local weights), ``openai:NAME`` (any endpoint that
             speaks OpenAI's chat completions), or a third party's ``PREFIX:NAME``.
-        base_url: the endpoint's address; only for ``openai:`` and third parties that take one.
+        base_url: the endpoint's address; not for local models.
         api_key_env: the environment variable that holds the endpoint's key.
         seed: steers the sampling of local models.
         endpoint: further options of :class:`understudy.models.endpoint.EndpointChat`.
 
     Raises:
+        ConfigError: an address is given for a local model.
         ModelError: the spec is unknown, the model is not on this machine, or it cannot be loaded.
     """
     provider, _, name = spec.partition(":")
+    if base_url is not None and provider in ("embedded", "hf", "none"):
+        raise ConfigError(
+            f"The model {spec} runs on this machine, so it has no base URL.",
+            "Leave the base URL out, or name an endpoint's model: openai:NAME.",
+        )
     if provider == "openai" and name:
         from understudy.models.endpoint import EndpointChat
 
@@ -90,6 +98,8 @@ def language_note(spec: str) -> str | None:
 
 def providers() -> dict[str, EntryPoint]:
     """Third-party providers by prefix."""
+    from importlib.metadata import entry_points
+
     return {point.name: point for point in entry_points(group=_GROUP)}
 
 

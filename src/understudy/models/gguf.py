@@ -36,3 +36,5 @@ def convert_gguf(gguf: Path, folder: Path) -> None:
     )
     model.to(torch.float16).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    for path in folder.iterdir():  # safetensors writes for its owner only; a cache may be shared
+        path.chmod(0o644)

@@ -96,7 +96,7 @@ class LocalChat:
         prompts = await asyncio.to_thread(lambda: [self._prompt(request) for request in requests])
         for index, prompt in enumerate(prompts):
             if prompt is None:
-                reason = f"The prompt is longer than the model's window of {self._window} tokens."
+                reason = f"the prompt fills the model's window of {self._window} tokens"
                 yield index, Completion(text="", finish_reason="failed", error=reason)
         cancelled = threading.Event()
         pool = worker_pool(self._device)

@@ -1,0 +1,91 @@
+"""The sentence embedder: unit vectors that do not depend on their neighbours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from local_fixtures import make_bert
+
+from understudy.errors import ModelError
+from understudy.models.embedder import SentenceEmbedder
+from understudy.models.types import Embedder
+
+TEXTS = [" ".join("abcdefghijklmnopqrstuvwxyz"[n % 20 :][: n % 7 + 1] * (n % 4 + 1)) for n in range(60)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_bert(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="module")
+def embedder(folder: Path) -> SentenceEmbedder:
+    return SentenceEmbedder(folder, name="tiny", device="cpu")
+
+
+def test_it_is_an_embedder(embedder: SentenceEmbedder) -> None:
+    assert isinstance(embedder, Embedder)
+
+
+def test_vectors_have_unit_length(embedder: SentenceEmbedder) -> None:
+    vectors = embedder.embed([*TEXTS, "", "?"])
+    assert vectors.dtype == np.float32
+    assert vectors.shape == (62, 16)
+    assert np.abs(np.linalg.norm(vectors.astype(np.float64), axis=1) - 1).max() < 1e-6
+
+
+def test_a_text_alone_and_among_others_has_the_same_vector_bit_for_bit(embedder: SentenceEmbedder) -> None:
+    together = embedder.embed(TEXTS)
+    assert np.array_equal(together, np.concatenate([embedder.embed([text]) for text in TEXTS]))
+
+
+def test_the_order_of_the_texts_changes_nothing(embedder: SentenceEmbedder) -> None:
+    order = np.random.default_rng(0).permutation(len(TEXTS))
+    assert np.array_equal(embedder.embed([TEXTS[place] for place in order]), embedder.embed(TEXTS)[order])
+
+
+def test_more_texts_than_are_tokenised_at_once_change_nothing(
+    embedder: SentenceEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = embedder.embed(TEXTS)
+    monkeypatch.setattr("understudy.models.embedder._TEXTS_AT_ONCE", 7)
+    assert np.array_equal(embedder.embed(TEXTS), expected)
+
+
+def test_vectors_agree_with_those_of_sentence_transformers(embedder: SentenceEmbedder, folder: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+    assert np.abs(embedder.embed(TEXTS) - theirs).max() < 1e-6
+
+
+def test_long_texts_are_cut_at_the_models_own_length(embedder: SentenceEmbedder) -> None:
+    long = embedder.embed(
+        ["a b c d e f g h i j k l m n o p q r s t u v w x y z", "a b c d e f g h i j k l m n o p q r s t u v"]
+    )
+    assert np.array_equal(long[0], long[1])
+
+
+def test_no_texts_give_no_vectors(embedder: SentenceEmbedder) -> None:
+    assert embedder.embed([]).shape == (0, 16)
+
+
+def test_the_fingerprint_names_weights_and_tokenizer_and_nothing_else(folder: Path, tmp_path: Path) -> None:
+    first = SentenceEmbedder(folder, name="tiny", device="cpu")
+    again = make_bert(tmp_path / "again")
+    (again / "README.md").write_text("another model card")
+    same = SentenceEmbedder(again, name="other name", device="cpu")
+    assert same.fingerprint == first.fingerprint
+    assert first.model_id == f"tiny@{first.fingerprint[:12]}"
+    other = SentenceEmbedder(make_bert(tmp_path / "other", seed=1), name="tiny", device="cpu")
+    assert other.fingerprint != first.fingerprint
+    tokenizer = again / "tokenizer.json"
+    tokenizer.write_text(tokenizer.read_text() + "\n")
+    assert SentenceEmbedder(again, name="tiny", device="cpu").fingerprint != first.fingerprint
+
+
+def test_a_folder_without_a_model_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="holds no sentence embedder"):
+        SentenceEmbedder(tmp_path, name="hf:./nothing")

@@ -1,0 +1,317 @@
+"""Local chat: batches, stop strings, windows, seeds."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from local_fixtures import WINDOW, make_llama
+
+from understudy.errors import ModelError
+from understudy.models import threads
+from understudy.models.decoding import Decoder
+from understudy.models.local import LocalChat
+from understudy.models.types import ChatModel, ChatRequest, Completion, Message
+
+SYSTEM = "You write short notes about invented patients."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_llama(tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture(scope="module")
+def chat(folder: Path) -> LocalChat:
+    return LocalChat(folder, name="tiny", device="cpu", dtype="float32")
+
+
+def ask(text: str, *, system: str | None = None, **options: Any) -> ChatRequest:
+    before = (Message("system", system),) if system else ()
+    return ChatRequest((*before, Message("user", text)), **{"max_tokens": 24, "temperature": 0.0, **options})
+
+
+def answers(chat: LocalChat, requests: Sequence[ChatRequest]) -> list[Completion]:
+    async def collect() -> dict[int, Completion]:
+        return {index: completion async for index, completion in chat.complete(requests)}
+
+    found = asyncio.run(collect())
+    assert sorted(found) == list(range(len(requests)))
+    return [found[index] for index in range(len(requests))]
+
+
+def greedy_tokens(folder: Path, prompt: str) -> list[int]:
+    """What transformers' own ``generate`` answers."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    turns = [{"role": "user", "content": prompt}]
+    text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    tokens = tokenizer(text, return_tensors="pt")
+    made = model.generate(**tokens, max_new_tokens=24, do_sample=False, pad_token_id=0)[0]
+    found: list[int] = made[tokens["input_ids"].shape[1] :].tolist()
+    return found
+
+
+PROMPTS = ["hi", "a much longer question than the others, to be padded against", "knee", "what now?", "x" * 90]
+
+
+def test_it_is_a_chat_model(chat: LocalChat) -> None:
+    assert isinstance(chat, ChatModel)
+
+
+def test_a_batch_of_many_answers_like_batches_of_one(chat: LocalChat) -> None:
+    requests = [ask(prompt) for prompt in PROMPTS]
+    assert answers(chat, requests) == [answers(chat, [request])[0] for request in requests]
+    assert len({completion.text for completion in answers(chat, requests)}) == len(PROMPTS)
+
+
+def test_greedy_answers_are_those_of_generate(chat: LocalChat, folder: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    for prompt, completion in zip(PROMPTS, answers(chat, [ask(prompt) for prompt in PROMPTS]), strict=True):
+        assert completion.text == tokenizer.decode(greedy_tokens(folder, prompt), skip_special_tokens=True)
+
+
+def test_a_prefix_that_all_prompts_share_is_computed_once_and_changes_nothing(
+    chat: LocalChat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("understudy.models.local.worker_count", lambda device: 1)
+    requests = [ask(prompt, system=SYSTEM) for prompt in PROMPTS]
+    alone = [answers(chat, [request])[0] for request in requests]
+    shapes = _record_shapes(chat, monkeypatch)
+    assert answers(chat, requests) == alone
+    assert shapes[0][0] == 1
+    assert shapes[0][1] > len(SYSTEM)
+
+
+def test_the_same_prompt_several_times_gives_several_draws(chat: LocalChat) -> None:
+    requests = [ask("hi", temperature=1.0, sample=sample) for sample in range(6)]
+    assert len({completion.text for completion in answers(chat, requests)}) == 6
+
+
+def test_draws_belong_to_the_request_whatever_the_batch(chat: LocalChat) -> None:
+    requests = [ask(prompt, temperature=0.9, top_p=0.95) for prompt in PROMPTS]
+    together = answers(chat, requests)
+    assert answers(chat, requests[::-1])[::-1] == together
+    assert [answers(chat, [request])[0] for request in requests] == together
+
+
+def test_another_seed_gives_other_draws(folder: Path, chat: LocalChat) -> None:
+    other = LocalChat(folder, name="tiny", seed=1, device="cpu", dtype="float32")
+    request = ask("hi", temperature=1.0)
+    assert other.model_id == chat.model_id
+    assert answers(other, [request]) != answers(chat, [request])
+
+
+def test_an_answer_ends_at_max_tokens(chat: LocalChat) -> None:
+    short, long = answers(chat, [ask("hi", max_tokens=3), ask("hi", max_tokens=9)])
+    assert (short.finish_reason, short.completion_tokens) == ("length", 3)
+    assert (long.finish_reason, long.completion_tokens) == ("length", 9)
+    assert long.text.startswith(short.text.rstrip("\ufffd"))
+
+
+def test_a_stop_string_ends_the_answer_and_is_cut(chat: LocalChat) -> None:
+    whole = answers(chat, [ask("knee", max_tokens=40)])[0].text
+    stop = whole[10:13]
+    cut = answers(chat, [ask("knee", max_tokens=40, stop=("never there", stop))])[0]
+    assert cut.finish_reason == "stop"
+    assert cut.text == whole[: whole.index(stop)]
+    assert cut.completion_tokens < 40
+
+
+def test_the_end_token_ends_the_answer(folder: Path, tmp_path: Path) -> None:
+    tokens = greedy_tokens(folder, "knee")
+    place = next(n for n in range(3, len(tokens)) if tokens[n] not in tokens[:n])
+    ended = LocalChat(make_llama(tmp_path, eos=tokens[place]), name="tiny", device="cpu", dtype="float32")
+    completion = answers(ended, [ask("knee")])[0]
+    assert completion.finish_reason == "stop"
+    assert completion.completion_tokens == place + 1
+
+
+def test_an_answer_without_text_is_empty(chat: LocalChat) -> None:
+    first = answers(chat, [ask("knee")])[0].text[0]
+    completion = answers(chat, [ask("knee", stop=(first,))])[0]
+    assert (completion.text, completion.finish_reason) == ("", "empty")
+
+
+def test_a_prompt_longer_than_the_window_fails_alone_and_is_not_quoted(chat: LocalChat) -> None:
+    fine, long = answers(chat, [ask("hi"), ask("secret " * WINDOW)])
+    assert fine.finish_reason == "length"
+    assert (long.finish_reason, long.text) == ("failed", "")
+    assert str(WINDOW) in (long.error or "")
+    assert "secret" not in (long.error or "")
+
+
+def test_an_answer_is_cut_where_the_window_ends(chat: LocalChat) -> None:
+    completion = answers(chat, [ask("x" * 200, max_tokens=500)])[0]
+    assert completion.finish_reason == "length"
+    assert completion.prompt_tokens + completion.completion_tokens == WINDOW
+
+
+def test_a_base_model_completes_lines_of_role_and_content(tmp_path: Path) -> None:
+    base = LocalChat(make_llama(tmp_path, template=None), name="base", device="cpu", dtype="float32")
+    completion = answers(base, [ask("hi", system="be kind")])[0]
+    assert completion.prompt_tokens == len("system: be kind\nuser: hi\nassistant:")
+    assert completion.text
+
+
+def test_a_template_without_system_turns_gets_it_in_the_users(tmp_path: Path) -> None:
+    refusing = (
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[0]['content'] }}"
+    )
+    chat = LocalChat(make_llama(tmp_path, template=refusing), name="gemma", device="cpu", dtype="float32")
+    completion = answers(chat, [ask("hi", system="be kind")])[0]
+    assert completion.prompt_tokens == len("be kind\n\nhi")
+
+
+def test_rows_that_have_finished_leave_the_batch(chat: LocalChat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.models.local.worker_count", lambda device: 1)
+    shapes = _record_shapes(chat, monkeypatch)
+    answers(chat, [ask(f"q{number}", max_tokens=number + 1) for number in range(8)])
+    rows = [shape[0] for shape in shapes]
+    assert rows == [8, 7, 6, 5, 4, 3, 2, 1]
+
+
+def test_batches_hold_prompts_of_like_length_within_the_token_budget(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = LocalChat(folder, name="tiny", max_batch_tokens=400, device="cpu", dtype="float32")
+    batches: list[list[int]] = []
+
+    def record(self: Decoder, prompts: Sequence[Any], *, cancelled: threading.Event) -> list[Completion]:
+        batches.append([len(prompt.tokens) for prompt in prompts])
+        return [Completion("x", "stop")] * len(prompts)
+
+    monkeypatch.setattr(Decoder, "answer", record)
+    monkeypatch.setattr("understudy.models.local.worker_count", lambda device: 1)
+    answers(chat, [ask("y" * (7 * number % 50), max_tokens=10) for number in range(40)])
+    lengths = sorted((length for batch in batches for length in batch), reverse=True)
+    batches.sort(reverse=True)
+    assert [length for batch in batches for length in batch] == lengths
+    assert all(len(batch) * (batch[0] + 10) <= 400 for batch in batches)
+    assert len(batches) < 12
+
+
+def test_there_is_work_for_every_worker(chat: LocalChat, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    original: Callable[..., list[Completion]] = Decoder.answer
+
+    def record(self: Decoder, prompts: Sequence[Any], *, cancelled: threading.Event) -> list[Completion]:
+        sizes.append(len(prompts))
+        return original(self, prompts, cancelled=cancelled)
+
+    monkeypatch.setattr(Decoder, "answer", record)
+    monkeypatch.setattr("understudy.models.local.worker_count", lambda device: 4)
+    answers(chat, [ask("hi", sample=sample, max_tokens=2) for sample in range(10)])
+    assert sorted(sizes) == [1, 3, 3, 3]
+
+
+def test_the_event_loop_is_left_alone(chat: LocalChat, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[threading.Thread] = []
+    original: Callable[..., list[Completion]] = Decoder.answer
+
+    def record(self: Decoder, prompts: Sequence[Any], *, cancelled: threading.Event) -> list[Completion]:
+        seen.append(threading.current_thread())
+        return original(self, prompts, cancelled=cancelled)
+
+    monkeypatch.setattr(Decoder, "answer", record)
+    answers(chat, [ask("hi")])
+    assert seen
+    assert threading.main_thread() not in seen
+
+
+def test_leaving_early_stops_the_work_under_way(chat: LocalChat, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags: list[threading.Event] = []
+
+    def wait(self: Decoder, prompts: Sequence[Any], *, cancelled: threading.Event) -> list[Completion]:
+        flags.append(cancelled)
+        if len(prompts[0].tokens) > 60:
+            return [Completion("x", "stop")] * len(prompts)
+        assert cancelled.wait(30)
+        return []
+
+    monkeypatch.setattr(Decoder, "answer", wait)
+    monkeypatch.setattr("understudy.models.local.worker_count", lambda device: 2)
+    monkeypatch.setattr(threads, "worker_count", lambda device: 2)
+
+    async def first_only() -> None:
+        stream = chat.complete([ask("hi"), ask("y" * 90)])
+        index, _ = await anext(stream)
+        assert index == 1
+        await stream.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(first_only())
+    assert all(flag.is_set() for flag in flags)
+
+
+def test_a_cancelled_batch_gives_no_answers(chat: LocalChat) -> None:
+    flag = threading.Event()
+    flag.set()
+    prompt = chat._prompt(ask("hi"))
+    assert prompt is not None
+    assert chat._decoder.answer([prompt], cancelled=flag) == []
+
+
+def test_no_requests_no_answers(chat: LocalChat) -> None:
+    assert answers(chat, []) == []
+
+
+def test_the_model_id_names_the_weights(chat: LocalChat, tmp_path: Path) -> None:
+    other = LocalChat(make_llama(tmp_path, seed=1), name="tiny", device="cpu", dtype="float32")
+    assert chat.model_id.startswith("tiny@")
+    assert len(chat.model_id) == len("tiny@") + 12
+    assert other.model_id != chat.model_id
+
+
+def test_grouped_attention_gives_what_torchs_own_gives(folder: Path) -> None:
+    from transformers import AutoModelForCausalLM, DynamicCache
+
+    from understudy.models.attention import use_grouped_attention
+
+    models = [AutoModelForCausalLM.from_pretrained(folder).eval() for _ in range(2)]
+    use_grouped_attention(models[1])
+    assert models[0].config._attn_implementation == "sdpa"
+    assert models[1].config._attn_implementation != "sdpa"
+    tokens = torch.arange(3, 33).reshape(3, 10)
+    mask = torch.ones_like(tokens)
+    mask[0, :4] = 0
+    logits = []
+    for model in models:
+        cache = DynamicCache(config=model.config)
+        with torch.inference_mode():
+            model(input_ids=tokens[:, :9], attention_mask=mask[:, :9], past_key_values=cache)
+            logits.append(model(input_ids=tokens[:, 9:], attention_mask=mask, past_key_values=cache).logits)
+    assert torch.allclose(logits[0], logits[1], atol=1e-4)
+
+
+def test_a_folder_without_a_model_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="holds no causal language model"):
+        LocalChat(tmp_path, name="hf:./nothing")
+
+
+def test_pickled_weights_are_refused(tmp_path: Path) -> None:
+    folder = make_llama(tmp_path)
+    (folder / "model.safetensors").unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="safetensors"):
+        LocalChat(folder, name="hf:./pickled")
+
+
+def _record_shapes(chat: LocalChat, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The shapes of the tokens in every pass of the model from now on."""
+    shapes: list[tuple[int, int]] = []
+    original = chat._decoder._forward
+
+    def record(tokens: Any, *rest: Any) -> Any:
+        shapes.append(tuple(tokens.shape))
+        return original(tokens, *rest)
+
+    monkeypatch.setattr(chat._decoder, "_forward", record)
+    return shapes
