@@ -24,7 +24,8 @@ from understudy.privacy.guarantee import GDP, ApproxDP, Budget, PureDP, gaussian
 CrossRunRule = Literal["basic", "rdp"]
 
 DISCRETE_EXCESS = 2e-7
-"""Relative excess of delta of one discrete Gaussian over the continuous one at sigma >= 4096 grid units."""
+"""More than the relative excess of delta of one discrete Gaussian over the continuous one on the coarsest grid that
+:mod:`understudy.privacy.mechanisms` allows: a (a + mu) / (24 sigma^2) with a = epsilon/mu - mu/2."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,9 @@ class Composition:
         pure = self.pure_epsilon
         if delta == 0:
             return pure
+        delta /= 1 + DISCRETE_EXCESS * sum(isinstance(event, GaussianEvent) for event in self.events)
         if self.mu is not None:
-            return GDP(self.mu).epsilon(delta / (1 + DISCRETE_EXCESS * len(self.events)))
+            return GDP(self.mu).epsilon(delta)
         return min(pure, self._numerical_epsilon(delta))
 
     def guarantee(self, delta: float) -> PureDP | ApproxDP:

@@ -1,0 +1,162 @@
+"""Composition: analytic against privacy loss distributions against Renyi, order, counts, calibration."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from understudy.errors import ConfigError
+from understudy.privacy.accountant import Composition, gaussian_split, pure_split, renyi_epsilon
+from understudy.privacy.events import Event, GaussianEvent, PureEvent, ZCDPEvent, event_from_json, event_to_json
+from understudy.privacy.guarantee import ZCDP, ApproxDP, Budget, PureDP
+
+MIXED: tuple[Event, ...] = (GaussianEvent(3.0), PureEvent(0.25), GaussianEvent(5.0), PureEvent(0.5))
+
+budgets = st.builds(Budget, st.floats(0.01, 100), st.floats(1e-12, 1e-2))
+some_shares = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=8)
+
+
+def pld_epsilon(events: tuple[Event, ...], delta: float) -> float:
+    losses = [event.to_pld() for event in events]
+    return float(functools.reduce(lambda a, b: a.compose(b), losses).get_epsilon_for_delta(delta))
+
+
+@pytest.mark.parametrize("multipliers", [(1.0,), (4.0, 4.0), (0.8, 2.0, 9.0), (10.0,) * 20])
+@pytest.mark.parametrize("delta", [1e-4, 1e-8])
+def test_analytic_pld_and_renyi_bounds_stand_in_the_right_order(multipliers: tuple[float, ...], delta: float) -> None:
+    events = tuple(GaussianEvent(multiplier) for multiplier in multipliers)
+    analytic = Composition(events).epsilon(delta)
+    numerical = pld_epsilon(events, delta)
+    renyi = renyi_epsilon(events, delta)
+    assert analytic <= numerical * (1 + 1e-5)  # the accountant adds the discrete excess, the PLD does not
+    assert numerical == pytest.approx(analytic, rel=2e-3)
+    assert numerical <= renyi
+    assert renyi == pytest.approx(analytic, rel=0.25)
+
+
+def test_a_mixture_is_no_worse_than_its_pure_sum_or_renyi_and_no_better_than_its_parts() -> None:
+    mixed = Composition(MIXED)
+    epsilon = mixed.epsilon(1e-6)
+    assert max(Composition(MIXED[::2]).epsilon(1e-6), 0.75) <= epsilon <= renyi_epsilon(MIXED, 1e-6)
+    pure = (PureEvent(0.25),) * 4
+    assert Composition(pure).epsilon(1e-6) <= Composition(pure).pure_epsilon == 1.0
+
+
+def test_composing_n_zcdp_events_equals_counting_n() -> None:
+    """A release of dp_accounting forgets the repetition of such events."""
+    for count in (2, 10, 100):
+        many = Composition((ZCDPEvent(0.01),) * count).epsilon(1e-6)
+        assert many == pytest.approx(Composition((ZCDPEvent(0.01 * count),)).epsilon(1e-6), rel=1e-9)
+        assert many >= ZCDP(0.01 * count).epsilon(1e-6) * (1 - 1e-9)
+        assert many == pytest.approx(ZCDP(0.01 * count).epsilon(1e-6), rel=0.05)
+
+
+def test_composing_n_gaussian_or_pure_events_equals_counting_n() -> None:
+    for count in (2, 10, 100):
+        many = Composition((GaussianEvent(7.0),) * count)
+        assert many.mu == pytest.approx(math.sqrt(count) / 7)
+        assert many.epsilon(1e-6) == pytest.approx(
+            Composition((GaussianEvent(7 / math.sqrt(count)),)).epsilon(1e-6), rel=1e-5
+        )
+        assert Composition((PureEvent(0.01),) * count).epsilon(0) == pytest.approx(count * 0.01, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [MIXED[:3], (GaussianEvent(1.1), GaussianEvent(3.7), GaussianEvent(0.9)), (ZCDPEvent(0.1), MIXED[0], MIXED[1])],
+)
+def test_the_order_of_events_does_not_matter(events: tuple[Event, ...]) -> None:
+    found = [Composition(order).epsilon(1e-6) for order in itertools.permutations(events)]
+    assert max(found) == pytest.approx(min(found), rel=1e-9)
+
+
+def test_one_more_event_never_lowers_epsilon() -> None:
+    events: tuple[Event, ...] = ()
+    before = 0.0
+    for event in (*MIXED, ZCDPEvent(0.01)):
+        events = (*events, event)
+        after = Composition(events).epsilon(1e-6)
+        assert after > before
+        before = after
+
+
+def test_no_events_cost_nothing() -> None:
+    assert Composition(()).epsilon(0) == Composition(()).epsilon(1e-6) == 0.0
+    assert Composition(()).mu == 0.0
+
+
+def test_only_gaussian_events_have_a_mu_and_only_pure_ones_a_pure_epsilon() -> None:
+    assert Composition(MIXED).mu is None
+    assert Composition(MIXED).pure_epsilon == Composition(MIXED).epsilon(0) == math.inf
+    assert Composition(MIXED[1::2]).pure_epsilon == 0.75
+    assert Composition((ZCDPEvent(0.1),)).pure_epsilon == math.inf
+
+
+def test_the_guarantee_is_the_strongest_that_can_be_stated() -> None:
+    assert Composition(MIXED[1::2]).guarantee(1e-6) == PureDP(0.75)
+    gaussian = Composition(MIXED[::2])
+    assert gaussian.guarantee(1e-6) == ApproxDP(gaussian.epsilon(1e-6), 1e-6)
+
+
+def test_a_mixture_pays_for_the_discrete_excess_of_its_gaussian_events_too() -> None:
+    events = (GaussianEvent(1.0), PureEvent(0.1))
+    assert Composition(events).epsilon(1e-6) > pld_epsilon(events, 1e-6)
+
+
+@settings(max_examples=300)
+@given(budget=budgets, shares=some_shares)
+def test_a_gaussian_split_never_overshoots_and_wastes_nothing(budget: Budget, shares: list[float]) -> None:
+    multipliers = gaussian_split(budget, shares)
+    epsilon = Composition(tuple(map(GaussianEvent, multipliers))).epsilon(float(budget.delta))
+    assert epsilon <= budget.epsilon
+    assert epsilon == pytest.approx(float(budget.epsilon), rel=1e-4)
+    for multiplier, share in zip(multipliers, shares, strict=True):
+        assert multipliers[0] ** 2 * shares[0] == pytest.approx(multiplier**2 * share, rel=1e-9)
+
+
+@settings(max_examples=300)
+@given(budget=budgets, shares=some_shares)
+def test_a_pure_split_never_overshoots_and_wastes_nothing(budget: Budget, shares: list[float]) -> None:
+    epsilons = pure_split(budget, shares)
+    assert Composition(tuple(map(PureEvent, epsilons))).pure_epsilon <= budget.epsilon
+    assert math.fsum(epsilons) == pytest.approx(float(budget.epsilon), rel=1e-11)
+
+
+@settings(max_examples=300)
+@given(budget=budgets, shares=some_shares)
+def test_a_laplace_scale_and_its_event_never_cost_more_than_the_split(budget: Budget, shares: list[float]) -> None:
+    """What a mechanism is built from is 1/epsilon; rounding there must not overshoot either."""
+    multipliers = [1 / epsilon for epsilon in pure_split(budget, shares)]
+    assert Composition(tuple(PureEvent(1 / m) for m in multipliers)).pure_epsilon <= budget.epsilon
+
+
+def test_gaussian_noise_without_a_delta_is_one_clear_error() -> None:
+    with pytest.raises(ConfigError, match="delta = 0"):
+        gaussian_split(Budget(1, 0), [1])
+
+
+@pytest.mark.parametrize("event", [GaussianEvent(0.1), PureEvent(1 / 3), ZCDPEvent(2e-5)])
+def test_events_survive_json_exactly_and_say_what_they_are(event: Event) -> None:
+    assert event_from_json(event_to_json(event)) == event
+    assert {"gaussian": "Gaussian", "pure": "pure DP", "zcdp": "zCDP"}[event.kind] in str(event)
+
+
+def test_a_pure_event_is_no_weaker_than_its_zcdp_and_a_gaussian_event_as_its_rho_says() -> None:
+    assert PureEvent(2.0).rho == 2.0
+    assert GaussianEvent(0.5).rho == 2.0
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
+def test_events_that_cost_nothing_or_nonsense_are_refused(value: float) -> None:
+    with pytest.raises(ConfigError):
+        GaussianEvent(value)
+    with pytest.raises(ConfigError):
+        PureEvent(value)
+    if value != 0.0:
+        with pytest.raises(ConfigError):
+            ZCDPEvent(value)
