@@ -16,7 +16,7 @@ from understudy.models.cache import sha256_files
 from understudy.models.extra import best_device, require_local
 from understudy.models.threads import worker_pool
 
-_BATCH_TOKENS = {"cpu": 1024, "cuda": 65536}
+_BATCH_TOKENS = {"cpu": 1024, "cuda": 16384}
 _TEXTS_AT_ONCE = 8192  # tokenised together, so that memory does not grow with the number of texts
 
 

@@ -18,7 +18,7 @@ from understudy.models.sampling import request_uniforms
 from understudy.models.threads import worker_count, worker_pool
 from understudy.models.types import ChatRequest, Completion, Message
 
-_BATCH_TOKENS = {"cpu": 16_384, "cuda": 131_072}
+_BATCH_TOKENS = {"cpu": 10_240, "cuda": 131_072}
 _TURN = "\nuser:"
 
 
@@ -37,8 +37,8 @@ class LocalChat:
         folder: configuration, tokenizer and weights in safetensors. Code in it is never run.
         name: the model's name in ``model_id``.
         seed: steers sampling.
-        max_batch_tokens: most rows times tokens (prompt and answer) in one batch; default 16,384 on a CPU
-            (0.4 GB of cache for the embedded model), 131,072 on a GPU.
+        max_batch_tokens: most rows times tokens (prompt and answer) in one batch; default 10,240 on a CPU
+            (64 rows of 160; 0.25 GB of cache for the embedded model), 131,072 on a GPU.
         device: ``"cpu"`` or ``"cuda"``; default CUDA where there is one.
         dtype: ``"float32"`` or ``"bfloat16"``; default by processor.
 
