@@ -16,6 +16,7 @@ from understudy.vocabulary.words import split_words
 
 BUILT_IN = "built-in"
 LARGEST = 5_000_000
+"""Terms. Every one gets noise of its own, at some microseconds each."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Vocabulary:
         those with the same words; keep the first ``size``.
 
         Raises:
-            ConfigError: if nothing is left.
+            ConfigError: if nothing is left, or more than LARGEST terms.
         """
         kept: dict[tuple[str, ...], str] = {}
         for term in terms:
@@ -49,6 +50,10 @@ class Vocabulary:
                 kept.setdefault(words, " ".join(term.split()))
                 if len(kept) == size:
                     break
+                if len(kept) > LARGEST:
+                    raise ConfigError(
+                        f"The vocabulary {source} holds more than {LARGEST} terms.", "Keep fewer: give a size."
+                    )
         if not kept:
             raise ConfigError(
                 f"The vocabulary {source} is empty.", "Give a file with one term a line that are not all stop words."
@@ -144,7 +149,13 @@ def _read_table(path: Path) -> list[str]:
     terms = [str(term) for term in table.column(name).to_pylist() if term is not None]
     for column, sign in (("count", -1), ("frequency", -1), ("centibels", 1)):
         if column in table.column_names and len(terms) == table.num_rows:
-            weights = [sign * abs(float(value or 0)) for value in table.column(column).to_pylist()]
+            values = table.column(column).to_pylist()
+            if not all(value is None or _is_number(str(value)) for value in values):
+                raise ConfigError(
+                    f"The column {column!r} of the vocabulary {path.name} holds something that is no number.",
+                    "Give numbers, or rename the column.",
+                )
+            weights = [sign * abs(float(value or 0)) for value in values]
             return [terms[i] for i in sorted(range(len(terms)), key=weights.__getitem__)]
     return terms
 

@@ -1,7 +1,7 @@
 """What a word is: one rule for texts and for vocabulary terms, so that they always agree.
 
 A word is a maximal run of letters, digits and combining marks of any script
-(Unicode, NFC, lower case). Hyphens, apostrophes and all other characters part
+(Unicode, lower case, NFC, one Greek sigma). Hyphens, apostrophes and all other characters part
 words: "X-ray" is the two words "x ray", in a text and in a vocabulary alike.
 Scripts that write no spaces (Chinese, Japanese, Thai) need word breaks in the text.
 """
@@ -40,4 +40,5 @@ def split_words(text: str) -> list[str]:
         return (
             text.encode("ascii").translate(_ASCII).decode("ascii").split()
         )  # three times a regular expression's speed
-    return _unicode_word().findall(unicodedata.normalize("NFC", text).lower())
+    # Lower case may compose again (J and a caron), and a sigma is final by what stands around its word.
+    return _unicode_word().findall(unicodedata.normalize("NFC", text.lower()).replace("ς", "σ"))
