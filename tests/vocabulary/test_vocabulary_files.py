@@ -80,7 +80,7 @@ def test_a_table_without_a_column_of_terms_is_one_clear_error(tmp_path: Path) ->
 def test_a_frequency_that_is_no_number_is_one_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("term,count\nzebra,5\napple,many\n")
-    with pytest.raises(ConfigError, match="'count'.* no number"):
+    with pytest.raises(ConfigError, match="no number"):
         load(path)
     path.write_text("term,count\nzebra,\napple,5\n")
     assert load(path) == ("apple", "zebra")

@@ -1,0 +1,81 @@
+"""Which records of a unit are used: decided by the unit's own records and the dataset's key alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tiny_corpora import KEY, OWNER, RECORD, Row, TinyTable, bounded
+
+from understudy.corpus.bounding import BoundedCorpus
+from understudy.privacy.unit import Unit
+
+
+def used(corpus: BoundedCorpus) -> list[tuple[str, int, int]]:
+    """(text, label, share) of the records that are used, sorted."""
+    return sorted(
+        (text, int(label), int(share))
+        for batch in corpus.batches()
+        for text, label, share in zip(batch.texts, batch.labels, batch.shares, strict=True)
+    )
+
+
+MANY = [Row(f"text {number}", number % 3, "ann") for number in range(20)]
+
+
+def test_for_record_units_every_record_is_used_and_weighs_one() -> None:
+    rows = [Row("same", 0, "ann"), Row("same", 0, "ann"), Row("", 2, "bob")]
+    assert used(bounded(rows, RECORD)) == [("", 2, 1), ("same", 0, 1), ("same", 0, 1)]
+
+
+def test_record_units_need_no_owner_column() -> None:
+    class Ownerless(TinyTable):
+        def batches(self):  # type: ignore[no-untyped-def]
+            for batch in super().batches():
+                yield type(batch)(batch.texts, batch.labels, None)
+
+    assert used(BoundedCorpus(Ownerless((Row("a"),)), RECORD, KEY)) == [("a", 0, 1)]
+
+
+@pytest.mark.parametrize("records", [1, 2, 3, 19, 20, 100])
+def test_an_owner_has_at_most_k_records_that_together_weigh_at_most_one(records: int) -> None:
+    chosen = used(bounded(MANY, Unit("owner", records)))
+    assert len(chosen) == min(records, 20)
+    assert {share for _, _, share in chosen} == {len(chosen)}
+
+
+def test_identical_records_of_an_owner_count_once_and_those_of_two_owners_twice() -> None:
+    rows = [Row("same", 0, "ann"), Row("same", 0, "ann"), Row("same", 1, "ann"), Row("same", 0, "bob")]
+    assert used(bounded(rows, OWNER)) == [("same", 0, 1), ("same", 0, 2), ("same", 1, 2)]
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 100])
+def test_the_choice_depends_on_the_owners_own_records_only(batch_size: int) -> None:
+    chosen = used(bounded(MANY, OWNER))
+    others = [Row(f"other {number}", 0, f"owner {number % 5}") for number in range(50)]
+    for rows in (others + MANY, MANY[::-1] + others, [row for pair in zip(others, MANY, strict=False) for row in pair]):
+        found = used(bounded(rows, OWNER, batch_size=batch_size))
+        assert [each for each in found if each[0].startswith("text")] == chosen
+
+
+def test_the_key_decides_the_choice_and_nobody_without_it_can_foresee_it() -> None:
+    choices = {tuple(used(BoundedCorpus(TinyTable(tuple(MANY)), OWNER, bytes([number]) * 32))) for number in range(20)}
+    assert len(choices) > 10
+
+
+def test_every_record_of_an_owner_is_chosen_about_equally_often_over_keys() -> None:
+    counts = np.zeros(20)
+    for number in range(400):
+        for text, _, _ in used(BoundedCorpus(TinyTable(tuple(MANY)), Unit("owner", 5), number.to_bytes(4))):
+            counts[int(text.split()[1])] += 1
+    assert counts.sum() == 2_000
+    assert 50 < counts.min() < counts.max() < 160  # 100 expected, standard deviation 8.7
+
+
+def test_a_bounded_corpus_can_be_read_again_and_says_the_same() -> None:
+    corpus = bounded(MANY, OWNER)
+    assert used(corpus) == used(corpus)
+
+
+def test_an_owners_name_and_a_text_cannot_be_mistaken_for_one_another() -> None:
+    rows = [Row("a", 0, "b\x00c"), Row("a", 0, "b"), Row("0\x00a", 0, "b"), Row("a", 1, "b")]
+    assert len(used(bounded(rows, OWNER))) == 4

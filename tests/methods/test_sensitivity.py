@@ -1,0 +1,317 @@
+"""No neighbour moves a query by more than it declares; the worst one moves it by nearly as much.
+
+Broken twins (the printed variants among them) must be caught by the very same measure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tiny_corpora import (
+    KEY,
+    LABELS,
+    OWNER,
+    RECORD,
+    WORDS,
+    HashEmbedder,
+    Neighbours,
+    Row,
+    TinyTable,
+    bounded,
+    movement,
+    random_neighbours,
+)
+
+from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.methods.dp_kps.density import (
+    WEIGHT_GRID,
+    SequenceDensity,
+    TermDensity,
+    TermHistogram,
+    TermRows,
+    _add_to_histogram,
+)
+from understudy.methods.dp_kps.features import GRID, Frequencies, integer_features
+from understudy.privacy.noise import NoiseKind
+from understudy.privacy.unit import Unit
+from understudy.vocabulary.matcher import TermMatcher
+from understudy.vocabulary.top_terms import TermCounts
+
+S = 4
+MATCHER = TermMatcher(WORDS)
+ROWS = TermRows(MATCHER, S)
+PAIRS = 120
+
+
+def phases(length: int, count: int = 5, bandwidth: float = 0.35) -> NDArray[np.float32]:
+    return Frequencies(7, length, count, bandwidth, 8).phases(HashEmbedder().embed(WORDS))
+
+
+def flat_phases(length: int) -> NDArray[np.float32]:
+    """Every sequence has the phase pi/4, where the L1 norm of a feature vector is largest."""
+    return np.full((length, len(WORDS), 5), np.pi / 4 / length, dtype=np.float32)
+
+
+def density(noise: NoiseKind, count: int = 5) -> TermDensity:
+    return TermDensity(ROWS, LABELS, integer_features(phases(1, count)[0]), noise)
+
+
+COUNTS = TermCounts(MATCHER, len(WORDS), S)
+QUERIES: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "term counts": (COUNTS, ("gaussian", "laplace")),
+    "term counts, huge S": (replace(COUNTS, terms_per_record=100), ("gaussian", "laplace")),
+    "histogram, gaussian": (TermHistogram(ROWS, LABELS, len(WORDS), "gaussian"), ("gaussian", "laplace")),
+    "histogram, laplace": (TermHistogram(ROWS, LABELS, len(WORDS), "laplace"), ("laplace", "gaussian")),
+    "density, gaussian": (density("gaussian"), ("gaussian", "laplace")),
+    "density, laplace": (density("laplace"), ("laplace", "gaussian")),
+    "density, one frequency": (density("gaussian", 1), ("gaussian",)),
+    "density, many frequencies": (density("gaussian", 200), ("gaussian",)),
+    "sequences of 1": (SequenceDensity(ROWS, LABELS, phases(1)), ("gaussian", "laplace")),
+    "sequences of 3": (SequenceDensity(ROWS, LABELS, phases(3)), ("gaussian", "laplace")),
+    "sequences of 4, one frequency": (SequenceDensity(ROWS, LABELS, phases(4, 1)), ("gaussian", "laplace")),
+    "sequences of 2, flat": (SequenceDensity(ROWS, LABELS, flat_phases(2)), ("gaussian", "laplace")),
+}
+cases = pytest.mark.parametrize("name", QUERIES)
+units = pytest.mark.parametrize("unit", [RECORD, OWNER, Unit("owner", 1)], ids=["record", "owner", "owner of one"])
+
+
+def worst_neighbours(unit: Unit) -> Iterator[Neighbours]:
+    """One term, all terms, and (for owners) many records that say the same or lie in all labels."""
+    full, single = " ".join(WORDS), WORDS[0]
+    others = [Row(full, 0, "ann"), Row(single, 1, "bob")]
+    for said in (full, single, " ".join(WORDS[:3]), "", "junk", " ".join(reversed(WORDS)) * 50):
+        for label in range(LABELS):
+            yield Neighbours(others, [Row(said, label, "zoe"), *others])
+        if unit.kind == "owner":
+            same = [Row(f"{said} {number}", 0, "zoe") for number in range(9)]
+            spread = [Row(f"{said} {number}", number % LABELS, "zoe") for number in range(9)]
+            yield Neighbours(others, [*others, *same])
+            yield Neighbours(others, [*spread, *others])
+            yield Neighbours([], [same[0]] * 9)
+
+
+def largest_movement(query: Any, norm: str, unit: Unit = RECORD, *, bound: Any = bounded, pairs: int = PAIRS) -> float:
+    neighbours = [*worst_neighbours(unit), *random_neighbours(unit, pairs=pairs, seed=1)]
+    return max(movement(query, pair, unit, bound=bound).of(norm) for pair in neighbours)
+
+
+@cases
+@units
+def test_no_neighbour_moves_a_query_by_more_than_it_declares(name: str, unit: Unit) -> None:
+    query, norms = QUERIES[name]
+    for norm in norms:
+        assert largest_movement(query, norm, unit) <= 1
+
+
+@cases
+@units
+def test_the_worst_neighbour_comes_within_a_few_percent(name: str, unit: Unit) -> None:
+    """In the norm the query is made for: a bound that is never reached is noise for nothing."""
+    query, (norm, *_) = QUERIES[name]
+    loose = name == "term counts, huge S"  # no text holds a hundred of twelve terms
+    assert loose or largest_movement(query, norm, unit, pairs=20) > 0.97
+
+
+def test_the_l1_bound_of_sequences_is_reached_where_all_phases_are_diagonal() -> None:
+    assert largest_movement(QUERIES["sequences of 2, flat"][0], "laplace", pairs=5) > 0.97
+
+
+@cases
+@units
+@pytest.mark.parametrize("batch_size", [1, 3, 1000])
+def test_a_unit_adds_its_own_vector_whoever_stands_beside_it(name: str, unit: Unit, batch_size: int) -> None:
+    """Exactly: put in front, in between or behind, in batches of any size. No rounding may see the others."""
+    query, _ = QUERIES[name]
+    for pair in random_neighbours(unit, pairs=15, seed=2):
+        alone = [row for row in pair.larger if row.owner == "zoe"]
+        with_it = query.evaluate(bounded(pair.larger, unit, batch_size=batch_size))
+        without = query.evaluate(bounded(pair.smaller, unit))
+        assert np.array_equal(with_it - without, query.evaluate(bounded(alone, unit)))
+
+
+@cases
+def test_a_record_in_front_does_not_change_how_others_are_treated(name: str) -> None:
+    query, _ = QUERIES[name]
+    rows = [Row(f"{word} {number}", number % LABELS, f"owner {number % 4}") for number, word in enumerate(WORDS * 2)]
+    front = Row("junk", 0, "new")
+    for unit in (RECORD, OWNER):
+        before = query.evaluate(bounded(rows, unit))
+        assert np.array_equal(query.evaluate(bounded([front, *rows], unit)), before)
+
+
+@cases
+def test_the_order_of_rows_does_not_matter(name: str) -> None:
+    query, _ = QUERIES[name]
+    for unit in (RECORD, OWNER):
+        for pair in random_neighbours(unit, pairs=10, seed=3):
+            assert np.array_equal(
+                query.evaluate(bounded(pair.larger, unit)), query.evaluate(bounded(pair.larger[::-1], unit))
+            )
+
+
+@cases
+def test_an_empty_corpus_has_an_answer_of_the_declared_shape(name: str) -> None:
+    query, _ = QUERIES[name]
+    for rows in ([], [Row("", 2)], [Row("junk", 1)]):
+        total = query.evaluate(bounded(rows))
+        assert total.shape == query.shape
+        assert total.dtype == np.int64
+        assert not total.any()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 64])
+@pytest.mark.parametrize("length", [1, 2, 12])
+def test_the_features_of_a_sequence_do_not_depend_on_the_batch(count: int, length: int) -> None:
+    """Floating-point sums and cosines may take other paths in a large batch; here they must not."""
+    query = SequenceDensity(TermRows(MATCHER, len(WORDS)), LABELS, phases(length, count))
+    generator = np.random.default_rng(0)
+    rows = [Row(" ".join(generator.permutation(WORDS)), int(generator.integers(LABELS))) for _ in range(1_100)]
+    together = query.evaluate(bounded(rows, batch_size=1_100))
+    assert np.array_equal(together, sum(query.evaluate(bounded([row])) for row in rows))
+
+
+# -- broken twins -----------------------------------------------------------------------------------------------------
+
+
+class UnboundedCounts(TermCounts):
+    """Every distinct term of a record counts, not the first S."""
+
+    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
+        return replace(COUNTS, terms_per_record=1_000).evaluate(data)
+
+
+class RepeatedCounts(TermCounts):
+    """Every occurrence counts: no contribution bound at all."""
+
+    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
+        counts = np.zeros(self.size, dtype=np.int64)
+        for batch in data.batches():
+            for text in batch.texts:
+                np.add.at(counts, self.matcher.find(text), 1 << 20)
+        return counts
+
+
+class AllKeyphrases(TermDensity):
+    """The paper's "all keyphrases": a record adds the feature of every term at full weight."""
+
+    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
+        histogram = np.zeros((self.labels, len(self.features)), dtype=np.int64)
+        for rows, labels, shares in self.rows.batches(data):
+            _add_to_histogram(histogram, rows, labels, WEIGHT_GRID // shares)
+        return histogram @ self.features.astype(np.int64)
+
+
+class RoundedHistogram(TermHistogram):
+    """Weights rounded to the nearest integer, not down."""
+
+    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
+        histogram = np.zeros(self.shape, dtype=np.int64)
+        for rows, labels, shares in self.rows.batches(data):
+            norm = np.sqrt(np.maximum((rows >= 0).sum(axis=1), 1))
+            _add_to_histogram(histogram, rows, labels, np.rint(WEIGHT_GRID / (norm * shares)).astype(np.int64))
+        return histogram
+
+
+class RoundedSequences(SequenceDensity):
+    """Features rounded to the nearest integer: clipping first and rounding after raises norms."""
+
+    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
+        total = np.zeros(self.shape, dtype=np.int64)
+        for rows, labels, shares in self.rows.batches(data):
+            for row, label, share in zip(rows, labels, shares, strict=True):
+                if row[len(self.phases) - 1] >= 0:
+                    phase = self.phases[np.arange(len(self.phases)), row[: len(self.phases)]].sum(axis=0)
+                    exact = GRID * np.concatenate([np.cos(phase), np.sin(phase)])
+                    total[label] += np.rint(exact).astype(np.int64) * (WEIGHT_GRID // share)
+        return total
+
+
+class SummedHistogram(TermHistogram):
+    """Weight 1 for every term of a record, as if S were 1."""
+
+    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
+        histogram = np.zeros(self.shape, dtype=np.int64)
+        for rows, labels, shares in self.rows.batches(data):
+            _add_to_histogram(histogram, rows, labels, WEIGHT_GRID // shares)
+        return histogram
+
+
+BROKEN: dict[str, tuple[Any, str]] = {
+    "more than S terms": (UnboundedCounts(MATCHER, len(WORDS), S), "gaussian"),
+    "every occurrence": (RepeatedCounts(MATCHER, len(WORDS), S), "laplace"),
+    "all keyphrases": (AllKeyphrases(ROWS, LABELS, density("gaussian").features, "gaussian"), "gaussian"),
+    "all keyphrases, laplace": (AllKeyphrases(ROWS, LABELS, density("gaussian").features, "laplace"), "laplace"),
+    "every term at full weight": (SummedHistogram(ROWS, LABELS, len(WORDS), "gaussian"), "gaussian"),
+    "weights to the nearest": (RoundedHistogram(ROWS, LABELS, len(WORDS), "gaussian"), "gaussian"),
+    "features to the nearest": (RoundedSequences(ROWS, LABELS, phases(2, 64)), "gaussian"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_query_is_caught(name: str) -> None:
+    query, norm = BROKEN[name]
+    assert largest_movement(query, norm) > 1
+
+
+@dataclass(frozen=True)
+class BrokenBound:
+    """An owner bound with a fault. ``choose`` gives the rows used and their shares."""
+
+    table: TinyTable
+    choose: Callable[[tuple[Row, ...]], list[tuple[Row, int]]]
+
+    def batches(self) -> Iterator[BoundedBatch]:
+        used = self.choose(self.table.rows)
+        yield BoundedBatch(
+            [row.text for row, _ in used],
+            np.array([row.label for row, _ in used], dtype=np.int32),
+            np.array([share for _, share in used], dtype=np.int64),
+        )
+
+
+def averaged_per_label(rows: tuple[Row, ...]) -> list[tuple[Row, int]]:
+    """Each label's records of an owner are averaged by themselves: an owner in all labels weighs three."""
+    kept = [row for row in dict.fromkeys(rows)]
+    return [(row, sum((o.owner, o.label) == (row.owner, row.label) for o in kept)) for row in kept]
+
+
+def not_averaged(rows: tuple[Row, ...]) -> list[tuple[Row, int]]:
+    """Up to three records of an owner, each at full weight."""
+    kept: list[Row] = []
+    for row in rows:
+        if sum(other.owner == row.owner for other in kept) < OWNER.max_records:
+            kept.append(row)
+    return [(row, 1) for row in kept]
+
+
+def chosen_by_row_number(rows: tuple[Row, ...]) -> list[tuple[Row, int]]:
+    """An owner's record with the smallest hash of its row number: an inserted row moves everyone."""
+    best: dict[str, tuple[bytes, Row]] = {}
+    for number, row in enumerate(rows):
+        key = hashlib.blake2b(str(number).encode(), key=KEY).digest()
+        best[row.owner] = min(best.get(row.owner, (key, row)), (key, row), key=lambda pair: pair[0])
+    return [(row, 1) for _, row in best.values()]
+
+
+@pytest.mark.parametrize("choose", [averaged_per_label, not_averaged, chosen_by_row_number])
+@pytest.mark.parametrize(
+    "name", ["term counts", "histogram, gaussian", "histogram, laplace", "density, gaussian", "sequences of 1"]
+)
+def test_a_broken_owner_bound_is_caught(choose: Callable[..., Any], name: str) -> None:
+    query, (norm, *_) = QUERIES[name]
+
+    def broken(rows: list[Row], unit: Unit) -> BrokenBound:
+        return BrokenBound(TinyTable(tuple(rows)), choose)
+
+    assert largest_movement(query, norm, OWNER, bound=broken) > 1.05
+
+
+def test_one_record_an_owner_chosen_by_the_records_own_hash_holds() -> None:
+    """The same neighbours, the real bound of one record an owner."""
+    assert largest_movement(COUNTS, "gaussian", Unit("owner", 1)) <= 1
