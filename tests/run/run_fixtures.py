@@ -1,0 +1,73 @@
+"""Fixtures of the tests that run the whole thing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clinic import FakeChat
+
+from understudy.cli import main
+from understudy.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command said and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(autouse=True)
+def own_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test touches the user's ledger."""
+    monkeypatch.setenv("UNDERSTUDY_LEDGER", str(tmp_path / "default-ledger.sqlite"))
+    monkeypatch.delenv("UNDERSTUDY_DEBUG", raising=False)
+
+
+@pytest.fixture
+def understudy(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """Run a command line in this process."""
+
+    def call(*words: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["understudy", *words])
+        capfd.readouterr()
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 0
+        out, err = capfd.readouterr()
+        return Said(code, out, err)
+
+    return call
+
+
+@pytest.fixture
+def use_chat(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeChat], FakeChat]:
+    """Let every ``llm`` mean this chat model."""
+
+    def use(chat: FakeChat) -> FakeChat:
+        def load_chat(spec: str, **options: Any) -> FakeChat:
+            return chat
+
+        monkeypatch.setattr("understudy.models.catalog.load_chat", load_chat)
+        return chat
+
+    return use
+
+
+def runs_charged(location: str | Path, dataset: str = "notes") -> int:
+    """How many runs the ledger holds of the dataset; 0 where there is no ledger or dataset."""
+    if not Path(location).exists():
+        return 0
+    with Ledger(location) as ledger:
+        if ledger.dataset(dataset) is None:
+            return 0
+        return sum(entry.run_id is not None for entry in ledger.history(dataset))

@@ -1,0 +1,193 @@
+"""A run that crashes anywhere and is started again: one charge, one draw, no answer paid twice.
+
+The crash is a ``BaseException`` before or after every step that matters, in this process; ``test_kill.py`` kills
+real processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from clinic import FakeChat, settings
+from run_fixtures import runs_charged
+
+import understudy.outputs
+from understudy import run as running
+from understudy.config import run_config
+from understudy.corpus import Corpus
+from understudy.ledger import Ledger
+from understudy.outputs import OutputFolder
+from understudy.privacy.mechanisms import NoisySum
+from understudy.release import Release
+from understudy.store import AnswerStore, RunStore
+
+STEPS = (
+    *((Ledger, name) for name in ("check", "open_dataset", "identify", "charge")),
+    *((RunStore, name) for name in ("begin", "keep", "mark")),
+    *((Corpus, "fingerprint"), (NoisySum, "run"), (Release, "save")),
+    *((OutputFolder, "write_statement"), (AnswerStore, "put_many"), (understudy.outputs, "write_table")),
+)
+
+
+class Crash(BaseException):
+    """The machine goes down."""
+
+
+class Machine:
+    """Counts a run's steps, goes down at one of them, and remembers what was drawn, used and paid for."""
+
+    def __init__(self) -> None:
+        self.crash_at: int | None = None
+        self.steps: list[str] = []
+        self.draws: Counter[str] = Counter()
+        self.used: dict[str, set[str]] = {}
+        self.chat = FakeChat(told=lambda when: self.step(f"{when} an answer"))
+
+    def step(self, name: str) -> None:
+        self.steps.append(name)
+        if len(self.steps) - 1 == self.crash_at:
+            raise Crash(name)
+
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for owner, name in STEPS:
+            monkeypatch.setattr(owner, name, self._stepping(f"{owner.__name__}.{name}", getattr(owner, name)))
+        monkeypatch.setattr(RunStore, "keep_once", self._recording(RunStore.keep_once))
+
+    def _stepping(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def stepping(*arguments: Any, **named: Any) -> Any:
+            self.step(f"before {name}")
+            made = function(*arguments, **named)
+            if name == "NoisySum.run":
+                self.draws[arguments[0].query.name] += 1
+            self.step(f"after {name}")
+            return made
+
+        return stepping
+
+    def _recording(self, keep_once: Callable[..., Mapping[str, np.ndarray]]) -> Callable[..., Any]:
+        """Whatever ``keep_once`` returns may be shown: it is used."""
+
+        def recording(store: RunStore, name: str, draw: Callable[[], Any]) -> Any:
+            arrays = keep_once(store, name, draw)
+            digest = hashlib.sha256(b"".join(arrays[key].tobytes() for key in sorted(arrays))).hexdigest()
+            self.used.setdefault(name, set()).add(digest)
+            return arrays
+
+        return recording
+
+    def run(self, config: dict[str, Any], *, crash_at: int | None) -> bool:
+        """Whether the run came to its end."""
+        self.crash_at, self.steps = crash_at, []
+        try:
+            running.run(run_config(config))
+        except Crash:
+            return False
+        return True
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine()
+    made.watch(monkeypatch)
+    monkeypatch.setattr("understudy.models.catalog.load_chat", lambda spec, **options: made.chat)
+    return made
+
+
+def steps_of(functions: Iterable[tuple[Any, str]]) -> set[str]:
+    return {f"{when} {owner.__name__}.{name}" for owner, name in functions for when in ("before", "after")}
+
+
+def files(output: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((output / "release").iterdir())}
+
+
+def assert_nothing_twice(machine: Machine, config: dict[str, Any]) -> None:
+    assert runs_charged(config["ledger"]) == 1
+    assert set(machine.used) == {"vocabulary", "density"}
+    assert all(len(values) == 1 for values in machine.used.values()), "a second noisy value was used"
+
+
+def test_every_single_crash_is_resumed_without_a_second_charge_draw_or_answer(tmp_path: Path, machine: Machine) -> None:
+    config = settings(tmp_path, llm="fake", records_per_label=2)
+    assert machine.run(config, crash_at=None)
+    steps = list(machine.steps)
+    assert steps_of(STEPS) - steps_of([(Ledger, "check")]) <= set(steps)
+    assert len(machine.chat.asked) == 4
+
+    for number, step in enumerate(steps):
+        folder = tmp_path / str(number)
+        here = {**config, "output": str(folder), "ledger": str(tmp_path / f"{number}.sqlite")}
+        machine.used, machine.draws, machine.chat.asked = {}, Counter(), []
+        assert not machine.run(here, crash_at=number), step
+        stored = RunStoreContents(folder)
+        assert machine.run(here, crash_at=None), step
+        assert_nothing_twice(machine, here)
+        stored.assert_still_there(folder)
+        assert sum(machine.draws.values()) <= 3, step  # one redraw at most: of the value that was not stored
+        again = [key for key, times in Counter(machine.chat.keys).items() if times > 1]
+        if step not in ("after an answer", "before AnswerStore.put_many"):  # these lose what was not on disk yet
+            assert not again, step
+        if number % 8 == 0:
+            once = files(folder)
+            assert machine.run(here, crash_at=None)
+            assert files(folder) == once, step
+            assert_nothing_twice(machine, here)
+
+
+def test_a_run_that_crashes_one_step_later_each_time_still_charges_and_draws_once(
+    tmp_path: Path, machine: Machine
+) -> None:
+    config = settings(tmp_path, llm="fake")
+    with Ledger(config["ledger"]) as ledger:  # a cap that a second charge would exceed
+        ledger.open_dataset("notes", cap=run_config(config).budget, unit=run_config(config).unit)
+    attempts, seen = 0, set()
+    while not machine.run(config, crash_at=attempts):
+        attempts += 1
+        seen |= set(machine.steps)
+    assert steps_of([(Ledger, "check")]) <= seen
+    assert_nothing_twice(machine, config)
+    written = files(tmp_path / "out")
+    for _ in range(2):
+        assert machine.run(config, crash_at=None)
+        assert files(tmp_path / "out") == written
+    assert_nothing_twice(machine, config)
+
+
+def test_the_crash_test_notices_a_store_that_forgets(
+    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RunStore, "keep_once", machine._recording(lambda store, name, draw: draw()))
+    config = settings(tmp_path, llm="fake")
+    release = next(number for number, step in enumerate(_steps_of(machine, tmp_path)) if "Release.save" in step)
+    machine.used = {}
+    assert not machine.run(config, crash_at=release - 2)
+    assert machine.run(config, crash_at=None)
+    with pytest.raises(AssertionError, match="second noisy value"):
+        assert_nothing_twice(machine, config)
+
+
+def _steps_of(machine: Machine, tmp_path: Path) -> list[str]:
+    config = settings(tmp_path, llm="fake", output=str(tmp_path / "other"), ledger=str(tmp_path / "other.sqlite"))
+    assert machine.run(config, crash_at=None)
+    return list(machine.steps)
+
+
+class RunStoreContents:
+    """The noisy values of a run store, to be compared with those of later."""
+
+    def __init__(self, output: Path) -> None:
+        with RunStore.open(output / "private") as store:
+            self.values = {name: store.value(name) for name in ("fingerprint", "vocabulary", "density")}
+
+    def assert_still_there(self, output: Path) -> None:
+        later = RunStoreContents(output).values
+        for name, arrays in self.values.items():
+            for key, array in (arrays or {}).items():
+                assert later[name] is not None
+                assert later[name][key].tobytes() == array.tobytes()

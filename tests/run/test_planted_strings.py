@@ -1,0 +1,198 @@
+"""Planted private strings: they reach no endpoint, no terminal, no log, no error, and nothing under ``release/``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import stat
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from clinic import TERMS, flags, rows, settings, write_csv
+from run_fixtures import Said
+from server import FakeEndpoint, answer
+
+from understudy.corpus.check import RowCheck
+from understudy.generation.template import load_template
+from understudy.vocabulary.matcher import TermMatcher
+from understudy.vocabulary.words import split_words
+
+PLANT = "zqxv"
+"""Begins every planted string, and nothing else."""
+ROW = 137
+"""Where the one bad row of an error test is."""
+
+
+def planted_rows(count: int = 60) -> list[dict[str, str]]:
+    """Notes in which every cell holds something private."""
+    return [
+        {
+            "note": f"{row['note']} {PLANT}name{number} \u2014 {PLANT}\u00e9t\u00e9{number}, {PLANT}@x.org",
+            "department": row["department"],
+            "clinician": f"{PLANT}owner{number % 9}",
+            "secret": f"{PLANT}secret{number}",
+        }
+        for number, row in enumerate(rows(count))
+    ]
+
+
+def planted_settings(folder: Path, **changes: Any) -> dict[str, Any]:
+    columns = ("note", "department", "clinician", "secret")
+    table = [*planted_rows(), {**planted_rows(1)[0], "department": f"{PLANT}label"}]
+    write_csv(folder / "notes.csv", table, columns)
+    return settings(folder, owner="clinician", on_bad_row="skip", **changes)
+
+
+def assert_clean(data: bytes | str, where: str) -> None:
+    text = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
+    assert PLANT.encode() not in text.lower(), f"a planted string is in {where}"
+
+
+def assert_clean_folder(folder: Path) -> int:
+    """Every byte of every file, also as unzipped and as decoded from Parquet. Returns how many files there are."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    for path in files:
+        assert_clean(str(path.relative_to(folder)), "a file's name")
+        assert_clean(path.read_bytes(), path.name)
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                for name in archive.namelist():
+                    assert_clean(archive.read(name), f"{path.name}:{name}")
+                    if name.endswith(".parquet"):
+                        with archive.open(name) as member:
+                            assert_clean(str(pq.read_table(member).to_pylist()), f"{path.name}:{name}")
+        if path.suffix == ".parquet":
+            assert_clean(str(pq.read_table(path).to_pylist()), path.name)
+            assert_clean(str(pq.read_metadata(path).metadata), path.name)
+    return len(files)
+
+
+@pytest.mark.parametrize("method", [{}, {"noise": "laplace", "delta": "0"}], ids=["gaussian", "laplace"])
+def test_nothing_planted_leaves_a_run_without_a_language_model(
+    tmp_path: Path, understudy: Callable[..., Said], caplog: pytest.LogCaptureFixture, method: dict[str, Any]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    said = understudy("run", *flags(planted_settings(tmp_path, **method)))
+    assert said.code == 0, said.err
+    assert_clean(said.out + said.err, "what was said")
+    assert_clean(caplog.text, "the log")
+    assert assert_clean_folder(tmp_path / "out" / "release") == 4
+    said = understudy("inspect", str(tmp_path / "out" / "release" / "dp-kps.release"), "--json")
+    assert_clean(said.out + said.err, "what was said")
+
+
+@pytest.mark.parametrize("output_format", ["parquet", "csv", "jsonl"])
+def test_nothing_planted_reaches_an_endpoint_or_its_results(
+    tmp_path: Path, understudy: Callable[..., Said], caplog: pytest.LogCaptureFixture, output_format: str
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with FakeEndpoint(lambda number, seen: answer(f"A note on {seen.prompt}")) as endpoint:
+        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "samples": 2, "repair": 1, "length": 4}
+        said = understudy(
+            "run", *flags(planted_settings(tmp_path, **changes, label_in_prompt=True, output_format=output_format))
+        )
+        assert said.code == 0, said.err
+        seen = endpoint.seen
+    assert len(seen) > 16
+    for request in seen:
+        sent = json.dumps([request.method, request.path, dict(request.headers), request.body], ensure_ascii=False)
+        assert_clean(sent, "a request")
+    assert_clean(said.out + said.err, "what was said")
+    assert_clean(caplog.text, "the log")
+    assert assert_clean_folder(tmp_path / "out" / "release") == 4
+
+
+def test_a_prompt_holds_public_words_only(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    with FakeEndpoint(lambda number, seen: answer("A note.")) as endpoint:
+        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "label_in_prompt": True}
+        assert understudy("run", *flags(planted_settings(tmp_path, **changes))).code == 0
+        prompts = [seen.body["messages"] for seen in endpoint.seen if seen.prompt != "Say ok."]
+    template = load_template("document")
+    public = " ".join([*TERMS, "cardiology dermatology", template.model_dump_json(), "document", "a text"])
+    allowed = set(split_words(public.replace("\\n", " ")))
+    said = {word for messages in prompts for message in messages for word in split_words(message["content"])}
+    assert said <= allowed
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no file modes")
+def test_the_private_folder_is_its_owners_alone(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    assert understudy("run", *flags(planted_settings(tmp_path))).code == 0
+    private = tmp_path / "out" / "private"
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+    assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in private.iterdir())
+
+
+def csv_with(bad: bytes) -> bytes:
+    good = [f"{row['note']},{row['department']},{row['clinician']}".replace(", ", " ") for row in rows(ROW - 1)]
+    return b"note,department,clinician\r\n" + "\r\n".join(good).encode() + b"\r\n" + bad + b"\r\n"
+
+
+def jsonl_with(bad: bytes) -> bytes:
+    return "\n".join(json.dumps(row) for row in rows(ROW - 1)).encode() + b"\n" + bad + b"\n"
+
+
+BAD_ROWS: dict[str, tuple[str, bytes]] = {
+    "an empty text": ("csv", b",cardiology,zqxvowner"),
+    "bad encoding": ("csv", b"zqxv \xff\xfe name,cardiology,dr-1"),
+    "a long cell": ("csv", b"zqxv" * 300 + b",cardiology,dr-1"),
+    "no label": ("csv", b"zqxv text,,dr-1"),
+    "an undeclared label": ("csv", b"a text,zqxvlabel,dr-1"),
+    "no owner": ("csv", b"zqxv text,cardiology,"),
+    "too few fields": ("csv", b"zqxv text"),
+    "too many fields": ("csv", b"zqxv text,cardiology,dr-1,zqxv,zqxv"),
+    "an open quote": ("csv", b'"zqxv text,cardiology,dr-1'),
+    "a text that is no string": ("jsonl", b'{"note": {"zqxv": 1}, "department": "cardiology", "clinician": "x"}'),
+    "invalid JSON": ("jsonl", b'{"note": "zqxv", "department": "cardiology", "clin'),
+    "no object": ("jsonl", b'["zqxv", "cardiology"]'),
+    "a lone surrogate": ("jsonl", b'{"note": "zqxv \\ud800", "department": "cardiology", "clinician": "x"}'),
+    "an owner that is no string": ("jsonl", b'{"note": "a", "department": "cardiology", "clinician": ["zqxv"]}'),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_ROWS)
+def test_no_bad_row_is_quoted_or_numbered(tmp_path: Path, understudy: Callable[..., Said], kind: str) -> None:
+    ending, bad = BAD_ROWS[kind]
+    path = tmp_path / f"notes.{ending}"
+    path.write_bytes(csv_with(bad) if ending == "csv" else jsonl_with(bad))
+    said = understudy("run", *flags(settings(tmp_path, data=str(path), owner="clinician", max_cell_bytes=1000)))
+    assert said.code == 3, said.err
+    assert said.err.startswith(("Error: ", "Protecting"))
+    assert_clean(said.out + said.err, "the error")
+    assert not re.search(rf"\b{ROW}\b|\b{ROW + 1}\b", said.err), "a row number"
+    assert not list((tmp_path / "out" / "release").iterdir())
+
+
+def raising(text: str) -> Callable[..., Any]:
+    def broken(*arguments: object, **named: object) -> Any:
+        raise ValueError(f"broken by {text}: {arguments}")
+
+    return broken
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(RowCheck, "__call__"), (TermMatcher, "first_distinct")], ids=["reading", "matching"]
+)
+def test_an_internal_error_shows_its_place_and_not_its_message(
+    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    monkeypatch.setattr(owner, name, raising(PLANT))
+    said = understudy("run", *flags(planted_settings(tmp_path)))
+    assert said.code == 70
+    assert "Internal error: ValueError in test_planted_strings.py, line " in said.err
+    assert "Traceback" not in said.err
+    assert_clean(said.out + said.err, "the error")
+
+
+def test_the_planted_strings_test_notices_a_leak(tmp_path: Path) -> None:
+    (tmp_path / "a.release").write_bytes(b"")
+    with zipfile.ZipFile(tmp_path / "a.release", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("member", f"a {PLANT}name3 b" * 9)
+    assert PLANT.encode() not in (tmp_path / "a.release").read_bytes()
+    with pytest.raises(AssertionError, match="a planted string is in"):
+        assert_clean_folder(tmp_path)
