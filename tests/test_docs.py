@@ -1,0 +1,195 @@
+"""The documentation is true: its links lead somewhere, its examples run, its tables are complete.
+
+A code block after ``<!-- run -->`` is run as it stands, in a folder of its own, with stand-ins for the models. A block
+after ``<!-- file NAME -->`` is written to that file first.
+"""
+
+from __future__ import annotations
+
+import doctest
+import hashlib
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from click.testing import CliRunner
+from numpy.typing import NDArray
+
+import understudy.models.catalog
+from understudy.cli import cli
+from understudy.config import GROUPS
+from understudy.generation.template import PromptTemplate
+from understudy.methods.dp_kps.parameters import DPKPSParameters
+from understudy.models.types import ChatRequest, Completion
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
+BLOCK = re.compile(r"<!-- (run|file|template) ?(\S*) -->\n```(\w+)\n(.*?)```", re.DOTALL)
+SOURCE = ROOT / "src"
+DOCTESTED = [
+    ".".join(file.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+    for file in sorted(SOURCE.rglob("*.py"))
+    if ">>> " in file.read_text("utf-8")
+]
+RUNNABLE = [page for page in PAGES if BLOCK.search(page.read_text("utf-8"))]
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+class Letters:
+    """An embedder without a model: random directions, the same for the same text."""
+
+    model_id = "letters"
+    fingerprint = "0" * 64
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        rows = []
+        for text in texts:
+            seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+            rows.append(np.random.default_rng(seed).standard_normal(16))
+        vectors = np.array(rows, dtype=np.float32)
+        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
+
+
+class Echo:
+    """A chat model without a model: it says the last line again."""
+
+    model_id = "echo"
+
+    async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
+        for index, request in enumerate(requests):
+            yield index, Completion(request.messages[-1].content, "stop")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with small tables in it, a ledger of its own, and models that need no weights."""
+    words = {"cardiology": "heart chest rhythm murmur ankle pressure", "other": "knee skin rash headache sleep itch"}
+    for seed, table in enumerate(["notes.csv", "other.csv", "third.csv"]):
+        generator = np.random.default_rng(seed)
+        rows = ["note,department"]
+        for department in generator.choice(list(words), 60):
+            rows.append(f"{' '.join(generator.choice(words[department].split(), 4))},{department}")
+        (tmp_path / table).write_text("\n".join(rows), "utf-8")
+    monkeypatch.setenv("UNDERSTUDY_LEDGER", str(tmp_path / "ledger.sqlite"))
+    monkeypatch.setattr(understudy.models.catalog, "load_embedder", lambda *_, **__: Letters())
+    monkeypatch.setattr(understudy.models.catalog, "load_chat", lambda *_, **__: Echo())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for module in [name for name in sys.modules if name.startswith(("wordbags", "test_wordbags"))]:
+        del sys.modules[module]
+
+
+def entry_points(folder: Path, text: str) -> None:
+    """What installing a package with these entry points leaves behind."""
+    package = folder / "wordbags-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: wordbags\nVersion: 1\n", "utf-8")
+    body = re.sub(r'\[project\.entry-points\."(.+?)"\]', r"[\1]", text)
+    (package / "entry_points.txt").write_text(re.sub(r'"(.+?)"', r"\1", body), "utf-8")
+
+
+def run_shell(text: str) -> None:
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line.partition(" > ")[0], comments=True)
+        if not words:
+            continue
+        assert words[0] == "understudy", line
+        result = CliRunner().invoke(cli, words[1:])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise AssertionError(line) from result.exception
+        assert result.exit_code == 0, (line, result.output)
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=name)
+def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
+    text = page.read_text("utf-8")
+    for title, body in re.findall(r"```yaml\n# (\S+\.yaml)\n(.*?)```", text, re.DOTALL):
+        (folder / title).write_text(body, "utf-8")
+    for body in re.findall(r"```toml\n(.*?)```", text, re.DOTALL):
+        entry_points(folder, body)
+    for kind, file, language, body in BLOCK.findall(text):
+        if kind == "file":
+            (folder / file).write_text(body, "utf-8")
+        elif kind == "template":
+            assert PromptTemplate(**yaml.safe_load(body)).messages(["a"])
+        elif language == "python":
+            exec(compile(body, name(page), "exec"), {"__name__": "example"})
+        else:
+            run_shell(body)
+    for tests in folder.glob("test_*.py"):
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+
+def table_rows(page: str) -> dict[str, str]:
+    """From a parameter's name to its default, in the tables of a page."""
+    return dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", (ROOT / "docs" / page).read_text("utf-8"), re.MULTILINE))
+
+
+def shown(default: Any) -> str:
+    if default in (None, ()):
+        return "-"
+    return "false" if default is False else f"`{default}`"
+
+
+def test_the_configuration_page_lists_every_parameter_with_its_default() -> None:
+    rows = {name: row for name, row in table_rows("configuration.md").items() if not name.isupper()}
+    fields = {name: field for group in GROUPS["run"] for name, field in group.model_fields.items()}
+    assert rows == {name: shown(field.get_default()) for name, field in fields.items()}
+
+
+def test_the_page_of_dp_kps_lists_every_parameter_with_its_default() -> None:
+    in_words = {"vocabulary_size": "all", "stop_words": "built-in", "top_k": "all", "vocabulary_is_public": "false"}
+    expected = {
+        name: in_words.get(name, f"{default:g}" if isinstance(default := field.get_default(), float) else str(default))
+        for name, field in DPKPSParameters.model_fields.items()
+    }
+    assert {name: row.strip("`") for name, row in table_rows("dp-kps.md").items()} == expected
+
+
+def test_the_demo_s_configuration_is_one(folder: Path) -> None:
+    config = str(ROOT / "examples" / "demo.yaml")
+    result = CliRunner().invoke(cli, ["plan", "--config", config, "--vocabulary", "built-in"])
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("module", DOCTESTED)
+def test_the_examples_in_docstrings_are_true(module: str) -> None:
+    found = doctest.testmod(import_module(module))
+    assert found.attempted
+    assert not found.failed
+
+
+@pytest.mark.parametrize("line", ["understudy run --no-such-flag", "ls"])
+def test_an_example_that_does_not_run_is_noticed(line: str) -> None:
+    with pytest.raises(AssertionError):
+        run_shell(line)
