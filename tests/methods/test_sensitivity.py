@@ -277,7 +277,7 @@ class BrokenBound:
 
 def averaged_per_label(rows: tuple[Row, ...]) -> list[tuple[Row, int]]:
     """Each label's records of an owner are averaged by themselves: an owner in all labels weighs three."""
-    kept = [row for row in dict.fromkeys(rows)]
+    kept = list(dict.fromkeys(rows))
     return [(row, sum((o.owner, o.label) == (row.owner, row.label) for o in kept)) for row in kept]
 
 

@@ -10,6 +10,8 @@ from understudy.parameters import Parameters, public_file
 from understudy.privacy.noise import NoiseKind
 from understudy.vocabulary.terms import BUILT_IN
 
+SMALLEST_BANDWIDTH = 0.001
+
 
 class SequenceParameters(Parameters):
     """How keyphrase sequences are drawn from a Release: post-processing, free, changeable at every ``generate``."""
@@ -59,9 +61,17 @@ class DPKPSParameters(ReleaseParameters, SequenceParameters):
     """All parameters of DP-KPS."""
 
     @model_validator(mode="after")
-    def _iterative_needs_a_bandwidth(self) -> Self:
+    def _bandwidth_fits(self) -> Self:
         if self.mode == "iterative" and self.bandwidth == 0:
             raise ValueError("the iterative mode needs a bandwidth above 0")
+        if 0 < self.bandwidth < SMALLEST_BANDWIDTH:  # its phases are too large for the cosines of float32
+            raise ValueError(f"a bandwidth is 0 (the exact histogram) or at least {SMALLEST_BANDWIDTH}")
+        return self
+
+    @model_validator(mode="after")
+    def _coherence_needs_embeddings(self) -> Self:
+        if self.coherence > 0 and not needs_embeddings(self):
+            raise ValueError("coherence compares embeddings, which need a bandwidth above 0")
         return self
 
 

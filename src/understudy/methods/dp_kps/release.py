@@ -17,18 +17,21 @@ Guarantee:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedCorpus
+from understudy.errors import ModelError
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
 from understudy.methods.dp_kps.features import Frequencies, integer_features
 from understudy.methods.dp_kps.noise_check import noise_check
 from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
 from understudy.methods.dp_kps.plan import sketch_names
 from understudy.methods.protocol import Arrays, Released, ReleaseTools
+from understudy.models.types import Embedder
 from understudy.privacy.mechanisms import IntegerSum, NoisySum
 from understudy.privacy.plan import Plan
 from understudy.vocabulary.matcher import TermMatcher
@@ -68,7 +71,7 @@ def release(
     if needs_embeddings(parameters):
         embedder = tools.embedder
         assert embedder is not None, "run.py loads one where needs_embedder says so"
-        arrays["embeddings"] = tools.keep("embeddings", lambda: {"values": embedder.embed(terms)})["values"]
+        arrays["embeddings"] = tools.keep("embeddings", lambda: {"values": _unit_vectors(embedder, terms)})["values"]
         public["embedder"] = {"source": embedder.model_id, "sha256": embedder.fingerprint}
 
     rows = TermRows(TermMatcher(terms), parameters.terms_per_record)
@@ -91,3 +94,19 @@ def release(
     return Released(
         arrays, terms, public, noise_check(parameters, arrays, multipliers, len(vocabulary.terms), tools.seed)
     )
+
+
+def _unit_vectors(embedder: Embedder, terms: Sequence[str]) -> NDArray[np.float32]:
+    """Embeddings that the sensitivity bounds of the features can be trusted with: NaN has no cosine.
+
+    Raises:
+        ModelError: if the embedder does not answer with one unit vector a term.
+    """
+    vectors = np.asarray(embedder.embed(terms), dtype=np.float32)
+    lengths = np.linalg.norm(vectors, axis=-1)
+    if vectors.ndim != 2 or len(vectors) != len(terms) or not np.all(np.abs(lengths - 1) < 0.01):
+        raise ModelError(
+            f"The embedder {embedder.model_id!r} does not answer with one unit vector a term.",
+            "Use an embedder that normalises its vectors.",
+        )
+    return vectors

@@ -32,11 +32,14 @@ def contrast_weights(scores: Scores, *, temperature: float = 1.0, contrast: floa
     """``Float64[labels, N]``: scores_c^(1/temperature) * (scores_c / sum over labels of scores)^contrast.
 
     Negative scores count as 0. A label whose scores are all 0 (noise can do that) is given equal weights, so
-    that every label runs to the end.
+    that every label runs to the end. Computed in logarithms: a small temperature must not overflow.
     """
-    weights = np.maximum(scores, 0.0) ** (1 / temperature) * label_share(scores) ** contrast
-    weights /= np.maximum(weights.max(axis=1, keepdims=True), 1e-300)
-    return np.where(weights.max(axis=1, keepdims=True) > 0, weights, 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(scores) / temperature + contrast * np.log(label_share(scores))
+    logs = np.where(scores > 0, logs, -np.inf)
+    best = logs.max(axis=1, keepdims=True)
+    hopeless = np.isneginf(best)
+    return np.where(hopeless, 1.0, np.exp(logs - np.where(hopeless, 0.0, best)))
 
 
 def draw_independent(
@@ -99,7 +102,7 @@ def draw_iterative(
         sketches: m -> ``Float64[labels, 2 I]`` noisy sums.
         phases: m -> ``Float32[m, N, I]`` of each term at each position.
         log_contrast: ``Float64[labels, N]`` added to the log-scores, zeros for none.
-        top_k: draw from the best-scoring ``top_k`` candidates only.
+        top_k: draw from the best-scoring ``top_k`` candidates only (terms not yet in the sequence).
     """
     labels = len(log_contrast)
     drawn = np.empty((labels, count, length), dtype=np.int64)
@@ -113,9 +116,8 @@ def draw_iterative(
                 phase = phases[size][np.arange(position), prefix].sum(axis=1, dtype=np.float32)
                 scores = _next_scores(sketches[size][label], phase, cos_sin)
                 logits = _log_positive(scores) / temperature + log_contrast[label]
-                logits = _keep_top(logits, top_k)
                 np.put_along_axis(logits, prefix, -np.inf, axis=1)
-                drawn[label, start : start + _PREFIXES, position] = _sample(logits, generator)
+                drawn[label, start : start + _PREFIXES, position] = _sample(_keep_top(logits, top_k), generator)
     return list(drawn)
 
 
