@@ -55,4 +55,9 @@ def _problem(error: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         return f"There is no parameter {name!r}."
     message = first["msg"].removeprefix("Value error, ")
-    return f"Parameter {name!r}: {message[:1].lower()}{message[1:].rstrip('.')}, got {first['input']!r:.80}."
+    message = message[:1].lower() + message[1:].rstrip(".")
+    if not first["loc"]:
+        return f"The parameters contradict each other: {message}."
+    if first["type"] == "missing":
+        return f"The parameter {name!r} is missing."
+    return f"Parameter {name!r}: {message}, got {first['input']!r:.80}."

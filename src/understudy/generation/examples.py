@@ -7,14 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from understudy.errors import ConfigError
+from understudy.generation.choosing import kept_phrases
 from understudy.generation.template import Example
-from understudy.vocabulary.words import split_words
-
-
-def kept_phrases(text: str, phrases: Sequence[str]) -> tuple[str, ...]:
-    """The phrases whose words stand in a row in ``text``, in the sense of :func:`split_words`."""
-    words = f" {' '.join(split_words(text))} "
-    return tuple(phrase for phrase in phrases if f" {' '.join(split_words(phrase))} " in words)
 
 
 def read_examples(file: str | Path) -> list[Example]:
@@ -32,7 +26,13 @@ def read_examples(file: str | Path) -> list[Example]:
             f"The examples {path.name} cannot be read ({type(error).__name__}).", "Give a UTF-8 text or JSONL file."
         ) from None
     fields = [{"phrases": (), **row} if isinstance(row, dict) else {"phrases": (), "text": row} for row in rows]
-    return [Example(**each) for each in fields]
+    try:
+        return [Example(**each) for each in fields]
+    except ConfigError as error:
+        raise ConfigError(
+            f"The examples {path.name} are not as they should be ({error.problem.rstrip('.')}).",
+            "Give JSONL lines with `text` and, if you like, `phrases`, a list.",
+        ) from None
 
 
 def with_phrases(examples: Sequence[Example], known: Sequence[str], *, count: int) -> list[Example]:

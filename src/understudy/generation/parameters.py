@@ -28,7 +28,7 @@ class WritingParameters(Parameters):
     """Answers to each prompt, of which the one with most phrases is kept."""
     repair: int = Field(0, ge=0, le=8)
     """Times to ask again for a text with the phrases that are missing."""
-    llm_temperature: float = Field(0.8, ge=0)
+    llm_temperature: float = Field(0.7, ge=0)
     """Sampling temperature of the language model."""
     top_p: float = Field(0.95, gt=0, le=1)
     """Nucleus sampling of the language model."""

@@ -30,6 +30,7 @@ from understudy.models.types import Message
 from understudy.parameters import Parameters
 
 GENERAL = "general"
+_FORM = "See docs/prompts.md for its form."
 
 
 class Example(Parameters):
@@ -98,7 +99,7 @@ def load_template(document_type: str, *, file: str | Path | None = None) -> Prom
         ConfigError: if the file cannot be read or is no template.
     """
     if file is not None:
-        return PromptTemplate(**_read_yaml(Path(file)))
+        return _template(_read_yaml(Path(file)), Path(file).name)
     wanted = document_type.strip().lower()
     for entry in sorted(resources.files(__package__).joinpath("templates").iterdir(), key=lambda path: path.name):
         if not entry.name.endswith(".yaml"):
@@ -108,6 +109,14 @@ def load_template(document_type: str, *, file: str | Path | None = None) -> Prom
             return PromptTemplate(**fields)
     general = resources.files(__package__).joinpath("templates", f"{GENERAL}.yaml")
     return PromptTemplate(**{**_parse(general.read_text("utf-8"), GENERAL), "document_type": document_type})
+
+
+def _template(fields: Mapping[str, Any], name: str) -> PromptTemplate:
+    try:
+        return PromptTemplate(**fields)
+    except (ConfigError, TypeError) as error:
+        problem = f" ({error.problem.rstrip('.')})" if isinstance(error, ConfigError) else ""
+        raise ConfigError(f"{name} is no prompt template{problem}.", _FORM) from None
 
 
 def _read_yaml(path: Path) -> Mapping[str, Any]:
@@ -127,5 +136,5 @@ def _parse(text: str, name: str) -> Mapping[str, Any]:
     except yaml.YAMLError:
         fields = None
     if not isinstance(fields, dict):
-        raise ConfigError(f"{name} is no prompt template.", "See docs/prompts.md for its form.")
+        raise ConfigError(f"{name} is no prompt template.", _FORM)
     return fields

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from understudy.generation.examples import kept_phrases
+from understudy.generation.choosing import is_blank, kept_phrases, missing_phrases, rank
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.records import Seed, SyntheticRecord
 from understudy.generation.template import Example, PromptTemplate
@@ -141,20 +141,3 @@ class _Asker:
     def _count(self, request: ChatRequest) -> int:
         self._times[request.messages] += 1
         return self._times[request.messages] - 1
-
-
-def is_blank(answer: Completion) -> bool:
-    """Whether an answer holds no text."""
-    return not answer.text.strip()
-
-
-def missing_phrases(text: str, phrases: Sequence[str]) -> list[str]:
-    """The phrases that ``text`` does not hold."""
-    kept = kept_phrases(text, phrases)
-    return [phrase for phrase in phrases if phrase not in kept]
-
-
-def rank(answer: Completion, phrases: Sequence[str]) -> tuple[bool, float, bool]:
-    """Answers with text before those without, then by phrases kept, then complete ones before cut ones."""
-    kept = len(kept_phrases(answer.text, phrases)) / max(len(phrases), 1)
-    return not is_blank(answer), kept, answer.finish_reason == "stop"

@@ -49,8 +49,8 @@ class ReleaseParameters(Parameters):
     """Size of the privatised vocabulary (N)."""
     terms_per_record: int = Field(10, ge=1, le=100)
     """Contribution bound: the first distinct terms of a record that count (S)."""
-    bandwidth: float = Field(0.35, ge=0)
-    """Bandwidth of the kernel on unit vectors (h). 0: exact histogram, no smoothing."""
+    bandwidth: float = Field(0.0, ge=0)
+    """Bandwidth of the kernel on unit vectors (h), 0.2 to 0.5. 0: exact histogram, no smoothing, no embedder."""
     features: int = Field(2000, ge=1, le=100_000)
     """Random frequencies a sketch (I)."""
     vocabulary_share: float = Field(0.2, gt=0, lt=1)
