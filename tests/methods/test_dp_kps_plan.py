@@ -1,0 +1,178 @@
+"""The plan of DP-KPS: its charges compose to the budget, and nothing private decides them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from understudy.errors import ConfigError
+from understudy.methods.dp_kps.method import DPKPS
+from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
+from understudy.methods.dp_kps.plan import count_noise, make_plan, noise_multipliers, score_noise
+from understudy.methods.protocol import PublicFacts
+from understudy.privacy.guarantee import GDP, Budget
+from understudy.privacy.plan import Plan
+from understudy.privacy.unit import Unit
+
+BUDGET = Budget(6, "1e-6")
+
+
+def parameters_of(**parameters: Any) -> DPKPSParameters:
+    return DPKPSParameters(**{"bandwidth": 0.35, **parameters})
+
+
+def plan(budget: Budget = BUDGET, **parameters: Any) -> Plan:
+    chosen = parameters_of(**parameters)
+    return make_plan(chosen, budget, unit=Unit(), labels=4, vocabulary_size=50_000, expected_records=10_000)
+
+
+@given(
+    epsilon=st.floats(0.01, 100),
+    delta=st.floats(1e-12, 1e-2),
+    share=st.floats(0.01, 0.99),
+    noise=st.sampled_from(["gaussian", "laplace"]),
+    mode=st.sampled_from(["independent", "iterative"]),
+    ensemble=st.sampled_from(["log", "linear"]),
+    length=st.integers(1, 20),
+)
+def test_the_charges_compose_to_the_budget_and_no_more(
+    epsilon: float, delta: float, share: float, noise: str, mode: str, ensemble: str, length: int
+) -> None:
+    made = plan(
+        Budget(epsilon, delta), vocabulary_share=share, noise=noise, mode=mode, ensemble=ensemble, length=length
+    )
+    spent = made.composition.epsilon(float(made.budget.delta))
+    assert spent <= made.budget.epsilon
+    assert spent == pytest.approx(epsilon, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "names"),
+    [
+        ({}, ["vocabulary", "density"]),
+        ({"mode": "iterative"}, ["vocabulary", *(f"sequences-{m}" for m in (1, 2, 4, 8, 10))]),
+        (
+            {"mode": "iterative", "ensemble": "linear", "length": 3},
+            ["vocabulary", "sequences-1", "sequences-2", "sequences-3"],
+        ),
+    ],
+)
+def test_every_release_has_a_charge_of_its_own(parameters: dict[str, object], names: list[str]) -> None:
+    assert [charge.name for charge in plan(**parameters).charges] == names
+
+
+def test_laplace_noise_is_pure_and_books_no_delta() -> None:
+    for mode in ("independent", "iterative"):
+        made = plan(noise="laplace", mode=mode)
+        assert made.budget == Budget(6, 0)
+        assert made.composition.pure_epsilon <= 6
+        assert made.composition.pure_epsilon == pytest.approx(6, rel=1e-9)
+
+
+def test_gaussian_noise_without_a_delta_is_one_clear_error() -> None:
+    with pytest.raises(ConfigError, match="delta = 0"):
+        plan(Budget(6, 0))
+
+
+def test_the_share_of_the_vocabulary_is_a_share_of_mu_squared_or_of_epsilon() -> None:
+    gaussian = noise_multipliers(parameters_of(vocabulary_share=0.2), BUDGET)
+    mu = GDP(math.sqrt(sum(m**-2 for m in gaussian.values())))
+    assert gaussian["vocabulary"] ** -2 == pytest.approx(0.2 * mu.mu**2)
+    assert mu.epsilon(1e-6) == pytest.approx(6, rel=1e-6)
+    laplace = noise_multipliers(parameters_of(vocabulary_share=0.2, noise="laplace", mode="iterative"), BUDGET)
+    assert 1 / laplace["vocabulary"] == pytest.approx(0.2 * 6)
+    assert [1 / laplace[f"sequences-{m}"] for m in (1, 2, 4, 8, 10)] == pytest.approx([0.8 * 6 / 5] * 5)
+
+
+def test_a_privatised_vocabulary_larger_than_the_public_one_is_one_clear_error() -> None:
+    with pytest.raises(ConfigError, match="larger than the public one"):
+        plan(top_terms=50_001)
+    assert plan(top_terms=50_000).charges
+
+
+def test_sequences_longer_than_the_privatised_vocabulary_are_one_clear_error() -> None:
+    with pytest.raises(ConfigError, match="distinct terms"):
+        plan(top_terms=5, length=6)
+
+
+def test_the_forecast_says_noise_in_records_and_signal_against_it() -> None:
+    forecast = plan(noise="gaussian").forecast
+    multipliers = noise_multipliers(parameters_of(), BUDGET)
+    assert forecast["vocabulary count noise (std, records)"] == pytest.approx(multipliers["vocabulary"] * math.sqrt(10))
+    assert forecast["density score noise (std, records)"] == pytest.approx(multipliers["density"])
+    assert forecast["records (as declared)"] == 10_000
+    assert forecast["signal / noise of a term that 5% of a label's records hold"] == pytest.approx(
+        2_500 * 0.05 / math.sqrt(10) / multipliers["density"]
+    )
+
+
+def test_without_a_declared_size_the_forecast_names_none() -> None:
+    made = make_plan(parameters_of(), BUDGET, unit=Unit(), labels=1, vocabulary_size=50_000)
+    assert not any("declared" in name or "signal" in name for name in made.forecast)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "score"),
+    [
+        ({"noise": "gaussian"}, 2.0),
+        ({"noise": "laplace", "bandwidth": 0}, 2 * math.sqrt(2)),
+        ({"noise": "laplace", "features": 400}, 2 * 2 * 20),
+    ],
+)
+def test_the_noise_of_a_score_is_as_derived(parameters: dict[str, object], score: float) -> None:
+    assert score_noise(parameters_of(**parameters), 2.0) == pytest.approx(score)
+
+
+def test_the_noise_of_a_count_is_as_derived() -> None:
+    assert count_noise(parameters_of(noise="gaussian"), 2.0) == pytest.approx(2 * math.sqrt(10))
+    assert count_noise(parameters_of(noise="laplace"), 2.0) == pytest.approx(2 * 10 * math.sqrt(2))
+
+
+def test_only_the_exact_histogram_needs_no_embedder() -> None:
+    assert not needs_embeddings(parameters_of(bandwidth=0))
+    assert needs_embeddings(parameters_of())
+    assert needs_embeddings(parameters_of(mode="iterative"))
+    assert not DPKPS(bandwidth=0).needs_embedder
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"mode": "iterative", "bandwidth": 0},
+        {"coherence": 1, "bandwidth": 0},
+        {"bandwidth": 1e-4},
+        {"bandwidth": -1},
+        {"bandwidth": math.nan},
+        {"vocabulary_share": 0},
+        {"vocabulary_share": 1},
+        {"length": 0},
+        {"terms_per_record": 0},
+        {"temperature": 0},
+        {"noise": "none"},
+        {"mystery": 1},
+    ],
+)
+def test_impossible_parameters_are_one_clear_error(parameters: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        DPKPS(**parameters)
+
+
+def test_a_vocabulary_or_stop_words_of_your_own_need_your_word_that_they_are_public(tmp_path) -> None:
+    path = tmp_path / "own.txt"
+    path.write_text("heart\nknee\n")
+    for own in ({"vocabulary": str(path)}, {"stop_words": str(path)}):
+        with pytest.raises(ConfigError, match="vocabulary-is-public"):
+            DPKPS(**own).plan(BUDGET, PublicFacts(Unit(), 1))
+    DPKPS(vocabulary=str(path), vocabulary_is_public=True, top_terms=2, length=2).plan(BUDGET, PublicFacts(Unit(), 1))
+    DPKPS(stop_words="none").plan(BUDGET, PublicFacts(Unit(), 1))
+
+
+def test_the_plan_is_a_function_of_public_facts_only() -> None:
+    facts = PublicFacts(Unit("owner", 3), 5)
+    first, second = DPKPS(bandwidth=0).plan(BUDGET, facts), DPKPS(bandwidth=0).plan(BUDGET, facts)
+    assert first.charges == second.charges
+    assert first.unit == Unit("owner", 3)

@@ -1,0 +1,295 @@
+"""The release of DP-KPS on small corpora in memory, and the drawing from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tiny_corpora import LABELS, OWNER, RECORD, WORDS, HashEmbedder, Row, bounded
+
+from understudy.errors import ConfigError, ModelError, PrivacyError, ReleaseError
+from understudy.methods.dp_kps.generate import draw_sequences
+from understudy.methods.dp_kps.method import DPKPS
+from understudy.methods.protocol import Arrays, PublicFacts, Released, ReleaseTools
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.noise import InsecureNoNoise, NoiseSource, SystemNoise
+from understudy.privacy.plan import Receipt
+from understudy.privacy.unit import Unit
+
+BUDGET = Budget(6, "1e-6")
+ROWS = [Row(" ".join([WORDS[n % 12], WORDS[n % 5], WORDS[n % 3]]), n % LABELS, f"owner {n % 7}") for n in range(60)]
+MODES: dict[str, dict[str, Any]] = {
+    "histogram": {"bandwidth": 0},
+    "histogram, laplace": {"bandwidth": 0, "noise": "laplace"},
+    "density": {"bandwidth": 0.35, "features": 50},
+    "density, laplace": {"bandwidth": 0.35, "features": 50, "noise": "laplace"},
+    "iterative": {"bandwidth": 0.35, "mode": "iterative", "features": 50},
+}
+modes = pytest.mark.parametrize("mode", MODES)
+
+
+def keep(_name: str, draw: Callable[[], Arrays]) -> Arrays:
+    return draw()
+
+
+@pytest.fixture
+def vocabulary(tmp_path: Path) -> str:
+    path = tmp_path / "vocabulary.txt"
+    path.write_text("\n".join([*WORDS, "never", "seen"]))
+    return str(path)
+
+
+def method(vocabulary: str, **parameters: Any) -> DPKPS:
+    small = {"top_terms": 12, "terms_per_record": 4, "length": 3, "stop_words": "none"}
+    return DPKPS(vocabulary=vocabulary, vocabulary_is_public=True, **{**small, **parameters})
+
+
+def release(
+    chosen: DPKPS,
+    rows: Sequence[Row] = ROWS,
+    *,
+    unit: Unit = RECORD,
+    noise: NoiseSource | None = None,
+    embedder: Any = None,
+    budget: Budget = BUDGET,
+    receipt: Receipt | None = None,
+    keeping: Callable[[str, Callable[[], Arrays]], Arrays] = keep,
+) -> Released:
+    plan = chosen.plan(budget, PublicFacts(unit, LABELS))
+    tools = ReleaseTools(
+        labels=LABELS,
+        receipt=receipt or Receipt("run", plan.charges),
+        noise=noise or InsecureNoNoise(),
+        keep=keeping,
+        embedder=embedder or HashEmbedder(),
+        seed=0,
+    )
+    return chosen.release(bounded(rows, unit), plan, tools)
+
+
+class OneStep:
+    """Adds one grid step everywhere and notes the shapes."""
+
+    private = False
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def draw(self, kind: str, *, scale: float, size: int) -> NDArray[np.int64]:
+        self.sizes.append(size)
+        return np.ones(size, dtype=np.int64)
+
+
+def test_without_noise_the_histogram_is_exact(vocabulary: str) -> None:
+    made = release(method(vocabulary, bandwidth=0, noise="laplace"))
+    exact = np.zeros((LABELS, 12))
+    for row in ROWS:
+        distinct = list(dict.fromkeys(row.text.split()))
+        for word in distinct:
+            exact[row.label, made.terms.index(word)] += 1 / len(distinct)
+    assert np.allclose(made.arrays["density"], exact, atol=1e-4)
+    counts = [sum(word in row.text.split() for row in ROWS) for word in made.terms]
+    assert made.arrays["counts"].tolist() == counts
+    assert counts == sorted(counts, reverse=True)
+    assert set(made.terms) <= set(WORDS)
+
+
+def test_without_noise_a_gaussian_histogram_weighs_by_the_root(vocabulary: str) -> None:
+    made = release(method(vocabulary, bandwidth=0), [Row(" ".join(WORDS[:4]), 1)])
+    assert np.allclose(np.linalg.norm(made.arrays["density"]), 1, atol=1e-5)
+    assert np.allclose(sorted(made.arrays["density"][1])[-4:], 0.5, atol=1e-5)
+
+
+@modes
+def test_every_coordinate_of_every_release_gets_noise(vocabulary: str, mode: str) -> None:
+    noise = OneStep()
+    made = release(method(vocabulary, **MODES[mode]), [], noise=noise)
+    sums = [array for name, array in made.arrays.items() if name == "density" or name.startswith("sequences")]
+    assert noise.sizes == [14, *(array.size for array in sums)]
+    for array in sums:
+        assert np.all(array > 0)
+    assert np.all(made.arrays["counts"] > 0)
+
+
+@modes
+@pytest.mark.parametrize("rows", [[], [Row("", 0)], [Row("junk", 2)], ROWS[:1]], ids=["none", "empty", "junk", "one"])
+def test_any_corpus_gives_a_release_of_the_same_shape(vocabulary: str, mode: str, rows: list[Row]) -> None:
+    chosen = method(vocabulary, **MODES[mode])
+    made, full = release(chosen, rows, noise=SystemNoise()), release(chosen, noise=SystemNoise())
+    assert {name: array.shape for name, array in made.arrays.items()} == {
+        name: array.shape for name, array in full.arrays.items()
+    }
+    assert len(made.terms) == len(set(made.terms)) == 12
+    drawn = draw_sequences(chosen, made.arrays, [4, 0, 2], seed=0, draw_seed=1)
+    assert [rows.shape for rows in drawn] == [(4, 3), (0, 3), (2, 3)]
+
+
+def test_a_label_of_which_there_is_no_record_runs_like_any_other(vocabulary: str) -> None:
+    chosen = method(vocabulary, bandwidth=0)
+    made = release(chosen, [row for row in ROWS if row.label != 1])
+    assert not made.arrays["density"][1].any()
+    drawn = draw_sequences(chosen, made.arrays, [9] * LABELS, seed=0, draw_seed=1)
+    assert all(len(set(row)) == 3 for rows in drawn for row in rows.tolist())
+
+
+@modes
+def test_a_release_needs_every_charge_and_uses_each_once(vocabulary: str, mode: str) -> None:
+    chosen = method(vocabulary, **MODES[mode])
+    charges = chosen.plan(BUDGET, PublicFacts(RECORD, LABELS)).charges
+    for missing in charges:
+        with pytest.raises(PrivacyError, match="no unused charge"):
+            release(chosen, receipt=Receipt("run", tuple(charge for charge in charges if charge != missing)))
+    receipt = Receipt("run", charges)
+    release(chosen, receipt=receipt)
+    with pytest.raises(PrivacyError, match="no unused charge"):
+        release(chosen, receipt=receipt)
+
+
+@modes
+def test_a_kept_value_is_used_and_never_drawn_again(vocabulary: str, mode: str) -> None:
+    """The second run has no charges at all: everything it needs is stored."""
+    kept: dict[str, Mapping[str, NDArray[Any]]] = {}
+
+    def remember(name: str, draw: Callable[[], Arrays]) -> Arrays:
+        return kept.setdefault(name, kept[name] if name in kept else draw())
+
+    chosen = method(vocabulary, **MODES[mode])
+    first = release(chosen, noise=SystemNoise(), keeping=remember)
+    again = release(chosen, noise=SystemNoise(), keeping=remember, receipt=Receipt("run", ()))
+    assert list(first.terms) == list(again.terms)
+    for name, array in first.arrays.items():
+        assert np.array_equal(array, again.arrays[name])
+
+
+@modes
+def test_two_runs_differ_by_their_noise_and_no_seed_repeats_it(vocabulary: str, mode: str) -> None:
+    chosen = method(vocabulary, **MODES[mode], top_terms=14)
+    first, second = release(chosen, noise=SystemNoise()), release(chosen, noise=SystemNoise())
+    assert np.mean(np.isin(first.arrays["counts"], second.arrays["counts"])) < 0.2
+
+
+def test_the_exact_sums_are_nowhere_in_the_release(vocabulary: str) -> None:
+    chosen = method(vocabulary, bandwidth=0, noise="laplace")
+    exact = release(chosen).arrays
+    noisy = release(chosen, noise=SystemNoise()).arrays
+    assert np.mean(np.isin(noisy["counts"], exact["counts"])) < 0.2
+    assert np.mean(np.isin(noisy["density"], exact["density"])) < 0.2
+
+
+def test_owners_are_averaged_over_all_labels(vocabulary: str) -> None:
+    rows = [Row(f"{WORDS[0]} {n}", n % LABELS, "ann") for n in range(3)]
+    made = release(method(vocabulary, bandwidth=0), rows, unit=OWNER)
+    assert made.arrays["counts"][0] == pytest.approx(1, abs=1e-5)
+    assert made.arrays["density"].sum() == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        np.full((12, 8), np.nan),
+        np.zeros((12, 8)),
+        np.full((12, 8), np.inf),
+        np.eye(12)[:5],
+        np.ones(12),
+        np.eye(12) * 2,
+    ],
+    ids=["nan", "zero", "infinite", "too few", "flat", "too long"],
+)
+@pytest.mark.parametrize("mode", ["density", "iterative"])
+def test_an_embedder_that_answers_no_unit_vectors_is_refused_before_it_is_used_or_kept(
+    vocabulary: str, mode: str, answer: NDArray[np.float64]
+) -> None:
+    """NaN has no cosine: as an integer it would be two billion, whatever the sensitivity says."""
+    names: list[str] = []
+
+    def note(name: str, draw: Callable[[], Arrays]) -> Arrays:
+        made = draw()
+        names.append(name)
+        return made
+
+    embedder = HashEmbedder()
+    embedder.embed = lambda texts: answer.astype(np.float32)  # type: ignore[method-assign]
+    with pytest.raises(ModelError, match="unit vector"):
+        release(method(vocabulary, **MODES[mode]), embedder=embedder, keeping=note)
+    assert names == ["vocabulary"]
+
+
+@modes
+def test_a_tiny_corpus_is_warned_about_and_a_large_one_is_not(vocabulary: str, mode: str) -> None:
+    chosen = method(vocabulary, **MODES[mode], top_terms=12)
+    assert "warning" in release(chosen, ROWS[:2]).noise_check
+    many = release(chosen, ROWS * 100).noise_check
+    assert "warning" not in many
+    assert many["vocabulary terms above the noise floor"] == 12
+
+
+def test_what_was_public_is_named_with_its_hash(vocabulary: str) -> None:
+    made = release(method(vocabulary, **MODES["density"]))
+    assert made.public_inputs["vocabulary"]["source"] == "vocabulary.txt"
+    assert len(made.public_inputs["vocabulary"]["sha256"]) == 64
+    assert made.public_inputs["embedder"] == {"source": "hash", "sha256": "0" * 64}
+    assert set(release(method(vocabulary, bandwidth=0)).public_inputs) == {"vocabulary"}
+
+
+@modes
+def test_drawing_repeats_with_its_seed_and_changes_with_it(vocabulary: str, mode: str) -> None:
+    chosen = method(vocabulary, **MODES[mode])
+    arrays = release(chosen, noise=SystemNoise()).arrays
+
+    def draw(seed: int) -> list[list[list[int]]]:
+        return [rows.tolist() for rows in draw_sequences(chosen, arrays, [20] * 3, seed=0, draw_seed=seed)]
+
+    assert draw(1) == draw(1)
+    assert draw(1) != draw(2)
+    assert all(len(set(row)) == 3 for rows in draw(1) for row in rows)
+
+
+@pytest.mark.parametrize("mode", ["density", "iterative"])
+def test_drawing_refuses_frequencies_that_come_out_differently(vocabulary: str, mode: str) -> None:
+    chosen = method(vocabulary, **MODES[mode])
+    arrays = dict(release(chosen).arrays)
+    with pytest.raises(ReleaseError, match="frequencies"):
+        draw_sequences(chosen, arrays, [1] * 3, seed=1, draw_seed=0)
+    arrays["frequencies-1"] = arrays["frequencies-1"] ^ 1
+    with pytest.raises(ReleaseError, match="frequencies"):
+        draw_sequences(chosen, arrays, [1] * 3, seed=0, draw_seed=0)
+    del arrays["frequencies-1"]
+    with pytest.raises(ReleaseError, match="frequencies"):
+        draw_sequences(chosen, arrays, [1] * 3, seed=0, draw_seed=0)
+
+
+def test_sequences_longer_than_what_was_released_are_one_clear_error(vocabulary: str) -> None:
+    made = release(method(vocabulary, bandwidth=0))
+    with pytest.raises(ConfigError, match="longer"):
+        draw_sequences(
+            method(vocabulary, bandwidth=0, length=13, top_terms=13), made.arrays, [1] * 3, seed=0, draw_seed=0
+        )
+    grown = release(method(vocabulary, **MODES["iterative"]))
+    with pytest.raises(ConfigError, match="up to 3 terms"):
+        draw_sequences(method(vocabulary, **MODES["iterative"], length=4), grown.arrays, [1] * 3, seed=0, draw_seed=0)
+    shorter = method(vocabulary, **MODES["iterative"], length=2)
+    assert draw_sequences(shorter, grown.arrays, [1] * 3, seed=0, draw_seed=0)[0].shape == (1, 2)
+
+
+def test_coherence_needs_embeddings(vocabulary: str) -> None:
+    with pytest.raises(ConfigError, match="coherence"):
+        method(vocabulary, bandwidth=0, coherence=1)
+    chosen = method(vocabulary, **MODES["density"], coherence=4)
+    drawn = draw_sequences(chosen, release(chosen).arrays, [5] * 3, seed=0, draw_seed=0)
+    assert all(len(set(row)) == 3 for rows in drawn for row in rows.tolist())
+
+
+def test_without_noise_each_labels_own_terms_are_drawn(vocabulary: str) -> None:
+    order = np.random.default_rng(0).permutation
+    rows = [Row(" ".join(order(WORDS[4 * (n % LABELS) : 4 * (n % LABELS) + 4])), n % LABELS) for n in range(600)]
+    for mode in ("histogram", "density", "iterative"):
+        chosen = method(vocabulary, **{**MODES[mode], "features": 2_000})
+        made = release(chosen, rows)
+        drawn = draw_sequences(chosen, made.arrays, [100] * 3, seed=0, draw_seed=0)
+        for label, found in enumerate(drawn):
+            own = [made.terms[term] in WORDS[4 * label : 4 * label + 4] for term in found.ravel()]
+            assert np.mean(own) > 0.9, mode

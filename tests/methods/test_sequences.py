@@ -1,0 +1,287 @@
+"""Drawing sequences: against slow references, in distribution and term by term."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+from tiny_corpora import LABELS, WORDS, HashEmbedder, Row, bounded
+
+from understudy.methods.dp_kps.density import SequenceDensity, TermRows
+from understudy.methods.dp_kps.features import GRID, Frequencies, integer_features
+from understudy.methods.dp_kps.sequences import (
+    _next_scores,
+    contrast_weights,
+    draw_coherent,
+    draw_independent,
+    draw_iterative,
+    label_share,
+    structures,
+    term_scores,
+)
+from understudy.vocabulary.matcher import TermMatcher
+
+ALPHA = 1e-6
+
+
+def generator(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize(
+    ("length", "log", "linear"),
+    [
+        (10, [1, 2, 4, 8, 10], list(range(1, 11))),
+        (1, [1], [1]),
+        (2, [1, 2], [1, 2]),
+        (3, [1, 2, 3], [1, 2, 3]),
+        (8, [1, 2, 4, 8], list(range(1, 9))),
+    ],
+)
+def test_structures_double_up_to_the_length_or_count_up_to_it(length: int, log: list[int], linear: list[int]) -> None:
+    assert list(structures(length, "log")) == log
+    assert list(structures(length, "linear")) == linear
+
+
+def test_term_scores_are_the_kernel_density_without_noise() -> None:
+    embeddings = HashEmbedder(16).embed(WORDS)
+    features = integer_features(Frequencies(1, 1, 20_000, 0.8, 16).phases(embeddings)[0])
+    histogram = generator().integers(0, 9, (LABELS, len(WORDS))).astype(np.float64)
+    found = term_scores(histogram @ (features / GRID), features)
+    squares = np.sum((embeddings[:, None] - embeddings[None]) ** 2, axis=2)
+    exact = histogram @ np.exp(-squares / 0.8**2)
+    assert np.max(np.abs(found - exact)) < 0.5
+
+
+def test_contrast_and_temperature_are_the_printed_formula() -> None:
+    scores = np.array([[4.0, 1.0, -2.0, 0.0], [4.0, 3.0, 5.0, 0.0]])
+    share = label_share(scores)
+    assert np.allclose(share, [[0.5, 0.25, 0.0, 0.0], [0.5, 0.75, 1.0, 0.0]])
+    for temperature, contrast in ((1.0, 0.0), (1.0, 1.0), (0.5, 2.0), (2.0, 0.5)):
+        found = contrast_weights(scores, temperature=temperature, contrast=contrast)
+        exact = np.maximum(scores, 0) ** (1 / temperature) * share**contrast
+        assert np.allclose(found, exact / exact.max(axis=1, keepdims=True))
+
+
+def test_a_label_of_negative_scores_is_given_equal_weights_and_is_drawn_to_the_end() -> None:
+    weights = contrast_weights(np.array([[-1.0, -2.0, -3.0], [1.0, 0.0, -1.0]]))
+    assert np.array_equal(weights, [[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]])
+    drawn = draw_independent(weights[0], length=3, count=2_000, generator=generator())
+    assert stats.chisquare(np.bincount(drawn[:, 0])).pvalue > ALPHA
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 1e-2, 100.0])
+def test_an_extreme_temperature_does_not_overflow_into_equal_weights(temperature: float) -> None:
+    weights = contrast_weights(np.array([[5_000.0, 4_000.0, 1.0]]), temperature=temperature, contrast=0)
+    assert np.all(np.isfinite(weights))
+    assert weights[0, 0] == 1 > weights[0, 1] > weights[0, 2] or temperature < 1
+    assert weights[0].argmax() == 0
+    assert weights[0, 1] < 1
+
+
+def successive(weights: NDArray[np.float64], length: int) -> dict[tuple[int, ...], float]:
+    """Probability of every ordered draw without replacement, term by term."""
+    chances = {}
+    for order in itertools.permutations(range(len(weights)), length):
+        left, chance = float(weights.sum()), 1.0
+        for term in order:
+            chance *= float(weights[term]) / left
+            left -= float(weights[term])
+        chances[order] = chance
+    return chances
+
+
+def draw_p_value(drawn: NDArray[np.int64], weights: NDArray[np.float64]) -> float:
+    chances = successive(weights, drawn.shape[1])
+    found = dict.fromkeys(chances, 0)
+    for row in drawn.tolist():
+        found[tuple(row)] += 1
+    likely = [order for order, chance in chances.items() if chance * len(drawn) >= 5]
+    expected = np.array([chances[order] for order in likely] + [sum(chances.values()) - sum(map(chances.get, likely))])  # type: ignore[arg-type]
+    observed = np.array([found[order] for order in likely] + [len(drawn) - sum(found[order] for order in likely)])
+    used = expected > 1e-9
+    return float(stats.chisquare(observed[used], expected[used] / expected[used].sum() * observed[used].sum()).pvalue)
+
+
+WEIGHTS = np.array([8.0, 4.0, 1.0, 0.5, 2.0])
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_independent_draws_are_successive_draws_without_replacement(length: int) -> None:
+    drawn = draw_independent(WEIGHTS, length=length, count=20_000, generator=generator())
+    assert draw_p_value(drawn, WEIGHTS) > ALPHA
+    assert draw_p_value(drawn, WEIGHTS**1.3) < ALPHA  # the test would see a wrong exponent
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_coherence_0_draws_as_independent_draws_do(length: int) -> None:
+    embeddings = HashEmbedder().embed(WORDS[:5])
+    drawn = draw_coherent(WEIGHTS, embeddings, length=length, count=20_000, coherence=0.0, generator=generator())
+    assert draw_p_value(drawn, WEIGHTS) > ALPHA
+
+
+def test_coherence_weights_the_second_term_by_its_cosine_to_the_first() -> None:
+    embeddings = HashEmbedder().embed(WORDS[:5])
+    drawn = draw_coherent(WEIGHTS, embeddings, length=2, count=40_000, coherence=3.0, generator=generator())
+    seconds = np.bincount(drawn[drawn[:, 0] == 0, 1], minlength=5)
+    expected = WEIGHTS * np.exp(3.0 * embeddings @ embeddings[0])
+    expected[0] = 0
+    expected *= seconds.sum() / expected.sum()
+    assert seconds[0] == 0
+    assert stats.chisquare(seconds[1:], expected[1:]).pvalue > ALPHA
+
+
+def test_all_terms_of_a_tiny_vocabulary_can_be_drawn() -> None:
+    drawn = draw_independent(np.array([1.0, 0.0, 0.0]), length=3, count=50, generator=generator())
+    assert all(sorted(row) == [0, 1, 2] for row in drawn.tolist())
+    assert np.all(drawn[:, 0] == 0)
+
+
+def test_no_sequences_are_an_empty_draw() -> None:
+    assert draw_independent(WEIGHTS, length=2, count=0, generator=generator()).shape == (0, 2)
+
+
+# -- iterative --------------------------------------------------------------------------------------------------------
+
+DIMENSION, COUNT, BANDWIDTH = 8, 300, 0.8
+EMBEDDINGS = HashEmbedder(DIMENSION).embed(WORDS)
+ROWS = [Row(" ".join(np.random.default_rng(n).choice(WORDS, 5, replace=False)), n % LABELS) for n in range(40)]
+
+
+def frequencies(length: int, count: int = COUNT) -> Frequencies:
+    return Frequencies(5, length, count, BANDWIDTH, DIMENSION)
+
+
+def sketches(sizes: list[int], count: int = COUNT) -> dict[int, NDArray[np.float64]]:
+    rows = TermRows(TermMatcher(WORDS), 4)
+    queries = {m: SequenceDensity(rows, LABELS, frequencies(m, count).phases(EMBEDDINGS)) for m in sizes}
+    return {m: query.evaluate(bounded(ROWS)) / query.grid for m, query in queries.items()}
+
+
+def slow_scores(sketch: NDArray[np.float64], size: int, prefix: list[int]) -> NDArray[np.float64]:
+    """Embed prefix + candidate, zero-padded to ``size`` terms, and ask the sketch for the concatenation's density."""
+    matrix = np.concatenate([frequencies(size).block(b) for b in range(size)], axis=1).astype(np.float64)
+    scores = []
+    for candidate in range(len(WORDS)):
+        joined = np.zeros(size * DIMENSION)
+        terms = [*prefix, candidate]
+        joined[: len(terms) * DIMENSION] = EMBEDDINGS[terms].ravel()
+        phase = matrix @ joined
+        scores.append(np.concatenate([np.cos(phase), np.sin(phase)]) @ sketch / COUNT)
+    return np.array(scores)
+
+
+@pytest.mark.parametrize(("size", "prefix"), [(1, []), (2, [3]), (4, [3, 0]), (4, [3, 0, 7])])
+def test_scores_are_those_of_explicitly_embedded_concatenations(size: int, prefix: list[int]) -> None:
+    sketch = sketches([size])[size][1]
+    phases = frequencies(size).phases(EMBEDDINGS)
+    candidate = phases[len(prefix)]
+    cos_sin = np.concatenate([np.cos(candidate), np.sin(candidate)], axis=1).T
+    phase = phases[np.arange(len(prefix)), prefix].sum(axis=0, dtype=np.float32)[None]
+    found = _next_scores(sketch, phase, cos_sin)[0]
+    assert np.allclose(found, slow_scores(sketch, size, prefix), atol=1e-3)
+
+
+def test_zero_padding_multiplies_all_candidates_by_one_factor() -> None:
+    """The kernel of a padded sequence is that of its terms alone times exp(-(m - l) / (h^2 m)): it cancels."""
+    size, prefix, many = 4, [3], 40_000
+    phases = frequencies(size, many).phases(EMBEDDINGS)
+    sketch = sketches([size], many)[size][0]
+    found = np.array(
+        [
+            np.concatenate([np.cos(phase), np.sin(phase)]) @ sketch / many
+            for phase in (phases[0, prefix[0]] + phases[1, candidate] for candidate in range(len(WORDS)))
+        ]
+    )
+    matcher = TermMatcher(WORDS)
+    heads = [matcher.first_distinct(row.text, size) for row in ROWS if row.label == 0]
+    data = EMBEDDINGS[[head[:2] for head in heads if len(head) == size]].reshape(-1, 2 * DIMENSION)
+    asked = np.array([np.concatenate([EMBEDDINGS[3], EMBEDDINGS[candidate]]) for candidate in range(len(WORDS))])
+    squares = np.sum((asked[:, None] - data[None]) ** 2, axis=2)
+    exact = np.exp(-squares / (BANDWIDTH**2 * size)).sum(axis=1)
+    factor = math.exp(-(size - 2) / (BANDWIDTH**2 * size))
+    assert np.max(np.abs(found - factor * exact)) < 0.2
+    assert factor * exact.max() > 1
+
+
+def slow_greedy(
+    kept: dict[int, NDArray[np.float64]], label: int, length: int, log_contrast: NDArray[np.float64]
+) -> list[int]:
+    prefix: list[int] = []
+    for position in range(length):
+        size = min(m for m in kept if m >= position + 1)
+        scores = np.maximum(slow_scores(kept[size][label], size, prefix), 1e-12) * np.exp(log_contrast[label])
+        scores[prefix] = -1
+        prefix.append(int(np.argmax(scores)))
+    return prefix
+
+
+@pytest.mark.parametrize("contrast", [False, True])
+def test_the_best_candidate_at_every_step_is_the_slow_references(contrast: bool) -> None:
+    kept = sketches([1, 2, 4])
+    log_contrast = generator(3).normal(0, 0.5, (LABELS, len(WORDS))) * contrast
+    drawn = draw_iterative(
+        kept,
+        {m: frequencies(m).phases(EMBEDDINGS) for m in kept},
+        log_contrast,
+        length=4,
+        count=3,
+        top_k=1,
+        generator=generator(),
+    )
+    for label in range(LABELS):
+        expected = slow_greedy(kept, label, 4, log_contrast)
+        assert drawn[label].tolist() == [expected] * 3
+
+
+@pytest.mark.parametrize("top_k", [None, 1, 2, 100])
+def test_grown_sequences_have_distinct_terms_whatever_top_k(top_k: int | None) -> None:
+    """A small top_k once left no candidate but those already in the sequence."""
+    drawn = draw_iterative(
+        sketches([1, 2, 4]),
+        {m: frequencies(m).phases(EMBEDDINGS) for m in (1, 2, 4)},
+        np.zeros((LABELS, len(WORDS))),
+        length=4,
+        count=50,
+        top_k=top_k,
+        generator=generator(),
+    )
+    for rows in drawn:
+        assert rows.shape == (50, 4)
+        assert all(len(set(row)) == 4 for row in rows.tolist())
+
+
+def test_the_first_grown_term_is_drawn_in_proportion_to_its_score() -> None:
+    kept = sketches([1])
+    drawn = draw_iterative(
+        kept,
+        {1: frequencies(1).phases(EMBEDDINGS)},
+        np.zeros((LABELS, len(WORDS))),
+        length=1,
+        count=20_000,
+        temperature=0.5,
+        generator=generator(),
+    )
+    scores = np.maximum(slow_scores(kept[1][2], 1, []), 0) ** 2
+    found = np.bincount(drawn[2][:, 0], minlength=len(WORDS))
+    expected = scores / scores.sum() * found.sum()
+    used = expected > 5
+    assert found[~used].sum() < 100
+    assert stats.chisquare(found[used], expected[used] * found[used].sum() / expected[used].sum()).pvalue > ALPHA
+
+
+def test_sketches_of_nothing_but_negative_values_still_give_sequences() -> None:
+    zero = {m: np.full((1, 2 * COUNT), -1e-3) for m in (1, 2)}
+    drawn = draw_iterative(
+        zero,
+        {m: frequencies(m).phases(EMBEDDINGS) for m in zero},
+        np.zeros((1, len(WORDS))),
+        length=2,
+        count=20,
+        generator=generator(),
+    )
+    assert all(len(set(row)) == 2 for row in drawn[0].tolist())
