@@ -1,0 +1,302 @@
+"""Every bad parameter is one typed error with its cure and a documented exit code, and charges nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clinic import flags, rows, settings, write_csv
+from run_fixtures import Said, runs_charged
+from server import FakeEndpoint, error
+
+from understudy.ledger import Ledger
+from understudy.models.endpoint import EndpointChat
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.unit import Unit
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "errors.md"
+
+
+@dataclass(frozen=True)
+class Bad:
+    """Changes to a good run, and what is to be said about them."""
+
+    changes: dict[str, Any]
+    code: int
+    problem: str
+    cure: str
+    prepare: Callable[[Path], None] = field(default=lambda folder: None)
+
+
+def empty_vocabulary(folder: Path) -> None:
+    (folder / "terms.txt").write_text("the\nand\n1\n", "utf-8")
+
+
+def spent_budget(folder: Path) -> None:
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        ledger.open_dataset("notes", cap=Budget(1, "1e-6"), unit=Unit())
+
+
+def other_unit(folder: Path) -> None:
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        ledger.open_dataset("notes", cap=Budget(10, "1e-5"), unit=Unit("owner", 5))
+
+
+def undeclared_label(folder: Path) -> None:
+    write_csv(folder / "notes.csv", [*rows(8), {**rows(1)[0], "department": "surgery"}])
+
+
+def examples_file(folder: Path) -> None:
+    (folder / "examples.txt").write_text("Chest pain and angina.\n", "utf-8")
+
+
+def foreign_examples(folder: Path) -> None:
+    (folder / "examples.txt").write_bytes(b"\xff\xfe\xff")
+
+
+def bad_template(folder: Path) -> None:
+    (folder / "prompt.yaml").write_text("system: only\n", "utf-8")
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+NO_ENDPOINT = {"llm": "openai:test", "base_url": f"http://127.0.0.1:{unused_port()}/v1"}
+
+BAD: dict[str, Bad] = {
+    "epsilon zero": Bad({"epsilon": "0"}, 2, "Expected epsilon > 0, got 0", "Choose a positive epsilon"),
+    "epsilon negative": Bad({"epsilon": "-1"}, 2, "Expected epsilon > 0, got -1", "Choose a positive epsilon"),
+    "epsilon missing": Bad({"epsilon": None}, 2, "epsilon is missing", "Give epsilon"),
+    "epsilon no number": Bad({"epsilon": "six"}, 2, "Expected a finite number for epsilon", "as a number"),
+    "epsilon not a number": Bad({"epsilon": "nan"}, 2, "Expected a finite number for epsilon", "as a number"),
+    "epsilon infinite": Bad({"epsilon": "inf"}, 2, "Expected a finite number for epsilon", "as a number"),
+    "delta missing": Bad({"delta": None}, 2, "delta is missing", "it has no default"),
+    "delta one": Bad({"delta": "1"}, 2, "Expected 0 <= delta < 1, got 1", "for example 1e-6"),
+    "delta negative": Bad({"delta": "-1e-6"}, 2, "Expected 0 <= delta < 1", "for example 1e-6"),
+    "delta zero with gaussian noise": Bad({"delta": "0"}, 2, "Gaussian noise", "choose laplace noise"),
+    "label not declared": Bad({"labels": None}, 2, "The label set of the column 'department'", "--labels A,B,C"),
+    "label set empty": Bad({"labels": ","}, 2, "The declared label set is empty", "Name at least one label"),
+    "label declared twice": Bad({"labels": "a,a"}, 2, "declared twice", "Declare each label once"),
+    "labels without a column": Bad({"label": None}, 2, "no label column", "--label"),
+    "a row with another label": Bad({}, 3, "a label that is not declared", "--on-bad-row skip", undeclared_label),
+    "vocabulary empty": Bad({"top_terms": 1}, 2, "The vocabulary terms.txt is empty", "Give a file", empty_vocabulary),
+    "vocabulary not there": Bad({"vocabulary": "none.txt"}, 2, "none.txt cannot be read", "Give an existing"),
+    "vocabulary not said to be public": Bad(
+        {"vocabulary_is_public": None}, 2, "must not be made from the private data", "--vocabulary-is-public"
+    ),
+    "top_terms above the vocabulary": Bad({"top_terms": 17}, 2, "larger than the public one", "Lower top_terms"),
+    "sequences longer than the vocabulary": Bad({"length": 11}, 2, "Sequences of 11 distinct terms", "Lower length"),
+    "no data": Bad({"data": None, "dataset": "notes"}, 2, "No private data are named", "--data FILE"),
+    "no such file": Bad({"data": "nothing.csv"}, 3, "There is no file 'nothing.csv'", "Check the path"),
+    "no such column": Bad({"text": "letter"}, 3, "has no column 'letter'", "Check the name"),
+    "no text column": Bad({"text": None}, 2, "text column", "--text COLUMN"),
+    "no name for the ledger": Bad({"data": "-"}, 2, "no name for the ledger", "--dataset"),
+    "unknown format": Bad({"data": "notes.doc"}, 3, "There is no file", "Check the path"),
+    "unknown model": Bad({"llm": "wizard"}, 6, "There is no chat model 'wizard'", "Known ones are"),
+    "unknown embedder": Bad({"embedder": "wizard", "bandwidth": 0.3}, 6, "There is no embedder", "Known ones are"),
+    "an endpoint that fails": Bad({"llm": "openai:test"}, 6, "does not answer: ", "understudy models check"),
+    "unreachable endpoint": Bad(NO_ENDPOINT, 6, "The endpoint does not answer", "Check the base URL"),
+    "caps without prices": Bad({**NO_ENDPOINT, "spending_cap": 1}, 2, "needs the model's prices", "Give the price"),
+    "budget exceeded": Bad({}, 4, "asks for (epsilon=3, delta=1e-06)", "--raise", spent_budget),
+    "another unit": Bad({}, 5, "protects one owner", "Run with the unit owner", other_unit),
+    "no output": Bad({"output": None}, 2, "no folder for the results", "--output FOLDER"),
+    "output is a file": Bad({"output": "notes.csv"}, 8, "cannot be written", "Use another --output"),
+    "no number of records": Bad({"records_per_label": None}, 2, "how many records", "--records-per-label N"),
+    "two numbers of records": Bad({"records": 3}, 2, "how many records", "--records N"),
+    "negative records": Bad({"records_per_label": -3}, 2, "'records_per_label'", "--help"),
+    "negative seed": Bad({"seed": -1}, 2, "'seed'", "--help"),
+    "negative bandwidth": Bad({"bandwidth": -0.1}, 2, "'bandwidth'", "--help"),
+    "share above one": Bad({"vocabulary_share": 1.5}, 2, "'vocabulary_share'", "--help"),
+    "no records an owner": Bad({"max_records_per_owner": 0}, 2, "'max_records_per_owner'", "--help"),
+    "examples not said to be public": Bad(
+        {"examples": "examples.txt"}, 2, "Example texts", "--examples-are-public", examples_file
+    ),
+    "examples that cannot be read": Bad(
+        {"examples": "examples.txt", "examples_are_public": True}, 2, "cannot be read", "UTF-8", foreign_examples
+    ),
+    "no such examples": Bad({"examples": "no.txt", "examples_are_public": True}, 2, "no.txt", "Give a UTF-8"),
+    "no such prompt": Bad({"prompt": "no.yaml"}, 2, "no.yaml cannot be read", "UTF-8 YAML"),
+    "a prompt that is none": Bad(
+        {"prompt": "prompt.yaml"}, 2, "prompt.yaml is no prompt template", "docs/prompts.md", bad_template
+    ),
+    "coherence without embeddings": Bad({"coherence": 1}, 2, "need a bandwidth above 0", "--help"),
+    "iterative without bandwidth": Bad({"mode": "iterative"}, 2, "needs a bandwidth", "--help"),
+    "a ledger that is none": Bad({"ledger": "notes.csv"}, 5, "cannot be used", "backup"),
+    "a ledger of another kind": Bad({"ledger": "mysql://here/there"}, 5, "names neither", "postgresql://"),
+    "unknown encoding": Bad({"encoding": "ebcdic-x"}, 2, "The encoding 'ebcdic-x' is unknown", "utf-8"),
+    "a delimiter of two characters": Bad({"delimiter": "||"}, 2, "cannot separate cells", "one character"),
+    "unknown method": Bad({"method": "alchemy"}, 2, "There is no method 'alchemy'", "dp-kps"),
+    "unknown flag": Bad({"top_term": 3}, 2, "No such option", "--top-terms"),
+    "unknown choice": Bad({"noise": "cauchy"}, 2, "'cauchy' is not one of", "gaussian"),
+    "no such configuration": Bad({"config": "no.yaml"}, 2, "no.yaml cannot be read", "UTF-8 YAML"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_parameter_is_one_error_that_says_the_cure_and_charges_nothing(
+    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    bad = BAD[what]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(EndpointChat.__init__, "__kwdefaults__", {**EndpointChat.__init__.__kwdefaults__, **_QUICK})
+    good = settings(tmp_path)
+    bad.prepare(tmp_path)
+    with FakeEndpoint(lambda number, seen: error(500)) as endpoint:
+        if what == "an endpoint that fails":
+            good["base_url"] = endpoint.base_url
+        asked = {name: value for name, value in {**good, **bad.changes}.items() if value is not None}
+        said = understudy("run", *flags(asked))
+    assert_error(said, bad.code, bad.problem, bad.cure)
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+    assert not (tmp_path / "out" / "release" / "dp-kps.release").exists()
+
+
+_QUICK = {"max_retries": 0, "backoff_seconds": 0.0}
+
+
+def assert_error(said: Said, code: int, problem: str, cure: str) -> None:
+    assert said.code == code, said.err
+    assert "Traceback" not in said.err
+    assert "Internal error" not in said.err
+    assert len([line for line in said.err.splitlines() if line.startswith("Error")]) == 1
+    assert problem in said.err, said.err
+    assert re.search(cure, said.err.partition("Error")[2]), said.err
+    assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("top_trems: 3", "There is no parameter 'top_trems'"),
+        ("method_parameters: {length: 3}", "There is no parameter 'method_parameters'"),
+        ("- epsilon", "is no mapping"),
+        ("epsilon: [", "cannot be read"),
+        ("labels: {a: 1}", "'labels"),
+        ("epsilon: [1]", "'epsilon"),
+        ("records_per_label: many", "'records_per_label'"),
+        ("llm_temperature: -1", "'llm_temperature'"),
+        ("on_bad_row: ignore", "'on_bad_row'"),
+        ("method: alchemy", "There is no method 'alchemy'"),
+    ],
+)
+def test_a_bad_line_of_a_configuration_is_one_error(
+    tmp_path: Path, understudy: Callable[..., Said], text: str, problem: str
+) -> None:
+    (tmp_path / "run.yaml").write_text(text, "utf-8")
+    name = text.partition(":")[0]
+    good = {key: value for key, value in settings(tmp_path).items() if key != name}
+    said = understudy("run", "--config", str(tmp_path / "run.yaml"), *flags(good))
+    assert_error(said, 2, problem, ".")
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def text_file(path: Path) -> None:
+    path.write_text("not a zip", "utf-8")
+
+
+def other_zip(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("hello.txt", "hello")
+
+
+def rewritten(path: Path, **changes: object) -> None:
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    manifest = {**json.loads(members.pop("release.json")), **changes}
+    kept = {} if "format_version" in changes else members  # a newer version may have other members
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in {"release.json": json.dumps(manifest).encode(), **kept}.items():
+            archive.writestr(name, data)
+
+
+RELEASES: dict[str, tuple[Callable[[Path], None], str, str]] = {
+    "not there": (Path.unlink, "There is no Release file", "Check the path"),
+    "cut off": (cut, "is damaged or is no Release", "Get the file again"),
+    "empty": (emptied, "is damaged or is no Release", "Get the file again"),
+    "a text file": (text_file, "is damaged or is no Release", "Get the file again"),
+    "another zip": (other_zip, "is damaged or is no Release", "Get the file again"),
+    "of another format": (lambda path: rewritten(path, format="x"), "another format", "Get the file again"),
+    "of a newer version": (lambda path: rewritten(path, format_version=99), "has format version 99", "Install a newer"),
+    "without hashes": (lambda path: rewritten(path, sha256={}), "is damaged", "Get the file again"),
+    "with another hash": (
+        lambda path: rewritten(path, sha256={"arrays.safetensors": "0", "terms.parquet": "0"}),
+        "does not match its hash",
+        "Get the file again",
+    ),
+    "with an impossible budget": (lambda path: rewritten(path, statement={}), "is damaged", "Get the file again"),
+}
+
+
+@pytest.mark.parametrize("what", RELEASES)
+@pytest.mark.parametrize("verb", ["inspect", "generate"])
+def test_a_release_that_cannot_be_read_is_one_error(
+    tmp_path: Path, understudy: Callable[..., Said], what: str, verb: str
+) -> None:
+    made = settings(tmp_path, records_per_label=None)
+    del made["llm"]
+    assert understudy("release", *flags(made)).code == 0
+    path = tmp_path / "out" / "release" / "dp-kps.release"
+    harm, problem, cure = RELEASES[what]
+    harm(path)
+    more = [] if verb == "inspect" else ["--records", "3", "--output", str(tmp_path / "b"), "--llm", "none"]
+    assert_error(understudy(verb, str(path), *more), 7, problem, cure)
+
+
+GENERATE: dict[str, tuple[dict[str, Any], int, str, str]] = {
+    "no output": ({"output": None}, 2, "no folder for the results", "--output FOLDER"),
+    "no number": ({"records": None}, 2, "how many records", "--records"),
+    "too long": ({"length": 11}, 2, "longer", "Lower length"),
+    "coherence": ({"coherence": 2}, 2, "need a bandwidth above 0", "--help"),
+    "unknown model": ({"llm": "wizard"}, 6, "There is no chat model 'wizard'", "Known ones are"),
+    "unreachable endpoint": (NO_ENDPOINT, 6, "does not answer", "Check the base URL"),
+    "private examples": ({"examples": "terms.txt"}, 2, "Example texts", "--examples-are-public"),
+    "release parameter": ({"top_terms": 5}, 2, "No such option", "--top-p"),
+}
+
+
+@pytest.mark.parametrize("what", GENERATE)
+def test_a_bad_parameter_of_generate_is_one_error(
+    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(EndpointChat.__init__, "__kwdefaults__", {**EndpointChat.__init__.__kwdefaults__, **_QUICK})
+    made = settings(tmp_path, records_per_label=None)
+    del made["llm"]
+    assert understudy("release", *flags(made)).code == 0
+    changes, code, problem, cure = GENERATE[what]
+    asked = {"llm": "none", "records": 3, "length": 3, "output": str(tmp_path / "b"), **changes}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    said = understudy("generate", str(tmp_path / "out" / "release" / "dp-kps.release"), *flags(asked))
+    assert_error(said, code, problem, cure)
+
+
+def test_a_fixed_parameter_cannot_change_when_a_release_is_used(
+    tmp_path: Path, understudy: Callable[..., Said]
+) -> None:
+    made = settings(tmp_path, records_per_label=None)
+    del made["llm"]
+    assert understudy("release", *flags(made)).code == 0
+    (tmp_path / "a.yaml").write_text("top_terms: 9\nrecords: 3\nllm: none", "utf-8")
+    release, output = str(tmp_path / "out" / "release" / "dp-kps.release"), str(tmp_path / "b")
+    said = understudy("generate", release, "--config", str(tmp_path / "a.yaml"), "--output", output)
+    assert_error(said, 2, "'top_terms' was fixed when the Release was made", "Leave it out")
+    (tmp_path / "a.yaml").write_text("top_terms: 10\nrecords: 3\nllm: none", "utf-8")
+    assert understudy("generate", release, "--config", str(tmp_path / "a.yaml"), "--output", output).code == 0

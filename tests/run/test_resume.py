@@ -1,0 +1,292 @@
+"""The same command and folder resume; anything else that would change a begun run is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clinic import TERMS, FakeChat, flags, rows, settings, write_csv
+from run_fixtures import Said, runs_charged
+
+from understudy import run as running
+from understudy.config import run_config
+from understudy.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ModelError, ResumeError
+from understudy.ledger import Ledger
+from understudy.models.types import ChatRequest, Completion
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.unit import Unit
+from understudy.release import load_release
+
+
+def run(values: dict[str, Any], **changes: Any) -> running.Result:
+    return running.run(run_config({**values, **changes}))
+
+
+def killed(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that stops when it has charged, before anything is drawn."""
+    with monkeypatch.context() as patch:
+
+        def stop(*arguments: object, **named: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr("understudy.privacy.mechanisms.NoisySum.run", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(values)
+
+
+def test_a_finished_run_is_not_charged_drawn_or_read_again(tmp_path: Path) -> None:
+    values = settings(tmp_path)
+    first = run(values)
+    (tmp_path / "notes.csv").unlink()
+    (tmp_path / "out" / "release" / "synthetic.parquet").unlink()
+    second = run(values)
+    assert second.columns == first.columns
+    assert runs_charged(values["ledger"]) == 1
+    assert (tmp_path / "out" / "release" / "synthetic.parquet").exists()
+
+
+def test_a_lost_release_file_is_made_again_from_the_stored_values(tmp_path: Path) -> None:
+    values = settings(tmp_path)
+    run(values)
+    file = tmp_path / "out" / "release" / "dp-kps.release"
+    before = file.read_bytes()
+    file.unlink()
+    run(values)
+    assert file.read_bytes() == before
+    assert runs_charged(values["ledger"]) == 1
+
+
+CHANGED = {
+    "epsilon": "2",
+    "delta": "1e-7",
+    "labels": "cardiology,dermatology,other",
+    "top_terms": 9,
+    "length": 4,
+    "noise": "laplace",
+    "seed": 1,
+    "records_per_label": 5,
+    "output_format": "csv",
+    "owner": "clinician",
+    "on_bad_row": "skip",
+    "insecure_no_noise": True,
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_changed_setting_is_an_error_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    values = settings(tmp_path)
+    killed(values, monkeypatch)
+    with pytest.raises(ResumeError, match=f"{name}: .* became"):
+        run(values, **{name: CHANGED[name]})
+    assert runs_charged(values["ledger"]) == 1
+    run(values)
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_a_changed_setting_is_an_error_also_when_the_run_is_finished(tmp_path: Path) -> None:
+    values = settings(tmp_path)
+    run(values)
+    with pytest.raises(ResumeError, match="length: 3 became 4"):
+        run(values, length=4)
+
+
+@pytest.mark.parametrize("name", ["vocabulary", "stop_words", "prompt", "examples"])
+def test_a_public_file_that_changed_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use_chat: Callable[[FakeChat], FakeChat], name: str
+) -> None:
+    use_chat(FakeChat())
+    (tmp_path / "stop.txt").write_text("the", "utf-8")
+    (tmp_path / "prompt.yaml").write_text("document_type: note\nuser: 'Use: {phrases}'", "utf-8")
+    (tmp_path / "examples.txt").write_text("My chest pain and a rash.", "utf-8")
+    files = {
+        "vocabulary": tmp_path / "terms.txt",
+        **{"stop_words": tmp_path / "stop.txt", "prompt": tmp_path / "prompt.yaml"},
+        "examples": tmp_path / "examples.txt",
+    }
+    named = {key: str(path) for key, path in files.items()}
+    values = settings(tmp_path, **named, examples_are_public=True, llm="fake")
+    killed(values, monkeypatch)
+    before = files[name].read_text("utf-8")
+    files[name].write_text(before + "\n", "utf-8")
+    with pytest.raises(ResumeError, match="content of files"):
+        run(values)
+    files[name].write_text(before, "utf-8")
+    run(values)
+
+
+def test_operational_settings_may_change(tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]) -> None:
+    use_chat(FakeChat())
+    values = settings(tmp_path, llm="fake")
+    run(values)
+    (tmp_path / "notes.csv").rename(tmp_path / "moved.csv")
+    changes: dict[str, Any] = {"token_cap": 10_000, "max_concurrency": 3, "price_input": 1.0, "expected_records": 9}
+    run(values, **changes, data=str(tmp_path / "moved.csv"), dataset="notes", api_key_env="A_KEY")
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_a_moved_ledger_is_the_same_ledger_and_another_one_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = settings(tmp_path)
+    killed(values, monkeypatch)
+    with pytest.raises(ResumeError, match="or the ledger, are not those"):
+        run(values, ledger=str(tmp_path / "other.sqlite"))
+    assert runs_charged(tmp_path / "other.sqlite") == 0
+    (tmp_path / "ledger.sqlite").rename(tmp_path / "moved.sqlite")
+    run(values, ledger=str(tmp_path / "moved.sqlite"))
+    assert runs_charged(tmp_path / "moved.sqlite") == 1
+
+
+def test_private_data_that_changed_are_an_error_and_leave_the_ledger_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = settings(tmp_path)
+    killed(values, monkeypatch)
+    write_csv(tmp_path / "notes.csv", rows(39))
+    with pytest.raises(ResumeError, match="private data, or the ledger, are not those"):
+        run(values)
+    assert runs_charged(values["ledger"]) == 1
+    with Ledger(values["ledger"]) as ledger:
+        assert len(ledger.datasets()) == 1
+    write_csv(tmp_path / "notes.csv", reversed(rows(40)))  # another order is the same content
+    run(values)
+
+
+def test_fresh_starts_anew_and_charges_again(tmp_path: Path) -> None:
+    values = settings(tmp_path)
+    with Ledger(values["ledger"]) as ledger:
+        ledger.open_dataset("notes", cap=Budget(6, "1e-5"), unit=Unit())
+    first = run(values).release
+    second = run(values, fresh=True).release
+    assert runs_charged(values["ledger"]) == 2
+    assert second.arrays["counts"].tolist() != first.arrays["counts"].tolist()
+    run(values, fresh=True, length=2, insecure_no_noise=True)
+    with pytest.raises(BudgetExceeded):
+        run(values, fresh=True)
+    assert runs_charged(values["ledger"]) == 2
+
+
+def test_what_failed_before_the_charge_may_be_mended_in_the_same_folder(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    chat = FakeChat(lambda request: Completion("", "failed", error="busy"))
+    use_chat(chat)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.open_dataset("notes", cap=Budget(2, "1e-6"), unit=Unit())
+    write_csv(tmp_path / "notes.csv", [*rows(), {**rows(1)[0], "department": "surgery"}])
+    values = settings(tmp_path)
+    with pytest.raises(BudgetExceeded):
+        run(values)
+    values["epsilon"] = "2"
+    with pytest.raises(ConfigError):
+        run(values, top_terms=99)
+    with pytest.raises(ModelError, match="does not answer: busy"):
+        run(values, llm="openai:fake")
+    with pytest.raises(CorpusError):
+        run(values)
+    write_csv(tmp_path / "copy.csv", rows())
+    assert runs_charged(values["ledger"]) == 0
+    run(values, on_bad_row="skip")
+    with pytest.raises(LedgerError, match="This content is known as 'notes'"):
+        run(values, data=str(tmp_path / "copy.csv"), output=str(tmp_path / "copy"))
+    with pytest.raises(BudgetExceeded):
+        run(values, data=str(tmp_path / "copy.csv"), output=str(tmp_path / "copy"), dataset="notes")
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_two_runs_beyond_the_cap_end_before_the_private_file_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = settings(tmp_path)
+    run(values)
+
+    def opened(*arguments: object, **named: object) -> None:
+        raise AssertionError("the private file was opened")
+
+    monkeypatch.setattr("understudy.run.read_corpus", opened)
+    (tmp_path / "notes.csv").unlink()
+    with pytest.raises(BudgetExceeded, match="no epsilon remains"):
+        run(values, output=str(tmp_path / "second"))
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_an_endpoint_is_probed_until_the_run_has_begun_and_never_again(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    chat = use_chat(FakeChat())
+    values = settings(tmp_path, llm="openai:fake")
+    run(values)
+    assert len(chat.asked) == 1 + 8
+    run(values)
+    assert len(chat.asked) == 1 + 8
+    assert len(set(chat.keys)) == 9
+
+
+def test_failed_answers_are_dropped_counted_and_asked_again_by_the_same_command(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    number = iter(range(99))
+
+    def sometimes(request: ChatRequest) -> Completion:
+        return Completion("", "failed", error="busy") if next(number) % 4 == 1 else Completion("A text.", "stop")
+
+    chat = use_chat(FakeChat(sometimes))
+    values = settings(tmp_path, llm="fake", output_format="jsonl")
+    told: list[str] = []
+    listener = running.Listener(told.append)
+    result = running.run(run_config(values), listener=listener)
+    assert (len(result.records), result.missing) == (6, 2)
+    assert "2 texts could not be had. The same command asks again for those that failed." in told
+    assert len((tmp_path / "out" / "release" / "synthetic.jsonl").read_text().splitlines()) == 6
+    use_chat(FakeChat()).asked = chat.asked = []
+    result = running.run(run_config(values))
+    assert (len(result.records), result.missing) == (8, 0)
+
+
+def test_a_second_process_in_the_same_folder_is_an_error(tmp_path: Path) -> None:
+    values = settings(tmp_path)
+
+    def meanwhile(line: str) -> None:
+        with pytest.raises(ResumeError, match="Another process is using"):
+            run(values)
+
+    running.run(run_config(values), listener=running.Listener(meanwhile))
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_ctrl_c_is_exit_code_130_and_the_same_command_resumes(
+    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = settings(tmp_path)
+
+    def stop(*arguments: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("understudy.release.Release.save", stop)
+        said = understudy("run", *flags(values))
+    assert said.code == 130
+    assert said.err.splitlines()[-1] == "Interrupted. The same command (without --fresh) resumes."
+    assert understudy("run", *flags(values)).code == 0
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_generate_resumes_in_its_own_folder(tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]) -> None:
+    release = running.release(run_config(settings(tmp_path, records_per_label=None))).release
+    chat = use_chat(FakeChat())
+    options = {"llm": "fake", "records": 5, "length": 2, "output": str(tmp_path / "more")}
+    first = running.generate(release, **options)
+    second = running.generate(tmp_path / "out" / "release" / "dp-kps.release", **options)
+    assert first.columns == second.columns
+    assert len(chat.asked) == 5
+    with pytest.raises(ResumeError, match="records: 5 became 6"):
+        running.generate(release, **{**options, "records": 6})
+    other = running.release(run_config(settings(tmp_path, output=str(tmp_path / "other"), insecure_no_noise=True)))
+    with pytest.raises(ResumeError, match="release"):
+        running.generate(other.release, **options)
+    assert load_release(tmp_path / "out" / "release" / "dp-kps.release").digest == release.digest
+    assert set(release.terms) <= set(TERMS)
