@@ -1,0 +1,175 @@
+"""A third party's method, found by its entry point: its flags, its run, its Release."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from clinic import flags, rows, settings
+from numpy.typing import NDArray
+from pydantic import Field
+from run_fixtures import Said, runs_charged
+
+import understudy as us
+from understudy.corpus.bounding import BoundedCorpus
+from understudy.generation.records import Seed, SyntheticRecord
+from understudy.generation.writing import Writer
+from understudy.methods.protocol import PublicFacts, Released, ReleaseTools
+from understudy.methods.registry import GROUP, method_class, method_names
+from understudy.parameters import Parameters
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import NoisySum, noise_event
+from understudy.privacy.plan import Charge, Plan
+
+GRID = 1 << 20
+
+
+class WordParameters(Parameters):
+    """How the word is said."""
+
+    times: int = Field(2, ge=1)
+    """How often a text says the word."""
+
+
+class CountParameters(WordParameters):
+    """What is counted."""
+
+    word: str = "pain"
+    """The public word whose records are counted."""
+
+
+class WordCount:
+    """How many records of each label hold the word: an :class:`~understudy.privacy.mechanisms.IntegerSum`."""
+
+    name = "word-count"
+    grid = float(GRID)
+    l1_sensitivity = float(GRID)
+    l2_sensitivity = float(GRID)
+
+    def __init__(self, word: str, labels: int) -> None:
+        self.word = word
+        self.shape = (labels,)
+
+    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
+        counts = np.zeros(self.shape, dtype=np.int64)
+        for batch in data.batches():
+            held = np.array([self.word in text for text in batch.texts], dtype=bool)
+            np.add.at(counts, batch.labels[held], (GRID // batch.shares)[held])
+        return counts
+
+
+class Counting(CountParameters):
+    """The smallest method there is: one Laplace count a label."""
+
+    name: ClassVar[str] = "counting"
+    parameters: ClassVar[type[Parameters]] = CountParameters
+    generation_parameters: ClassVar[type[Parameters]] = WordParameters
+    needs_embedder: ClassVar[bool] = False
+
+    def dump(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+    def plan(self, budget: Budget, facts: PublicFacts) -> Plan:
+        event = noise_event("laplace", 1 / float(budget.epsilon))
+        charge = Charge(WordCount.name, event, {}, f"records that hold {self.word!r}")
+        return Plan(self.name, facts.unit, Budget(budget.epsilon, 0), (charge,))
+
+    def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
+        mechanism = NoisySum(WordCount(self.word, tools.labels), "laplace", 1 / float(plan.budget.epsilon))
+        kept = tools.keep(
+            WordCount.name, lambda: {"counts": mechanism.run(corpus, receipt=tools.receipt, source=tools.noise)}
+        )
+        return Released(dict(kept), [self.word])
+
+    def generate(
+        self, release: us.Release, counts: Sequence[int], *, writer: Writer, seed: int
+    ) -> Iterator[SyntheticRecord]:
+        phrases = (release.terms[0],) * self.times
+        return writer.write([Seed(phrases, label) for label, count in enumerate(counts) for _ in range(count)])
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment in which a package offers ``counting`` and one that does not import."""
+    module = types.ModuleType("counting_package")
+    module.Counting = Counting  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "counting_package", module)
+    points = [
+        EntryPoint("counting", "counting_package:Counting", GROUP),
+        EntryPoint("broken", "no_such_package:Method", GROUP),
+        EntryPoint("dp-kps", "understudy.methods.dp_kps.method:DPKPS", GROUP),
+    ]
+    monkeypatch.setattr(
+        "understudy.methods.registry.entry_points", lambda group: EntryPoints(points).select(group=group)
+    )
+
+
+def counting(folder: Path, **changes: Any) -> dict[str, Any]:
+    own = {"vocabulary", "vocabulary_is_public", "top_terms", "length", "bandwidth"}
+    values = {name: value for name, value in settings(folder).items() if name not in own}
+    return {**values, "method": "counting", **changes}
+
+
+def test_its_flags_stand_in_the_help_and_those_of_others_do_not(understudy: Callable[..., Said]) -> None:
+    said = understudy("run", "--method", "counting", "--help").out
+    assert "--word TEXT" in said
+    assert "The public word whose records are counted. [default: pain]" in " ".join(said.split())
+    assert "--bandwidth" not in said
+    assert "--word" not in understudy("run", "--help").out
+    assert method_names() == ["broken", "counting", "dp-kps"]
+
+
+def test_it_runs_charges_and_writes_its_release(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    said = understudy("run", *flags(counting(tmp_path, word="heart", times=3)))
+    assert said.code == 0, said.err
+    release = us.load_release(tmp_path / "out" / "release" / "counting.release")
+    assert release.arrays["counts"].shape == (2,)
+    assert release.arrays["counts"][0] > release.arrays["counts"][1]  # 8 records hold it, 0 do: the noise is about 0.5
+    assert str(release.statement.budget) == "(epsilon=3, delta=0)"
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+    assert understudy("run", *flags(counting(tmp_path, word="skin", times=3))).code == 8
+
+
+def test_its_release_is_generated_from_with_its_own_flags(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    assert understudy("run", *flags(counting(tmp_path, word="heart"))).code == 0
+    release, output = str(tmp_path / "out" / "release" / "counting.release"), str(tmp_path / "more")
+    more = ("generate", release, "--llm", "none", "--records", "1", "--output", output)
+    assert understudy(*more, "--times", "4", "--output-format", "jsonl").code == 0
+    assert "heart, heart, heart, heart" in (tmp_path / "more" / "release" / "synthetic.jsonl").read_text()
+    said = understudy(*more, "--word", "skin")
+    assert said.code == 2
+    assert "No such option" in said.err
+    assert "--times" in understudy("generate", release, "--help").out
+
+
+def test_it_runs_from_python_and_from_yaml(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    corpus = us.read_corpus(rows(), text="note")
+    result = us.synthesize(
+        corpus, Counting(word="skin"), us.Budget(1, 0), llm="none", records=2, ledger=str(tmp_path / "l"), dataset="v"
+    )
+    assert result.columns["text"] == ["skin, skin"] * 2
+    (tmp_path / "run.yaml").write_text("method: counting\nword: skin\ntimes: 1", "utf-8")
+    values = counting(tmp_path)
+    del values["method"]
+    said = understudy("run", "--config", str(tmp_path / "run.yaml"), *flags(values))
+    assert said.code == 0, said.err
+
+
+def test_a_method_that_cannot_be_imported_is_one_error(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    said = understudy("run", *flags(counting(tmp_path, method="broken")))
+    assert said.code == 2
+    assert said.err.startswith("Error: The method 'broken' cannot be loaded (ModuleNotFoundError).")
+    with pytest.raises(us.UnderstudyError, match="Choose one of: broken, counting, dp-kps"):
+        method_class("alchemy")
+
+
+def test_its_parameters_are_checked(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    said = understudy("run", *flags(counting(tmp_path, times=0)))
+    assert said.code == 2
+    assert "Parameter 'times': input should be greater than or equal to 1, got 0." in said.err

@@ -1,0 +1,318 @@
+"""The Python face: read_corpus, synthesize, plan, load_release, generate."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from clinic import LABELS, TERMS, FakeChat, rows, settings, write_csv
+from numpy.typing import NDArray
+from run_fixtures import runs_charged
+
+import understudy as us
+from understudy.ledger import Ledger
+
+BUDGET = us.Budget(3, "1e-6")
+
+
+class HashEmbedder:
+    """Unit vectors that depend on the text and on nothing else."""
+
+    model_id = "fake:hash"
+    fingerprint = "0" * 64
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) for text in texts]
+        vectors = np.stack([np.random.default_rng(seed).normal(size=16) for seed in seeds])
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture
+def method(tmp_path: Path) -> us.DPKPS:
+    (tmp_path / "terms.txt").write_text("\n".join(TERMS), "utf-8")
+    return us.DPKPS(
+        vocabulary=str(tmp_path / "terms.txt"), vocabulary_is_public=True, top_terms=10, length=3, bandwidth=0
+    )
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> str:
+    return str(tmp_path / "ledger.sqlite")
+
+
+def in_memory(count: int = 40) -> us.Corpus:
+    return us.read_corpus(rows(count), text="note", label="department", labels=LABELS)
+
+
+def test_the_main_job_in_five_lines(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
+    corpus = us.read_corpus(write_csv(tmp_path / "notes.csv", rows()), text="note", label="department", labels=LABELS)
+    result = us.synthesize(corpus, method, BUDGET, llm="none", records_per_label=4, ledger=ledger)
+    assert list(result.columns) == ["text", "department", "label", "provenance"]
+    assert result.columns["department"] == result.columns["label"] == ["cardiology"] * 4 + ["dermatology"] * 4
+    assert all(set(text.split(", ")) <= set(TERMS) for text in result.columns["text"])
+    assert result.to_arrow().num_rows == 8
+    assert (result.folder, result.missing) == (None, 0)
+    assert result.statement.dataset == "notes"
+    assert runs_charged(ledger, "notes") == 1
+    assert sorted(path.name for path in tmp_path.iterdir() if "out" in path.name) == []
+
+
+def test_rows_in_memory_need_a_name_for_the_ledger(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
+    with pytest.raises(us.UnderstudyError, match="no name for the ledger"):
+        us.synthesize(in_memory(), method, BUDGET, llm="none", records_per_label=1, ledger=ledger)
+    result = us.synthesize(in_memory(), method, BUDGET, llm="none", records=3, ledger=ledger, dataset="visits")
+    assert len(result.records) == 3
+    assert runs_charged(ledger, "visits") == 1
+
+
+def test_synthesize_works_inside_a_running_event_loop(
+    method: us.DPKPS, ledger: str, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    chat = use_chat(FakeChat())
+
+    async def notebook() -> us.Result:
+        return us.synthesize(in_memory(), method, BUDGET, records_per_label=3, ledger=ledger, dataset="visits")
+
+    result = asyncio.run(notebook())
+    assert len(result.records) == len(chat.asked) == 6
+
+
+def test_a_release_is_written_loaded_and_generated_from(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
+    made = us.synthesize(
+        in_memory(), method, BUDGET, llm="none", records=4, ledger=ledger, dataset="v", output=tmp_path / "out"
+    )
+    assert made.folder is not None
+    loaded = us.load_release(made.folder.release_file("dp-kps"))
+    assert loaded.digest == made.release.digest
+    assert loaded.statement == made.statement
+    assert loaded.arrays.keys() == made.release.arrays.keys()
+    assert all(np.array_equal(loaded.arrays[name], array) for name, array in made.release.arrays.items())
+    more = us.generate(loaded, llm="none", records_per_label=50, length=5, temperature=2.0)
+    assert len(more.records) == 100
+    assert all(len(record.provenance["phrases"]) == 5 for record in more.records)
+    again = us.generate(loaded, llm="none", records_per_label=50, length=5, temperature=2.0)
+    other = us.generate(loaded, llm="none", records_per_label=50, length=5, temperature=2.0, seed=1)
+    assert more.columns == again.columns != other.columns
+
+
+def test_a_plan_needs_no_data_and_touches_no_ledger(tmp_path: Path, method: us.DPKPS) -> None:
+    made = us.plan(
+        method,
+        BUDGET,
+        labels=list(LABELS),
+        label="department",
+        expected_records=1000,
+        records_per_label=10,
+        llm="openai:test",
+        price_input=1.0,
+        price_output=2.0,
+        samples=2,
+        repair=1,
+    )
+    assert [charge.name for charge in made.plan.charges] == ["vocabulary", "density"]
+    assert made.epsilon == pytest.approx(3, abs=1e-6)
+    assert made.calls["language model calls (at most)"] == 60
+    assert made.calls["money (at most, in the currency of the prices)"] > 0
+    assert json.loads(json.dumps(made.to_json()))["generation"]["synthetic records"] == 20
+    assert not list(tmp_path.glob("*.sqlite"))
+
+
+def test_owners_are_protected_as_a_whole(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
+    corpus = us.read_corpus(rows(), text="note", label="department", labels=LABELS, owner="clinician")
+    options: dict[str, Any] = {"llm": "none", "records": 2, "ledger": ledger, "dataset": "v"}
+    result = us.synthesize(corpus, method, BUDGET, max_records_per_owner=2, **options)
+    assert result.statement.unit.to_json() == {"kind": "owner", "max_records": 2}
+    assert "one owner: all of its records, of which at most 2 are used" in result.statement.to_markdown()
+    with pytest.raises(us.UnderstudyError, match="protects one owner, this run one record"):
+        us.synthesize(in_memory(), method, BUDGET, **options)
+    with pytest.raises(us.UnderstudyError, match="The corpus has no owner column"):
+        us.synthesize(in_memory(), method, BUDGET, **{**options, "dataset": "w"}, owner="clinician")
+    assert runs_charged(ledger, "v") == 1
+
+
+def test_without_labels_there_is_one_table_of_n_records(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
+    corpus = us.read_corpus(rows(), text="note")
+    result = us.synthesize(corpus, method, BUDGET, llm="none", records=7, ledger=ledger, dataset="v")
+    assert list(result.columns) == ["text", "provenance"]
+    assert len(result.records) == 7
+
+
+@pytest.mark.parametrize("output_format", ["parquet", "csv", "jsonl"])
+def test_labels_keep_their_type_in_every_format(
+    tmp_path: Path, method: us.DPKPS, ledger: str, output_format: str
+) -> None:
+    numbered = [{"note": row["note"], "code": LABELS.index(row["department"])} for row in rows()]
+    corpus = us.read_corpus(numbered, text="note", label="code", labels=[0, 1])
+    result = us.synthesize(
+        corpus,
+        method,
+        BUDGET,
+        llm="none",
+        records=3,
+        ledger=ledger,
+        dataset="v",
+        output=tmp_path / "out",
+        output_format=output_format,
+    )
+    assert result.columns["code"] == [0, 0, 1]
+    path = tmp_path / "out" / "release" / f"synthetic.{output_format}"
+    if output_format == "parquet":
+        table = pq.read_table(path)
+        assert str(table.schema.field("code").type) == str(table.schema.field("label").type) == "int64"
+        columns = table.to_pydict()
+    elif output_format == "jsonl":
+        read = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        columns = {name: [row[name] for row in read] for name in read[0]}
+    else:
+        with path.open(encoding="utf-8", newline="") as file:
+            read = list(csv.DictReader(file))
+        columns = {name: [row[name] for row in read] for name in read[0]}
+        columns |= {name: [int(value) for value in columns[name]] for name in ("code", "label")}
+    assert columns == result.columns
+    assert us.load_release(tmp_path / "out" / "release" / "dp-kps.release").schema.labels == (0, 1)
+
+
+def test_a_label_column_may_have_the_name_of_an_output_column(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
+    for number, name in enumerate(("label", "text", "provenance")):
+        table = [{"note": row["note"], name: row["department"]} for row in rows(40 + number)]
+        corpus = us.read_corpus(table, text="note", label=name, labels=LABELS)
+        result = us.synthesize(corpus, method, BUDGET, llm="none", records=2, ledger=ledger, dataset=name)
+        assert list(result.columns) == ["text", "label", "provenance"]
+        assert result.columns["label"] == ["cardiology", "dermatology"]
+
+
+def test_several_columns_make_a_record(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
+    corpus = us.read_corpus(rows(), record_columns=["note", "clinician"], label="department", labels=LABELS)
+    result = us.synthesize(corpus, method, BUDGET, llm="none", records=2, ledger=ledger, dataset="v")
+    assert result.release.schema.record_columns == ("note", "clinician")
+    assert list(result.columns) == ["text", "department", "label", "provenance"]
+
+
+def test_labels_read_from_the_data_are_said_not_to_be_protected(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
+    corpus = us.read_corpus(rows(), text="note", label="department", labels_from_data=True)
+    result = us.synthesize(corpus, method, BUDGET, llm="none", records_per_label=1, ledger=ledger, dataset="v")
+    assert result.columns["label"] == list(LABELS)
+    assert "**read from the data: not protected**" in result.statement.to_markdown()
+
+
+@pytest.mark.parametrize("mode", ["independent", "iterative"])
+def test_a_density_on_embeddings_runs_to_the_end(
+    tmp_path: Path, method: us.DPKPS, ledger: str, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: HashEmbedder())
+    smooth = us.DPKPS(**{**method.dump(), "bandwidth": 0.5, "features": 50, "mode": mode, "coherence": 0.5})
+    options: dict[str, Any] = {"llm": "none", "records": 4, "ledger": ledger, "dataset": "v"}
+    result = us.synthesize(in_memory(), smooth, BUDGET, **options, output=tmp_path / "out")
+    assert len(result.records) == 4
+    assert result.statement.public_inputs["embedder"] == {"source": "fake:hash", "sha256": "0" * 64}
+    loaded = us.load_release(tmp_path / "out" / "release" / "dp-kps.release")
+    assert us.generate(loaded, llm="none", records=4).columns == result.columns
+
+
+def test_insecure_noise_is_stamped_and_needs_no_ledger(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
+    options: dict[str, Any] = {"llm": "none", "records": 4, "ledger": ledger, "dataset": "v"}
+    seeded = [us.synthesize(in_memory(), method, BUDGET, **options, insecure_noise_seed=3) for _ in range(2)]
+    assert seeded[0].columns == seeded[1].columns
+    silent = us.synthesize(in_memory(), method, BUDGET, **options, insecure_no_noise=True)
+    for result in (*seeded, silent):
+        assert "**NOT PRIVATE.**" in result.statement.to_markdown()
+        assert result.statement.to_json()["stamp"] == "NOT PRIVATE"
+    assert runs_charged(ledger, "v") == 0
+    assert not Path(ledger).exists()
+
+
+def test_a_run_beyond_the_cap_ends_before_a_row_is_read(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
+    options: dict[str, Any] = {"llm": "none", "records": 4, "ledger": ledger, "dataset": "v"}
+    us.synthesize(in_memory(), method, BUDGET, **options)
+    corpus = in_memory()
+    corpus._rows = _never_read
+    with pytest.raises(us.UnderstudyError, match="no epsilon remains"):
+        us.synthesize(corpus, method, BUDGET, **options)
+    with Ledger(ledger) as book:
+        book.raise_cap("v", cap=us.Budget(6, "1e-5"))
+    us.synthesize(in_memory(), method, BUDGET, **options)
+    assert runs_charged(ledger, "v") == 2
+
+
+def _never_read() -> Any:
+    raise AssertionError("a private row was read")
+
+
+SMALL: dict[str, list[dict[str, str]]] = {
+    "no record": [],
+    "one record": rows(1),
+    "a label without a record": [row for row in rows() if row["department"] == LABELS[0]],
+    "duplicates": rows(2) * 20,
+    "no term in any text": [{**row, "note": "Nothing."} for row in rows()],
+}
+
+
+@pytest.mark.parametrize("what", SMALL)
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_a_poor_corpus_runs_to_the_end_like_any_other(
+    tmp_path: Path, method: us.DPKPS, ledger: str, what: str, noise: str
+) -> None:
+    path = write_csv(tmp_path / "notes.csv", SMALL[what])
+    corpus = us.read_corpus(path, text="note", label="department", labels=LABELS)
+    chosen = us.DPKPS(**{**method.dump(), "noise": noise})
+    result = us.synthesize(corpus, chosen, BUDGET, llm="none", records_per_label=3, ledger=ledger)
+    assert result.columns["label"] == [LABELS[0]] * 3 + [LABELS[1]] * 3
+    assert all(len(text.split(", ")) == 3 for text in result.columns["text"])
+    assert {name: array.shape for name, array in result.release.arrays.items()} == {
+        "counts": (10,),
+        "density": (2, 10),
+    }
+    if what != "a label without a record":
+        assert "warning" in result.release.noise_check or what == "duplicates"
+
+
+def test_labels_read_from_an_empty_table_are_null(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
+    path = write_csv(tmp_path / "notes.csv", [])
+    corpus = us.read_corpus(path, text="note", label="department", labels_from_data=True)
+    result = us.synthesize(
+        corpus, method, BUDGET, llm="none", records=2, ledger=ledger, output=tmp_path / "out", output_format="csv"
+    )
+    assert result.columns["department"] == result.columns["label"] == [None, None]
+
+
+def test_fewer_records_than_labels(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
+    result = us.synthesize(in_memory(), method, BUDGET, llm="none", records=1, ledger=ledger, dataset="v")
+    assert result.columns["label"] == ["cardiology"]
+
+
+def test_yaml_flags_and_python_are_one_configuration(tmp_path: Path, method: us.DPKPS) -> None:
+    from understudy.cli.options import given
+    from understudy.config import run_config
+    from understudy.run import corpus_config
+
+    flags = settings(tmp_path)
+    (tmp_path / "run.yaml").write_text(
+        f"data: {tmp_path / 'notes.csv'}\ntext: note\nlabel: department\nlabels: [cardiology, dermatology]\n"
+        f"epsilon: 3.0\ndelta: 1e-6\nvocabulary: {tmp_path / 'terms.txt'}\nvocabulary-is-public: yes\n"
+        "top_terms: 10\nlength: 3\nbandwidth: 0\nllm: none\nrecords-per-label: 4\n",
+        "utf-8",
+    )
+    corpus = us.read_corpus(tmp_path / "notes.csv", text="note", label="department", labels=LABELS)
+    ways = [
+        run_config(flags).lasting,
+        run_config(given({}, str(tmp_path / "run.yaml"))).lasting,
+        corpus_config(corpus, method, BUDGET, llm="none", records_per_label=4).lasting,
+    ]
+    assert ways[0] == ways[1] == ways[2]
+    assert ways[0]["content of files"].keys() == {"vocabulary"}
+    assert run_config({**flags, "labels": "@labels.txt"}).labels == "@labels.txt"
+
+
+def test_the_names_of_the_package_are_all_there() -> None:
+    for name in us.__all__:
+        assert getattr(us, name) is not None
+    with pytest.raises(AttributeError):
+        us.nothing  # noqa: B018
