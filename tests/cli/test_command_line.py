@@ -1,0 +1,203 @@
+"""The verbs: their help, what they load, what they print, one configuration behind YAML and flags."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from clinic import flags, settings
+from run_fixtures import Said, runs_charged
+
+from understudy.cli import _VERBS
+from understudy.cli.options import given
+from understudy.config import json_schema, run_config
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("opendp", "scipy", "dp_accounting", "torch", "sqlalchemy", "openai", "pyarrow", "transformers", "numpy")
+NOISE = ("opendp", "scipy", "dp_accounting", "torch", "transformers", "sqlalchemy")
+
+
+def loaded_by(code: str, *words: str) -> set[str]:
+    """The top-level modules that ``code`` loads in a process of its own."""
+    ending = "; import sys; print('LOADED', *sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code + ending, *words], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split()[1:])
+
+
+COMMAND = "from understudy.cli import cli; cli.main(standalone_mode=False)"
+
+
+def test_import_and_help_load_nothing_heavy() -> None:
+    assert not loaded_by("import understudy") & {*HEAVY, "pydantic", "click"}
+    assert not loaded_by(COMMAND, "--help") & {*HEAVY, "pydantic"}
+
+
+@pytest.mark.parametrize("verb", ["run", "release", "plan", "generate", "inspect", "ledger", "schema"])
+def test_the_help_of_a_verb_loads_no_model_and_no_noise(verb: str) -> None:
+    assert not loaded_by(COMMAND, verb, "--help") & {*NOISE, "openai"}
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_inspect_and_generate_without_a_model_load_no_accountant_noise_or_ledger(
+    tmp_path: Path, understudy: Callable[..., Said], noise: str
+) -> None:
+    values = settings(tmp_path, noise=noise, delta="0" if noise == "laplace" else "1e-6")
+    assert understudy("run", *flags(values)).code == 0
+    release = str(tmp_path / "out" / "release" / "dp-kps.release")
+    assert not loaded_by(COMMAND, "inspect", release) & {*NOISE, "openai"}
+    words = ("generate", release, "--llm", "none", "--records", "3", "--output", str(tmp_path / "more"))
+    assert not loaded_by(COMMAND, *words) & {*NOISE, "openai"}
+
+
+@pytest.mark.parametrize("verb", _VERBS)
+def test_every_verb_has_a_help_page(understudy: Callable[..., Said], verb: str) -> None:
+    said = understudy(verb, "--help")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith(f"Usage: understudy {verb}")
+    assert understudy(verb, "-h").out == said.out
+
+
+def test_every_parameter_has_a_flag_with_a_description(understudy: Callable[..., Said]) -> None:
+    shown = understudy("run", "--help").out
+    for name, entry in json_schema()["properties"].items():
+        assert f"--{name.replace('_', '-')}" in shown
+        assert entry["description"].strip()
+
+
+def test_the_version_and_an_unknown_verb(understudy: Callable[..., Said]) -> None:
+    assert understudy("--version").out.startswith("understudy, version ")
+    said = understudy("runn")
+    assert said.code == 2
+    assert "No such command 'runn'" in said.err
+    assert understudy("run").code == 2
+
+
+def test_plan_needs_no_data_and_writes_nothing(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    values = settings(tmp_path, expected_records=500)
+    (tmp_path / "notes.csv").unlink()
+    own = {name: value for name, value in values.items() if name not in ("output",)}
+    said = understudy("plan", *flags(own))
+    assert said.code == 0, said.err
+    assert "vocabulary: noisy counts of 16 public terms, of which the top 10 stay" in said.out
+    assert "together: epsilon 3 at delta 1e-06" in said.out
+    assert "vocabulary: share of records a term must be in to stand out" in said.out
+    as_json = json.loads(understudy("plan", *flags(own), "--json").out)
+    assert as_json["forecast"]["records (as declared)"] == 500
+    assert as_json["generation"] == {"synthetic records": 8, "language model calls": 0}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["terms.txt"]
+
+
+def test_results_go_to_standard_output_and_everything_else_to_standard_error(
+    tmp_path: Path, understudy: Callable[..., Said]
+) -> None:
+    said = understudy("run", *flags(settings(tmp_path)))
+    assert said.out == f"{tmp_path / 'out' / 'release' / 'synthetic.parquet'}\n"
+    assert "Dataset 'notes' is new: opened with this run's budget" in said.err
+    assert "vocabulary terms above the noise floor" in said.err
+    made = settings(tmp_path, output=str(tmp_path / "second"), ledger=str(tmp_path / "second.sqlite"))
+    made = {name: value for name, value in made.items() if name not in ("llm", "records_per_label")}
+    assert understudy("release", *flags(made)).out == f"{tmp_path / 'second' / 'release' / 'dp-kps.release'}\n"
+    assert not (tmp_path / "second" / "release" / "synthetic.parquet").exists()
+
+
+def test_the_output_folder_has_one_shape(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    assert understudy("run", *flags(settings(tmp_path))).code == 0
+    shareable = {"dp-kps.release", "statement.json", "statement.md", "synthetic.parquet"}
+    assert {path.name for path in (tmp_path / "out" / "release").iterdir()} == shareable
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"release", "private"}
+    table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
+    assert table.column_names == ["text", "department", "label", "provenance"]
+    provenance = json.loads(table.column("provenance")[0].as_py())
+    assert table.column("text")[0].as_py() == ", ".join(provenance["phrases"])
+
+
+def test_inspect_shows_the_statement_and_what_stands_above_the_noise(
+    tmp_path: Path, understudy: Callable[..., Said]
+) -> None:
+    assert understudy("run", *flags(settings(tmp_path))).code == 0
+    folder = tmp_path / "out" / "release"
+    said = understudy("inspect", str(folder / "dp-kps.release"))
+    assert said.out.startswith((folder / "statement.md").read_text("utf-8"))
+    assert "vocabulary terms above the noise floor" in said.out
+    as_json = json.loads(understudy("inspect", str(folder / "dp-kps.release"), "--json").out)
+    assert as_json["statement"] == json.loads((folder / "statement.json").read_text("utf-8"))
+    assert as_json["parameters"]["top_terms"] == 10
+
+
+def test_yaml_stands_for_flags_and_flags_override_it(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    values = settings(tmp_path)
+    config = tmp_path / "run.yaml"
+    config.write_text(yaml.safe_dump({**values, "records_per_label": 7, "labels": ["cardiology", "dermatology"]}))
+    assert understudy("run", "--config", str(config), "--records-per-label", "4").code == 0
+    assert pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet").num_rows == 8
+    assert understudy("run", *flags(values)).code == 0  # the same configuration: it resumes
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+
+
+def test_a_flag_can_switch_off_what_yaml_switched_on(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    config = tmp_path / "run.yaml"
+    config.write_text(yaml.safe_dump(settings(tmp_path, vocabulary_is_public=True)))
+    assert understudy("run", "--config", str(config), "--no-vocabulary-is-public").code == 2
+
+
+def test_several_data_files_and_record_columns_are_flags_too(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    values = settings(tmp_path, text=None, record_columns="note, clinician", dataset="both")
+    copy = tmp_path / "more.csv"
+    copy.write_bytes((tmp_path / "notes.csv").read_bytes())
+    assert understudy("run", *flags(values), "--data", str(copy)).code == 0
+    assert runs_charged(tmp_path / "ledger.sqlite", "both") == 1
+
+
+def test_standard_input_is_read_once_and_kept_private(
+    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = settings(tmp_path, data="-", format="csv", dataset="piped")
+    with (tmp_path / "notes.csv").open("rb") as stream:
+        monkeypatch.setattr("sys.stdin", type("Stdin", (), {"buffer": stream}))
+        assert understudy("run", *flags(values)).code == 0
+    assert {path.name for path in (tmp_path / "out" / "release").iterdir()} == {
+        *("dp-kps.release", "statement.json", "statement.md", "synthetic.parquet")
+    }
+    assert understudy("run", *flags(values)).code == 0  # released: standard input is not read
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
+def test_the_schema_and_the_model_accept_the_example_configurations(path: Path) -> None:
+    values: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+    jsonschema.validate(values, json_schema())
+    config = run_config(values)
+    assert config.budget.epsilon > 0
+    given({}, str(path))
+
+
+def test_the_schema_rejects_what_the_model_rejects(understudy: Callable[..., Said]) -> None:
+    schema = json.loads(understudy("schema").out)
+    assert schema == json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate({"data": "a.csv", "record_columns": "a,b", "labels": ["a", 1], "epsilon": 1}, schema)
+    jsonschema.validate({"data": ["a.csv"], "record_columns": ["a", "b"], "labels": "a,b", "delta": "1e-6"}, schema)
+    for wrong in ({"top_trems": 3}, {"top_terms": 0}, {"noise": "cauchy"}, {"records": "many"}, {"data": 3}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, schema)
+
+
+def test_an_internal_error_can_be_shown_in_full_on_request(
+    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: object, **named: object) -> None:
+        raise ZeroDivisionError("a private detail")
+
+    monkeypatch.setattr("understudy.release.Release.save", broken)
+    assert "a private detail" not in understudy("run", *flags(settings(tmp_path))).err
+    monkeypatch.setitem(os.environ, "UNDERSTUDY_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError, match="a private detail"):
+        understudy("run", *flags(settings(tmp_path)))
