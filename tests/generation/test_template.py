@@ -1,0 +1,156 @@
+"""Prompt templates: the shipped ones, a user's own, placeholders, examples from a file."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from understudy.errors import ConfigError
+from understudy.generation.choosing import kept_phrases
+from understudy.generation.examples import read_examples, with_phrases
+from understudy.generation.template import Example, PromptTemplate, load_template
+
+SHIPPED = sorted(
+    entry.name.removesuffix(".yaml")
+    for entry in resources.files("understudy.generation").joinpath("templates").iterdir()
+    if entry.name.endswith(".yaml")
+)
+PLACEHOLDERS = ("{document_type}", "{phrases}", "{count}", "{label}", "{missing}", "{text}")
+
+
+def load_shipped(name: str) -> PromptTemplate:
+    return load_template("", file=str(resources.files("understudy.generation").joinpath("templates", f"{name}.yaml")))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_template_is_found_by_each_of_its_names(name: str) -> None:
+    template = load_shipped(name)
+    assert template.examples
+    assert template.user_with_label
+    for spelling in (template.document_type, *template.names):
+        assert load_template(f" {spelling.upper()} ") == template
+
+
+def test_no_two_shipped_templates_share_a_name() -> None:
+    templates = [load_shipped(name) for name in SHIPPED]
+    names = [name for template in templates for name in (template.document_type, *template.names)]
+    assert len(set(names)) == len(names)
+    assert all(name == name.strip().lower() for name in names)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_template_names_the_phrases_and_leaves_no_placeholder(name: str) -> None:
+    template = load_shipped(name)
+    messages = template.messages(["first term", "second"], label="sport", examples=template.examples)
+    contents = [message.content for message in messages]
+    assert "first term, second" in contents[-1]
+    assert "sport" in contents[-1]
+    assert "sport" not in template.messages(["first"])[-1].content
+    repair = template.repair_messages("A text.", ["second"], ["first term", "second"])[-1].content
+    assert "second" in repair
+    assert "A text." in repair
+    assert not any(mark in content for content in [*contents, repair] for mark in PLACEHOLDERS)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_examples_of_a_shipped_template_hold_their_phrases(name: str) -> None:
+    template = load_shipped(name)
+    for example in template.examples:
+        assert kept_phrases(example.text, example.phrases) == example.phrases
+        assert not any(stop in example.text for stop in template.stop)
+
+
+def test_an_unknown_document_type_fills_the_general_template() -> None:
+    template = load_template("Ship's Log")
+    assert template.document_type == "Ship's Log"
+    assert "Ship's Log" in template.messages(["storm"])[-1].content
+
+
+def test_the_chat_has_the_system_the_examples_as_turns_and_the_question() -> None:
+    template = load_template("general")
+    messages = template.messages(["a"], examples=[Example(phrases=("x", "y"), text="X and y.")])
+    assert [message.role for message in messages] == ["system", "user", "assistant", "user"]
+    assert "x, y" in messages[1].content
+    assert messages[2].content == "X and y."
+
+
+def test_a_template_of_the_users_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "document_type: haiku\nuser: 'A {document_type} on {count}: {phrases}. {other}'\nstop: [END]", "utf-8"
+    )
+    template = load_template("news", file=path)
+    (message,) = template.messages(["snow", "moon"])
+    assert message.content == "A haiku on 2: snow, moon. {other}"
+    assert (
+        template.messages(["snow"], label="x")[-1].content == "A haiku on 1: snow. {other}"
+    )  # no pattern with a label
+    assert template.stop == ("END",)
+    assert "Rewrite this haiku" in template.repair_messages("Old.", ["moon"], ["snow", "moon"])[-1].content
+
+
+def test_braces_in_phrases_are_not_filled_in() -> None:
+    template = PromptTemplate(document_type="note", user="{phrases} {label}")
+    assert template.messages(["{label}"], label="{phrases}")[-1].content == "{label} {phrases}"
+
+
+def test_a_changed_template_has_another_hash() -> None:
+    template = load_template("general")
+    assert template.sha256 == load_template("general").sha256
+    assert template.sha256 != load_template("memo").sha256
+
+
+@pytest.mark.parametrize(
+    "text", ["", "- a", "document_type: x", "document_type: x\nuser: a\nstop: b", "user: [", "1: 2", "user: a\nmore: b"]
+)
+def test_a_file_that_is_no_template_is_one_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(ConfigError, match=r"mine.yaml is no prompt template.* See docs/prompts.md for its form"):
+        load_template("news", file=path)
+
+
+def test_a_template_that_cannot_be_read_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "latin.yaml").write_bytes("user: ä".encode("latin-1"))
+    for name in ("latin.yaml", "none.yaml"):
+        with pytest.raises(ConfigError, match=f"{name} cannot be read"):
+            load_template("news", file=tmp_path / name)
+
+
+def test_example_texts_get_the_phrases_that_they_hold(tmp_path: Path) -> None:
+    path = tmp_path / "examples.txt"
+    path.write_text("Chest pain since Monday, no fever.\n\nNothing known.\r\nA rash; FEVER too.\u2028\n", "utf-8")
+    examples = with_phrases(read_examples(path), ["fever", "chest pain", "rash", "pain"], count=2)
+    assert [example.phrases for example in examples] == [("fever", "chest pain"), ("fever", "rash")]
+    assert examples[0].text == "Chest pain since Monday, no fever."
+
+
+def test_examples_in_json_lines_may_bring_their_phrases(tmp_path: Path) -> None:
+    path = tmp_path / "examples.jsonl"
+    path.write_text(
+        '{"text": " A b. ", "phrases": ["zeta"]}\n"Only fever."\n{"text": "C fever"}\n{"text": ""}', "utf-8"
+    )
+    examples = with_phrases(read_examples(path), ["fever"], count=5)
+    assert [(example.text, example.phrases) for example in examples] == [
+        ("A b.", ("zeta",)),
+        *(("Only fever.", ("fever",)), ("C fever", ("fever",))),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"phrases": ["a"]}', '{"text": "a", "phrases": "a, b"}', '{"text": "a", "note": "b"}', "3", "[1]"]
+)
+def test_examples_that_are_none_are_one_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "examples.jsonl"
+    path.write_text(text, "utf-8")
+    with pytest.raises(ConfigError, match=r"The examples examples.jsonl (cannot be read|are not as they should be)"):
+        read_examples(path)
+
+
+def test_examples_without_a_known_phrase_are_one_error(tmp_path: Path) -> None:
+    (tmp_path / "examples.txt").write_text("Nothing.", "utf-8")
+    with pytest.raises(ConfigError, match="hold no text with a phrase of the Release"):
+        with_phrases(read_examples(tmp_path / "examples.txt"), ["fever"], count=3)
+    assert with_phrases([], ["fever"], count=3) == []
