@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from typing import Any
 
 from understudy.privacy.guarantee import Budget
@@ -14,6 +15,11 @@ from understudy.privacy.unit import Unit
 DELTAS = (1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
 
 NOT_PRIVATE = "NOT PRIVATE"
+_NO_PROMISE = (
+    f"> **{NOT_PRIVATE}.** The noise of this run was switched off or seeded. No promise holds; nothing was booked. The "
+    "figures below are those of a run with noise."
+)
+_LARGEST_EXPONENT = 700.0
 
 NOT_COVERED = (
     "Facts about the population that hold with or without any one unit: the synthetic texts are meant to show them.",
@@ -113,11 +119,14 @@ class Statement:
 
     def to_markdown(self) -> str:
         """The statement for people."""
-        lines = ["# Privacy statement", ""]
-        if not self.private:
-            lines += [f"> **{NOT_PRIVATE}.** The noise of this run was switched off or seeded. No promise holds.", ""]
-        lines += [
-            *self._promise(),
+        protected = "Protected" if self.private else "Not protected"
+        booked = f"Booked in the ledger of dataset `{self.dataset}`: {self.budget}. " if self.private else ""
+        lines = [
+            "# Privacy statement",
+            "",
+            f"Method **{self.method}**. {protected}: **{self.unit.describe()}**.",
+            "",
+            self._promise() if self.private else _NO_PROMISE,
             "",
             "| at delta | epsilon |",
             "|---|---|",
@@ -127,8 +136,8 @@ class Statement:
             "",
             *(f"- **{charge.name}**: {charge.why} ({charge.event})." for charge in self.charges),
             "",
-            f"Booked in the ledger of dataset `{self.dataset}`: {self.budget}. "
-            "The language model that writes the texts sees only what is listed here; what it adds costs nothing more.",
+            f"{booked}The language model that writes the texts sees only what is listed here; what it adds costs "
+            "nothing more.",
             "",
             "## Public inputs, fixed before any private record was read",
             "",
@@ -146,17 +155,15 @@ class Statement:
         ]
         return "\n".join(lines)
 
-    def _promise(self) -> list[str]:
+    def _promise(self) -> str:
         epsilon, delta = float(self.budget.epsilon), float(self.budget.delta)
-        odds = math.exp(min(epsilon, 50.0))
+        odds = _round_up(math.exp(epsilon)) if epsilon < _LARGEST_EXPONENT else f"e^{epsilon:g}"
         failure = f", except with probability {delta:g}" if delta else ""
-        return [
-            f"Method **{self.method}**. Protected: **{self.unit.describe()}**.",
-            "",
+        return (
             f"Whoever sees the Release or any text made from it can tell almost as little about one unit as if that "
-            f"unit had never been in the data: with or without it, every outcome is at most {odds:.3g} times as likely"
-            f"{failure}. This is ({epsilon:g}, {delta:g})-differential privacy; neighbours add or remove one unit.",
-        ]
+            f"unit had never been in the data: with or without it, every outcome is at most {odds} times as likely"
+            f"{failure}. This is ({epsilon:g}, {delta:g})-differential privacy; neighbours add or remove one unit."
+        )
 
 
 def _epsilon_at(plan: Plan) -> dict[float, float]:
@@ -165,7 +172,6 @@ def _epsilon_at(plan: Plan) -> dict[float, float]:
     return {delta: epsilon for delta, epsilon in values.items() if math.isfinite(epsilon)}
 
 
-def _round_up(epsilon: float) -> str:
+def _round_up(value: float) -> str:
     """Four digits, never less than the value."""
-    digits = max(0, 3 - math.floor(math.log10(epsilon))) if epsilon > 0 else 0
-    return f"{math.ceil(epsilon * 10**digits - 1e-9) / 10**digits:g}"
+    return f"{float(Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(value))):g}"
