@@ -34,15 +34,14 @@ def mean_p_value(kind: str, noise: NDArray[np.int64], *, scale: float) -> float:
 
 
 def shape_p_value(kind: str, noise: NDArray[np.int64], *, scale: float) -> float:
-    """Chi-square against the exact probabilities, for small scales; rare integers share one cell a side."""
+    """Chi-square against the exact probabilities, for small scales; the outer integers share one cell a side."""
     reach = math.ceil(60 * scale)
     expected = pmf(kind, scale=scale, reach=reach) * noise.size
     observed = np.bincount(np.clip(noise, -reach, reach) + reach, minlength=2 * reach + 1).astype(np.float64)
-    edge = int(np.argmax(expected >= 20))
-    inner = slice(edge, len(expected) - edge)
+    edge = int(np.argmax(np.cumsum(expected) >= 50)) + 1
 
     def cells(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.concatenate([[counts[:edge].sum()], counts[inner], [counts[len(counts) - edge :].sum()]])
+        return np.concatenate([[counts[:edge].sum()], counts[edge:-edge], [counts[-edge:].sum()]])
 
     whole = cells(expected)
     return float(stats.chisquare(cells(observed), whole * (noise.size / whole.sum())).pvalue)
