@@ -62,5 +62,5 @@ def embed(texts: list[str]) -> NDArray[np.float32]:
 
 
 @cache
-def embedder():  # noqa: ANN201
+def embedder():
     return load_embedder("embedded")

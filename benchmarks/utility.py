@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import secrets
 import tempfile
 import time
 from pathlib import Path
@@ -23,11 +24,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sets import VOCABULARIES, TextSet, embed, embedder, load_set
 from sklearn.linear_model import LogisticRegression
 
 import understudy as us
 import understudy.models.catalog
+from sets import VOCABULARIES, TextSet, embed, embedder, load_set
 from understudy.vocabulary.matcher import TermMatcher
 
 
@@ -43,7 +44,7 @@ def one_run(texts: TextSet, method: us.DPKPS, epsilon: float, delta: str, count:
             records_per_label=count,
             ledger=str(Path(folder) / "ledger.sqlite"),
             dataset=texts.name,
-            seed=int.from_bytes(np.random.bytes(3), "big"),
+            seed=int.from_bytes(secrets.token_bytes(3), "big"),
         )
 
 

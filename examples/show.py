@@ -3,10 +3,11 @@
 python examples/show.py out/demo
 """
 
-import csv
 import json
 import sys
 from pathlib import Path
+
+import pyarrow.parquet as pq
 
 NOTES_A_LABEL = 2
 
@@ -14,8 +15,7 @@ NOTES_A_LABEL = 2
 def main(folder: Path) -> None:
     release = folder / "release"
     statement = json.loads((release / "statement.json").read_text("utf-8"))
-    with (release / "synthetic.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = pq.read_table(release / "synthetic.parquet").to_pylist()
     for label in sorted({row["label"] for row in rows}):
         print(f"\n{label}")
         for row in [row for row in rows if row["label"] == label][:NOTES_A_LABEL]:

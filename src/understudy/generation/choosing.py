@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from understudy.models.types import Completion
+from understudy.models.types import Completion, Message
 from understudy.vocabulary.words import split_words
 
 _REPETITIVE = 0.6
 """Below this share of distinct words an answer goes round in circles."""
+_COPIED = 5
+"""Words in a row that tell a copy from the prompt's examples."""
 
 
 def kept_phrases(text: str, phrases: Sequence[str]) -> tuple[str, ...]:
@@ -29,21 +31,29 @@ def is_blank(answer: Completion) -> bool:
     return not answer.text.strip()
 
 
-def rank(answer: Completion, phrases: Sequence[str]) -> tuple[bool, float, bool]:
-    """Answers with text first, then by phrases kept, less what tells a list from a text, then complete before cut.
+def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] = ()) -> tuple[bool, float, bool]:
+    """Answers with text first, then by phrases kept, less what tells a poor text, then complete before cut.
 
-    A phrase that only follows its neighbour of the prompt ("rain, harvest, prices") counts for nothing, and a text
-    that repeats itself loses half: small models like to answer with the list of words that they were given.
+    Small models recite the words that they were given ("rain, harvest, prices"), go round in circles, or copy from
+    the examples of the prompt. A phrase directly behind its neighbour in the prompt counts for nothing; a
+    repetitive or copied text loses half.
     """
     kept = kept_phrases(answer.text, phrases)
-    score = max(0, len(kept) - _recited(answer.text, phrases)) / max(len(phrases), 1)
     words = split_words(answer.text)
+    score = max(0, len(kept) - _recited(words, phrases)) / max(len(phrases), 1)
     if words and len(set(words)) / len(words) < _REPETITIVE:
+        score /= 2
+    if any(_runs(words) & _runs(split_words(turn.content)) for turn in prompt if turn.role == "assistant"):
         score /= 2
     return not is_blank(answer), score, answer.finish_reason == "stop"
 
 
-def _recited(text: str, phrases: Sequence[str]) -> int:
+def _recited(words: Sequence[str], phrases: Sequence[str]) -> int:
     """How many phrases stand directly behind the phrase that they follow in the prompt."""
-    words = f" {' '.join(split_words(text))} "
-    return sum(f" {' '.join(split_words(f'{first} {second}'))} " in words for first, second in pairwise(phrases))
+    text = f" {' '.join(words)} "
+    return sum(f" {' '.join(split_words(f'{first} {second}'))} " in text for first, second in pairwise(phrases))
+
+
+def _runs(words: Sequence[str]) -> set[tuple[str, ...]]:
+    """All runs of ``_COPIED`` words."""
+    return {tuple(words[start : start + _COPIED]) for start in range(len(words) - _COPIED + 1)}

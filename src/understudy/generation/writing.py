@@ -66,8 +66,8 @@ class Writer:
         samples = self.parameters.samples
         answers = asker.ask([self._request(prompt) for prompt in prompts for _ in range(samples)])
         best = [
-            max(answers[index * samples : (index + 1) * samples], key=lambda answer: rank(answer, phrases))
-            for index, phrases in enumerate(asked)
+            max(answers[index * samples : (index + 1) * samples], key=lambda answer: rank(answer, phrases, prompt))
+            for index, (phrases, prompt) in enumerate(zip(asked, prompts, strict=True))
         ]
         blank = [index for index, answer in enumerate(best) if is_blank(answer) and answer.finish_reason != "failed"]
         self._replace(asker, best, asked, {index: self._request(prompts[index]) for index in blank})
@@ -115,7 +115,8 @@ class Writer:
     ) -> None:
         """Ask again for some texts; keep whichever answer is better."""
         for index, answer in zip(requests, asker.ask(list(requests.values()), again=True), strict=True):
-            if rank(answer, asked[index]) > rank(best[index], asked[index]):
+            prompt = requests[index].messages
+            if rank(answer, asked[index], prompt) > rank(best[index], asked[index], prompt):
                 best[index] = answer
 
 
