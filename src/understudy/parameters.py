@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,7 +34,7 @@ class Parameters(BaseModel):
 
     def __init__(self, **values: Any) -> None:
         try:
-            super().__init__(**values)
+            super().__init__(**{n: os.fspath(v) if isinstance(v, os.PathLike) else v for n, v in values.items()})
         except ValidationError as error:
             raise ConfigError(_problem(error), "See the documentation of this parameter, or `--help`.") from None
 

@@ -95,7 +95,7 @@ def test_a_release_is_written_loaded_and_generated_from(tmp_path: Path, method: 
     assert loaded.statement == made.statement
     assert loaded.arrays.keys() == made.release.arrays.keys()
     assert all(np.array_equal(loaded.arrays[name], array) for name, array in made.release.arrays.items())
-    more = us.generate(loaded, llm="none", records_per_label=50, length=5, temperature=2.0)
+    more = us.generate(loaded, llm="none", records_per_label=50, length=5, temperature=2.0, output=tmp_path / "more")
     assert len(more.records) == 100
     assert all(len(record.provenance["phrases"]) == 5 for record in more.records)
     again = us.generate(loaded, llm="none", records_per_label=50, length=5, temperature=2.0)

@@ -1,0 +1,157 @@
+"""One run from start to finish: plan, charge, release, generate, resume.
+
+The order of things is the privacy argument (architecture, section 4, rule 3):
+
+    plan       from public parameters; the ledger is asked whether it fits, nothing is read
+    charge     content fingerprint, then one serialised transaction in the ledger, synced
+    draw       each noisy value is stored in private/run.sqlite before anything is done with it
+    use        the Release is built from stored values only; on resume they are read, never redrawn
+    generate   reads the Release; every answer of a language model is stored under its request
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from understudy.config import RunConfig, run_config
+from understudy.corpus import Corpus
+from understudy.errors import ConfigError
+from understudy.methods.protocol import Method
+from understudy.methods.registry import method_class
+from understudy.privacy.guarantee import Budget
+from understudy.release import Release, load_release
+from understudy.run.generating import prepare_writing, write_texts
+from understudy.run.listener import SILENT, Listener
+from understudy.run.planning import label_count, make_plan, wanted
+from understudy.run.releasing import make_release
+from understudy.run.result import Result
+from understudy.run.session import open_session
+
+__all__ = [
+    "Listener",
+    "Result",
+    "corpus_config",
+    "generate",
+    "label_count",
+    "make_plan",
+    "release",
+    "run",
+    "synthesize",
+    "wanted",
+]
+
+
+def release(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT) -> Result:
+    """Make a Release of private data: the only step that reads them.
+
+    Raises:
+        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
+    """
+    with open_session(config, config.lasting) as session:
+        return Result(make_release(session, config, corpus, listener), folder=session.visible_folder)
+
+
+def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT) -> Result:
+    """Release and generate in one go. The same configuration and output folder resume where a killed run was.
+
+    Raises:
+        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
+    """
+    wanted(config, 1)
+    with open_session(config, config.lasting) as session:
+        writing = prepare_writing(session, config, listener)  # before anything is charged
+        made = make_release(session, config, corpus, listener)
+        return write_texts(session, made, config, writing, listener)
+
+
+def generate(made: Release | str | Path, *, listener: Listener = SILENT, **options: Any) -> Result:
+    """Turn a Release into synthetic records: post-processing, free, any number of times.
+
+    Args:
+        made: a Release, or its file.
+        options: by their flag names: how many records, the language model, the writing, the output, and those
+            parameters of the method that are free (``length``, ``contrast``, ...).
+
+    Raises:
+        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
+    """
+    made = made if isinstance(made, Release) else load_release(made)
+    free = set(method_class(made.method).generation_parameters.model_fields)
+    fixed = {name: value for name, value in made.parameters.items() if name != "seed"}
+    changed = sorted(name for name in set(options) & set(fixed) - free if options[name] != fixed[name])
+    if changed:
+        raise ConfigError(
+            f"{changed[0]!r} was fixed when the Release was made.", "Leave it out, or make another Release."
+        )
+    config = run_config({**fixed, **options, "method": made.method})
+    wanted(config, 1)
+    with open_session(config, {**config.lasting, "release": made.digest}) as session:
+        writing = prepare_writing(session, config, listener)
+        if session.visible_folder is not None:
+            session.visible_folder.write_statement(made.statement)
+        return write_texts(session, made, config, writing, listener)
+
+
+def synthesize(
+    corpus: Corpus,
+    method: Method,
+    budget: Budget,
+    *,
+    llm: str = "embedded",
+    records_per_label: int | None = None,
+    records: int | None = None,
+    output: str | Path | None = None,
+    listener: Listener = SILENT,
+    **options: Any,
+) -> Result:
+    """From a private corpus to a synthetic one, from Python (also inside a notebook's event loop).
+
+    Args:
+        corpus: from :func:`understudy.read_corpus`.
+        method: such as ``DPKPS()``.
+        budget: what the run may spend; booked in the ledger.
+        llm: the model that writes the texts, or ``none``.
+        records_per_label, records: how many synthetic records.
+        output: folder for the results; without one nothing is kept and a killed run cannot be resumed.
+        options: further parameters by their flag names (``dataset``, ``ledger``, ``max_records_per_owner``,
+            ``document_type``, ``base_url``, ``seed``, ...).
+
+    Raises:
+        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
+    """
+    return run(
+        corpus_config(
+            corpus,
+            method,
+            budget,
+            llm=llm,
+            records_per_label=records_per_label,
+            records=records,
+            output=output,
+            **options,
+        ),
+        corpus=corpus,
+        listener=listener,
+    )
+
+
+def corpus_config(corpus: Corpus, method: Method, budget: Budget, **options: Any) -> RunConfig:
+    """The configuration of a run on an open corpus."""
+    schema = corpus.schema
+    return run_config(
+        {
+            "dataset": corpus.name,
+            "text": schema.text,
+            "record_columns": schema.record_columns,
+            "label": schema.label,
+            "labels": (schema.labels or None) if schema.labels_declared else None,
+            "labels_from_data": not schema.labels_declared,
+            "owner": schema.owner,
+            "epsilon": str(budget.epsilon),
+            "delta": str(budget.delta),
+            "method": method.name,
+            **method.dump(),
+            **options,
+        }
+    )

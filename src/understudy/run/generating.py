@@ -1,0 +1,119 @@
+"""The free half of a run: a Release into texts. Every answer of a language model is stored under its request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from understudy.config import RunConfig
+from understudy.corpus import canonical
+from understudy.errors import ConfigError, ModelError
+from understudy.generation.examples import read_examples, with_phrases
+from understudy.generation.parameters import WritingParameters
+from understudy.generation.template import Example, PromptTemplate, load_template
+from understudy.generation.writing import Writer
+from understudy.methods.registry import make_method
+from understudy.release import Release
+from understudy.run.listener import Listener
+from understudy.run.planning import wanted
+from understudy.run.result import Result
+from understudy.run.session import GENERATED, Session
+
+if TYPE_CHECKING:
+    from understudy.models.types import ChatModel
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What writes the texts, loaded and checked."""
+
+    parameters: WritingParameters
+    template: PromptTemplate
+    examples: Sequence[Example]
+    chat: ChatModel | None
+
+
+def prepare_writing(session: Session, config: RunConfig, listener: Listener) -> Writing:
+    """Everything that could fail about the writing, before anything is charged."""
+    parameters: WritingParameters = config.part(WritingParameters)
+    template = load_template(parameters.document_type, file=parameters.prompt)
+    examples = _examples(parameters)
+    chat = None if config.llm == "none" else _load_chat(config)
+    if chat is not None:
+        from understudy.models.cached import CachedChat
+        from understudy.models.catalog import model_languages
+
+        if config.llm.startswith("openai:") and not session.begun:
+            _ping(chat)
+        if languages := model_languages(config.llm):
+            listener.say(f"The model {config.llm!r} writes {', '.join(languages)} only.")
+        chat = CachedChat(chat, session.store.answers)
+    return Writing(parameters, template, examples, chat)
+
+
+def write_texts(session: Session, made: Release, config: RunConfig, writing: Writing, listener: Listener) -> Result:
+    """The synthetic records that are asked for, written to the output folder if there is one."""
+    session.begin()
+    counts = wanted(config, max(1, len(made.schema.labels)))
+    chat, total = writing.chat, sum(counts)
+    writer = Writer(
+        chat,
+        writing.template,
+        writing.parameters,
+        labels=[canonical(label) for label in made.schema.labels],
+        examples=with_phrases(writing.examples, made.terms, count=writing.parameters.prompt_terms or 5),
+        seed=config.seed,
+        progress=lambda done, asked: listener.progress("texts", done, asked),
+    )
+    if chat is not None:
+        calls = total * writer.calls_per_seed
+        listener.say(f"Asking {chat.model_id} for {total} texts ({calls} calls); it sees released values only.")
+    method = make_method(config.method, config.method_parameters)
+    records = list(method.generate(made, counts, writer=writer, seed=config.seed))
+    written = [record for record in records if record.text]
+    if session.visible_folder is not None:
+        path = session.visible_folder.write_records(written, made.schema, config.output_format)
+        listener.say(f"Wrote {len(written)} synthetic records to {path}.")
+    if missing := len(records) - len(written):
+        listener.say(f"{missing} texts could not be had. The same command asks again for those that failed.")
+    session.store.mark(GENERATED)
+    return Result(made, written, missing, session.visible_folder)
+
+
+def _examples(parameters: WritingParameters) -> Sequence[Example]:
+    if parameters.examples is None:
+        return ()
+    if not parameters.examples_are_public:
+        raise ConfigError(
+            "Example texts in a prompt must not come from the private data.",
+            "If they are public, say so with --examples-are-public.",
+        )
+    return read_examples(parameters.examples)
+
+
+def _load_chat(config: RunConfig) -> ChatModel:
+    from understudy.models.catalog import load_chat
+
+    options: dict[str, Any] = {}
+    if config.llm.startswith("openai:"):
+        options = {
+            "max_concurrency": config.max_concurrency,
+            "token_cap": config.token_cap,
+            "spending_cap": config.spending_cap,
+            "price_per_million_input": config.price_input,
+            "price_per_million_output": config.price_output,
+        }
+    return load_chat(config.llm, base_url=config.base_url, api_key_env=config.api_key_env, seed=config.seed, **options)
+
+
+def _ping(chat: ChatModel) -> None:
+    """One short question, so that an endpoint that does not answer is known before anything is charged."""
+    from understudy.models.collect import collect
+    from understudy.models.types import ChatRequest, Message
+
+    (answer,) = collect(chat, [ChatRequest((Message("user", "Say ok."),), max_tokens=4, temperature=0.0)])
+    if answer.finish_reason == "failed":
+        raise ModelError(
+            f"The language model does not answer: {answer.error}", "Try it with: understudy models check SPEC"
+        )

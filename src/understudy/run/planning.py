@@ -1,0 +1,45 @@
+"""Before anything is read or asked: the plan, and how many records of which label are wanted."""
+
+from __future__ import annotations
+
+from understudy.config import RunConfig
+from understudy.corpus.labels import declared_labels
+from understudy.errors import ConfigError
+from understudy.methods.protocol import PublicFacts
+from understudy.methods.registry import make_method
+from understudy.privacy.plan import Plan
+
+
+def make_plan(config: RunConfig, *, labels: int | None = None) -> Plan:
+    """The plan of a configured run. Reads no private data.
+
+    Args:
+        labels: size of the label set; None takes the declared one.
+
+    Raises:
+        ConfigError: if the configuration cannot be run.
+    """
+    method = make_method(config.method, config.method_parameters)
+    facts = PublicFacts(config.unit, labels or label_count(config), config.expected_records)
+    return method.plan(config.budget, facts)
+
+
+def label_count(config: RunConfig) -> int:
+    """Size of the declared label set; 1 without labels, or if they are to be read from the data."""
+    return 1 if config.labels is None else len(declared_labels(config.labels))
+
+
+def wanted(config: RunConfig, labels: int) -> list[int]:
+    """Synthetic records of each label.
+
+    Raises:
+        ConfigError: if it is not exactly one of ``records`` and ``records_per_label`` that says so.
+    """
+    if (config.records is None) == (config.records_per_label is None):
+        raise ConfigError(
+            "It is not clear how many records to write.", "Give one of --records-per-label N and --records N."
+        )
+    if config.records_per_label is not None:
+        return [config.records_per_label] * labels
+    assert config.records is not None
+    return [config.records // labels + (label < config.records % labels) for label in range(labels)]

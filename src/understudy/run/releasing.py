@@ -1,0 +1,148 @@
+"""The private half of a run: check, charge, draw, store, and only then use."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from understudy.config import DataParameters, RunConfig
+from understudy.corpus import Corpus, read_corpus
+from understudy.corpus.bounding import BoundedCorpus
+from understudy.corpus.read import proposed_name
+from understudy.errors import ConfigError, ResumeError
+from understudy.methods.protocol import Method, ReleaseTools
+from understudy.methods.registry import make_method
+from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
+from understudy.privacy.plan import Plan, Receipt
+from understudy.release import PublicSchema, Release, load_release
+from understudy.run.listener import Listener
+from understudy.run.planning import make_plan
+from understudy.run.session import RELEASED, Session
+from understudy.statement import Statement
+
+if TYPE_CHECKING:
+    from understudy.ledger import Ledger
+    from understudy.models.types import Embedder
+
+_FINGERPRINT = "fingerprint"
+
+
+def make_release(session: Session, config: RunConfig, corpus: Corpus | None, listener: Listener) -> Release:
+    """The Release of the private data; the one that is there already where the run had come so far."""
+    method = make_method(config.method, config.method_parameters)
+    file = session.folder.release_file(method.name)
+    if RELEASED in session.store.stages() and file.exists():
+        listener.say(f"{file.name} is there already: no private record is read, nothing is charged.")
+        return load_release(file)
+    early, noise = make_plan(config), _noise(config)
+    dataset = config.dataset or (proposed_name(config.data[0]) if len(config.data) == 1 else None)
+    if dataset is None:
+        raise ConfigError("This dataset has no name for the ledger.", "Name it with --dataset.")
+    with ExitStack() as stack:
+        ledger = stack.enter_context(_open_ledger(config)) if noise.private else None
+        if ledger is not None and ledger.dataset(dataset) is not None:
+            ledger.check(dataset, early, run_id=session.store.run_id)  # before any private read
+        embedder = _load_embedder(config, method)  # before anything is charged
+        if corpus is None:
+            corpus = stack.enter_context(_open_corpus(config, session.folder.private))
+        if config.owner and corpus.schema.owner is None:
+            raise ConfigError("The corpus has no owner column.", "Read the corpus with an owner column.")
+        plan = make_plan(config, labels=max(1, len(corpus.labels)))
+        listener.say(f"Protecting {plan.unit.describe()} with {plan.budget}.")
+        if ledger is not None:
+            receipt, hash_key = _charge(ledger, dataset, plan, corpus, session, listener)
+        else:
+            session.begin(plan)
+            listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
+            receipt, hash_key = Receipt(session.store.run_id, plan.charges), b"insecure"
+        tools = ReleaseTools(
+            labels=max(1, len(corpus.labels)),
+            receipt=receipt,
+            noise=noise,
+            keep=session.store.keep_once,
+            embedder=embedder,
+            seed=config.seed,
+        )
+        listener.say("Reading the private records.")
+        released = method.release(BoundedCorpus(corpus, plan.unit, hash_key), plan, tools)
+        schema = corpus.schema
+    statement = Statement.of(
+        plan,
+        public_inputs=released.public_inputs,
+        labels_declared=schema.labels_declared,
+        dataset=dataset,
+        private=noise.private,
+        notes=released.notes,
+    )
+    made = Release(
+        method=method.name,
+        parameters={**method.dump(), "seed": config.seed},
+        schema=PublicSchema(schema.text or "record", schema.label, tuple(schema.labels), tuple(schema.record_columns)),
+        statement=statement,
+        arrays={name: np.asarray(array) for name, array in released.arrays.items()},
+        terms=list(released.terms),
+        noise_check=released.noise_check,
+    )
+    session.folder.write_release(made)
+    session.store.mark(RELEASED)
+    for name, value in made.noise_check.items():
+        listener.say(f"{name}: {value}")
+    return made
+
+
+def _charge(
+    ledger: Ledger, dataset: str, plan: Plan, corpus: Corpus, session: Session, listener: Listener
+) -> tuple[Receipt, bytes]:
+    """Identify the data, then check and charge in one transaction."""
+    fingerprint = corpus.fingerprint(ledger.fingerprint_key)
+    kept = session.store.value(_FINGERPRINT)
+    if kept is not None and bytes(kept["sha"]).decode() != fingerprint:
+        raise ResumeError(
+            "The private data, or the ledger, are not those that this run began with.",
+            "Use those it began with, or --fresh to start anew (which charges the budget again).",
+        )
+    if ledger.dataset(dataset) is None and ledger.known_as(fingerprint) is None:
+        ledger.open_dataset(dataset, cap=plan.budget, unit=plan.unit)
+        listener.say(f"Dataset {dataset!r} is new: opened with this run's budget {plan.budget} as its cap.")
+    ledger.identify(dataset, fingerprint)
+    session.begin(plan)
+    if kept is None:
+        session.store.keep(_FINGERPRINT, {"sha": np.frombuffer(fingerprint.encode(), dtype=np.uint8)})
+    receipt = ledger.charge(dataset, plan, run_id=session.store.run_id)
+    listener.say(f"The ledger holds this run's charge of {plan.budget} to dataset {dataset!r}.")
+    opened = ledger.dataset(dataset)
+    assert opened is not None
+    return receipt, opened.hash_key
+
+
+def _noise(config: RunConfig) -> NoiseSource:
+    if config.insecure_no_noise:
+        return InsecureNoNoise()
+    if config.insecure_noise_seed is not None:
+        return InsecureSeededNoise(config.insecure_noise_seed)
+    return SystemNoise()
+
+
+def _open_ledger(config: RunConfig) -> Ledger:
+    from understudy.ledger import Ledger
+
+    return Ledger(config.ledger)
+
+
+def _open_corpus(config: RunConfig, private: Path) -> Corpus:
+    if not config.data:
+        raise ConfigError("No private data are named.", "Give them with --data FILE.")
+    data: DataParameters = config.part(DataParameters)
+    fields = data.model_dump(exclude={"data", "max_records_per_owner"})
+    return read_corpus(config.data[0] if len(config.data) == 1 else config.data, **fields, private_dir=private)
+
+
+def _load_embedder(config: RunConfig, method: Method) -> Embedder | None:
+    if not method.needs_embedder:
+        return None
+    from understudy.models.catalog import load_embedder
+
+    return load_embedder(config.embedder)

@@ -1,0 +1,45 @@
+"""What a run made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from understudy.generation.records import SyntheticRecord
+from understudy.outputs import OutputFolder, synthetic_columns
+from understudy.release import Release
+from understudy.statement import Statement
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run made.
+
+    Args:
+        release: the Release.
+        records: the synthetic records; none for a release alone.
+        missing: records asked for that the language model did not write.
+        folder: where it stands, or None for a run without an output folder.
+    """
+
+    release: Release
+    records: Sequence[SyntheticRecord] = ()
+    missing: int = 0
+    folder: OutputFolder | None = None
+
+    @property
+    def statement(self) -> Statement:
+        return self.release.statement
+
+    @cached_property
+    def columns(self) -> dict[str, list[object]]:
+        """The synthetic table by column: ``text``, the label columns, ``provenance``."""
+        return synthetic_columns(self.records, self.release.schema)
+
+    def to_arrow(self) -> Any:
+        """The synthetic table as a ``pyarrow.Table``."""
+        import pyarrow as pa
+
+        return pa.table(self.columns)
