@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, PrivacyError
 from understudy.privacy.events import Event, GaussianEvent, PureEvent
-from understudy.privacy.mechanisms import SMALLEST_SIGMA, NoisySum
+from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA, NoisySum
 from understudy.privacy.noise import InsecureNoNoise, NoiseKind, SystemNoise
 from understudy.privacy.plan import Charge, Receipt
 
@@ -141,6 +141,21 @@ def test_a_grid_too_coarse_for_gaussian_noise_is_refused_before_a_charge_could_b
         NoisySum(Sums(grid=edge * 0.99), "gaussian", 1.0)
     NoisySum(Sums(grid=edge * 1.01), "gaussian", 1.0)
     NoisySum(Sums(grid=1.0), "laplace", 1.0)  # discrete Laplace noise is exactly pure on any grid
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_noise_that_would_leave_the_64_bit_integers_is_refused(kind: NoiseKind) -> None:
+    """The sampler clamps there: a clamped value plus the exact sum would show the sum."""
+    edge = LARGEST_SCALE / (Sums().l2_sensitivity if kind == "gaussian" else Sums().l1_sensitivity)
+    with pytest.raises(PrivacyError, match="64-bit"):
+        NoisySum(Sums(), kind, edge * 1.01)
+    assert NoisySum(Sums(), kind, edge * 0.99).event
+
+
+def test_the_sampler_does_clamp_and_at_the_largest_scale_it_does_not() -> None:
+    ends = [-(2**63), 2**63 - 1]
+    assert np.isin(SystemNoise().draw("laplace", scale=2.0**62, size=2_000), ends).any()
+    assert not np.isin(SystemNoise().draw("laplace", scale=LARGEST_SCALE, size=2_000), ends).any()
 
 
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, math.inf, math.nan])

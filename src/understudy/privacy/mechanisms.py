@@ -22,6 +22,10 @@ SMALLEST_SIGMA = 16384.0
 """In grid units. Below it a discrete Gaussian is noticeably worse than the continuous one it is accounted as: at 4096
 units the excess of delta passes 2e-7 for epsilon above 50 and delta of 1e-12, here it stays below 5e-8."""
 
+LARGEST_SCALE = 2.0**57
+"""In grid units. Beyond it noise may leave the 64-bit integers, where the sampler clamps it, and a sum added to a clamped
+value is bare. Here the chance is below e^-63 a value."""
+
 
 class IntegerSum(Protocol[Data_contra]):
     """A query that sums one integer vector a unit.
@@ -67,7 +71,7 @@ class NoisySum(Generic[Data]):
         Source: Canonne, Kamath and Steinke 2020; Dong, Roth and Su 2022, Theorem 2.7.
 
     Raises:
-        PrivacyError: if the grid is too coarse for the noise.
+        PrivacyError: if the grid is too coarse for the noise, or the noise too large for 64-bit integers.
     """
 
     query: IntegerSum[Data]
@@ -80,6 +84,11 @@ class NoisySum(Generic[Data]):
             raise PrivacyError(
                 f"The grid of {self.query.name!r} is too coarse: sigma is {self.scale:g} grid units.",
                 f"Scale the query's integers up until sigma is at least {SMALLEST_SIGMA:g}.",
+            )
+        if self.scale > LARGEST_SCALE:
+            raise PrivacyError(
+                f"The noise of {self.query.name!r} does not fit into 64-bit integers: its scale is {self.scale:g}.",
+                "Spend more epsilon on it, or ask a query of lower sensitivity (fewer features).",
             )
 
     @property
