@@ -23,8 +23,8 @@ SMALLEST_SIGMA = 16384.0
 units the excess of delta passes 2e-7 for epsilon above 50 and delta of 1e-12, here it stays below 5e-8."""
 
 LARGEST_SCALE = 2.0**57
-"""In grid units. Beyond it noise may leave the 64-bit integers, where the sampler clamps it, and a sum added to a clamped
-value is bare. Here the chance is below e^-63 a value."""
+"""In grid units. Beyond it noise may leave the 64-bit integers, where the sampler clamps it, and a sum added to a
+clamped value is bare. Here the chance is below e^-63 a value."""
 
 
 class IntegerSum(Protocol[Data_contra]):
