@@ -14,7 +14,7 @@ import jsonschema
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from clinic import flags, settings
+from clinic import FakeChat, flags, settings
 from run_fixtures import Said, runs_charged
 
 from understudy.cli import _VERBS
@@ -201,3 +201,23 @@ def test_an_internal_error_can_be_shown_in_full_on_request(
     monkeypatch.setitem(os.environ, "UNDERSTUDY_DEBUG", "1")
     with pytest.raises(ZeroDivisionError, match="a private detail"):
         understudy("run", *flags(settings(tmp_path)))
+
+
+def test_on_a_terminal_there_is_a_progress_display_and_elsewhere_there_are_lines(
+    tmp_path: Path,
+    understudy: Callable[..., Said],
+    use_chat: Callable[[FakeChat], FakeChat],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    use_chat(FakeChat())
+    values = settings(tmp_path, llm="fake")
+    plain = understudy("run", *flags(values)).err
+    assert "texts: 8 of 8" in plain.splitlines()
+    with monkeypatch.context() as patch:
+        patch.setenv("TERM", "xterm")
+        patch.setenv("COLUMNS", "200")
+        patch.setattr(sys.stderr, "isatty", lambda: True)
+        shown = understudy("run", *flags(values)).err
+    assert "Wrote 8 synthetic records" in shown
+    assert "texts: 8 of 8" not in shown
+    assert "\x1b[" in shown

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from clinic import TERMS, FakeChat, flags, rows, settings, write_csv
 from run_fixtures import Said, runs_charged
+from server import FakeEndpoint, answer
 
 from understudy import run as running
 from understudy.config import run_config
@@ -101,7 +102,7 @@ def test_a_public_file_that_changed_is_an_error(
     use_chat(FakeChat())
     (tmp_path / "stop.txt").write_text("the", "utf-8")
     (tmp_path / "prompt.yaml").write_text("document_type: note\nuser: 'Use: {phrases}'", "utf-8")
-    (tmp_path / "examples.txt").write_text("My chest pain and a rash.", "utf-8")
+    (tmp_path / "examples.txt").write_text(f"{', '.join(TERMS)}.", "utf-8")
     files = {
         "vocabulary": tmp_path / "terms.txt",
         **{"stop_words": tmp_path / "stop.txt", "prompt": tmp_path / "prompt.yaml"},
@@ -290,3 +291,20 @@ def test_generate_resumes_in_its_own_folder(tmp_path: Path, use_chat: Callable[[
         running.generate(other.release, **options)
     assert load_release(tmp_path / "out" / "release" / "dp-kps.release").digest == release.digest
     assert set(release.terms) <= set(TERMS)
+
+
+def test_a_run_that_reached_its_token_cap_goes_on_with_a_larger_one(
+    tmp_path: Path, understudy: Callable[..., Said]
+) -> None:
+    with FakeEndpoint(lambda number, seen: answer("A note.", usage=(50, 50))) as endpoint:
+        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "max_concurrency": 1, "max_tokens": 50}
+        values = settings(tmp_path, **changes, examples_per_prompt=0)
+        said = understudy("run", *flags({**values, "token_cap": 700}))
+        assert said.code == 6, said.err
+        assert "cap" in said.err
+        asked = len(endpoint.seen)
+        assert 1 < asked < 9
+        said = understudy("run", *flags({**values, "token_cap": 100_000}))
+        assert said.code == 0, said.err
+        assert len(endpoint.seen) == 9
+    assert runs_charged(values["ledger"]) == 1

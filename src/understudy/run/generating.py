@@ -45,7 +45,7 @@ def prepare_writing(session: Session, config: RunConfig, listener: Listener) -> 
         from understudy.models.catalog import model_languages
 
         if config.llm.startswith("openai:") and not session.begun:
-            _ping(chat)
+            _ping(_load_chat(config))  # one of its own: so short a prompt would mislead the caps' estimates
         if languages := model_languages(config.llm):
             listener.say(f"The model {config.llm!r} writes {', '.join(languages)} only.")
         chat = CachedChat(chat, session.store.answers)

@@ -70,7 +70,7 @@ def release(
     public = {"vocabulary": {"source": vocabulary.source, "sha256": vocabulary.sha256}}
     if needs_embeddings(parameters):
         embedder = tools.embedder
-        assert embedder is not None, "run.py loads one where needs_embedder says so"
+        assert embedder is not None, "the run loads one where needs_embedder says so"
         arrays["embeddings"] = tools.keep("embeddings", lambda: {"values": _unit_vectors(embedder, terms)})["values"]
         public["embedder"] = {"source": embedder.model_id, "sha256": embedder.fingerprint}
 

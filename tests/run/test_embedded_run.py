@@ -1,0 +1,30 @@
+"""A whole run with the embedded models, where they are in the cache (``make models``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from clinic import settings
+from run_fixtures import runs_charged
+
+from understudy import run as running
+from understudy.config import run_config
+from understudy.models.embedded import EMBEDDED, is_pulled
+
+pytestmark = [
+    pytest.mark.models,
+    pytest.mark.skipif(not all(map(is_pulled, EMBEDDED)), reason="needs: understudy models pull embedded"),
+]
+
+
+def test_a_run_with_the_embedded_models_writes_texts_and_repeats_them_from_its_store(tmp_path: Path) -> None:
+    values = settings(
+        tmp_path, llm="embedded", bandwidth=0.35, features=100, records_per_label=1, max_tokens=20, document_type="note"
+    )
+    first = running.run(run_config(values))
+    assert first.missing == 0
+    assert all(len(record.text.split()) > 2 for record in first.records)
+    assert first.statement.public_inputs["embedder"]["sha256"]
+    assert running.run(run_config(values)).columns == first.columns
+    assert runs_charged(values["ledger"]) == 1
