@@ -27,6 +27,7 @@ _PUBLIC = {
     "load_release": "understudy.release",
     "plan": "understudy.api",
     "read_corpus": "understudy.corpus",
+    "release_corpus": "understudy.run",
     "synthesize": "understudy.run",
 }
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from understudy.methods.dp_kps.method import DPKPS
     from understudy.privacy.guarantee import Budget
     from understudy.release import Release, load_release
-    from understudy.run import Listener, Result, generate, synthesize
+    from understudy.run import Listener, Result, generate, release_corpus, synthesize
     from understudy.statement import Statement
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "load_release",
     "plan",
     "read_corpus",
+    "release_corpus",
     "synthesize",
 ]
 

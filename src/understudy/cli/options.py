@@ -14,6 +14,8 @@ from understudy.config import DEFAULT_METHOD, read_config
 from understudy.methods.registry import method_class
 from understudy.parameters import Parameters
 
+_RECORDS = ("records", "records_per_label")
+
 
 def options_of(group: type[Parameters]) -> list[click.Option]:
     """One flag a field; all default to "not given", so that a configuration file shows through."""
@@ -23,7 +25,11 @@ def options_of(group: type[Parameters]) -> list[click.Option]:
 def given(values: dict[str, Any], config: str | None) -> dict[str, Any]:
     """The values of the configuration file, overridden by the flags that were given."""
     flags = {name: value for name, value in values.items() if value not in (None, ())}
-    return {**(read_config(config) if config else {}), **flags}
+    written = read_config(config) if config else {}
+    for first, second in (_RECORDS, _RECORDS[::-1]):
+        if first in flags and second not in flags:
+            written.pop(second, None)  # two ways to say one thing: the flag counts
+    return {**written, **flags}
 
 
 class ParametersCommand(click.Command):

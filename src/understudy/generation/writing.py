@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 from understudy.generation.choosing import is_blank, kept_phrases, missing_phrases, rank
 from understudy.generation.parameters import WritingParameters
@@ -84,7 +85,7 @@ class Writer:
                 "phrases": list(phrases),
                 "kept": list(kept_phrases(answer.text, phrases)),
                 "prompt": self.template.sha256[:12],
-                "model": asker.chat.model_id,
+                "model": public_name(asker.chat.model_id),
                 "finish": answer.finish_reason,
             }
             yield SyntheticRecord(answer.text.strip(), seed.label, provenance)
@@ -118,6 +119,12 @@ class Writer:
             prompt = requests[index].messages
             if rank(answer, asked[index], prompt) > rank(best[index], asked[index], prompt):
                 best[index] = answer
+
+
+def public_name(model_id: str) -> str:
+    """A model's name without its endpoint's address or the folder of its weights: provenance is shareable."""
+    provider, colon, name = model_id.split("@")[0].partition(":")
+    return f"{provider}{colon}{PurePath(name).name if name.startswith(('.', '/', '~')) else name}"
 
 
 class _Asker:

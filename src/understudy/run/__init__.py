@@ -36,6 +36,7 @@ __all__ = [
     "label_count",
     "make_plan",
     "release",
+    "release_corpus",
     "run",
     "synthesize",
     "wanted",
@@ -134,6 +135,27 @@ def synthesize(
         corpus=corpus,
         listener=listener,
     )
+
+
+def release_corpus(
+    corpus: Corpus,
+    method: Method,
+    budget: Budget,
+    *,
+    output: str | Path | None = None,
+    listener: Listener = SILENT,
+    **options: Any,
+) -> Release:
+    """Make a Release of a private corpus, from Python; :func:`generate` turns it into texts, here or elsewhere.
+
+    Args:
+        corpus, method, budget, output, options: as for :func:`synthesize`.
+
+    Raises:
+        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
+    """
+    config = corpus_config(corpus, method, budget, output=output, **options)
+    return release(config, corpus=corpus, listener=listener).release
 
 
 def corpus_config(corpus: Corpus, method: Method, budget: Budget, **options: Any) -> RunConfig:

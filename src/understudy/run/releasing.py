@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def make_release(session: Session, config: RunConfig, corpus: Corpus | None, lis
     )
     made = Release(
         method=method.name,
-        parameters={**method.dump(), "seed": config.seed},
+        parameters={**_without_folders(method.dump()), "seed": config.seed},
         schema=PublicSchema(schema.text or "record", schema.label, tuple(schema.labels), tuple(schema.record_columns)),
         statement=statement,
         arrays={name: np.asarray(array) for name, array in released.arrays.items()},
@@ -91,6 +92,14 @@ def make_release(session: Session, config: RunConfig, corpus: Corpus | None, lis
     for name, value in made.noise_check.items():
         listener.say(f"{name}: {value}")
     return made
+
+
+def _without_folders(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """A Release names a file, not where it lay on the machine that made it."""
+    return {
+        name: Path(value).name if isinstance(value, str) and Path(value).parent != Path() else value
+        for name, value in parameters.items()
+    }
 
 
 def _charge(
