@@ -176,6 +176,12 @@ def test_the_features_of_a_sequence_do_not_depend_on_the_batch(count: int, lengt
     assert np.array_equal(together, sum(query.evaluate(bounded([row])) for row in rows))
 
 
+def test_a_record_of_fewer_terms_gives_nothing_to_a_density_of_longer_sequences() -> None:
+    query = SequenceDensity(ROWS, LABELS, phases(3))
+    assert not query.evaluate(bounded([Row(" ".join(WORDS[:2])), Row("junk", 1), Row(f"{WORDS[0]} " * 9, 2)])).any()
+    assert query.evaluate(bounded([Row(" ".join(WORDS[:3]), 1)]))[1].any()
+
+
 # -- broken twins -----------------------------------------------------------------------------------------------------
 
 

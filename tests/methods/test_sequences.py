@@ -124,15 +124,20 @@ def test_coherence_0_draws_as_independent_draws_do(length: int) -> None:
     assert draw_p_value(drawn, WEIGHTS) > ALPHA
 
 
-def test_coherence_weights_the_second_term_by_its_cosine_to_the_first() -> None:
+@pytest.mark.parametrize("prefix", [[0], [0, 1]])
+def test_coherence_weights_a_term_by_its_cosine_to_the_mean_of_those_before(prefix: list[int]) -> None:
     embeddings = HashEmbedder().embed(WORDS[:5])
-    drawn = draw_coherent(WEIGHTS, embeddings, length=2, count=40_000, coherence=3.0, generator=generator())
-    seconds = np.bincount(drawn[drawn[:, 0] == 0, 1], minlength=5)
-    expected = WEIGHTS * np.exp(3.0 * embeddings @ embeddings[0])
-    expected[0] = 0
-    expected *= seconds.sum() / expected.sum()
-    assert seconds[0] == 0
-    assert stats.chisquare(seconds[1:], expected[1:]).pvalue > ALPHA
+    length = len(prefix) + 1
+    drawn = draw_coherent(WEIGHTS, embeddings, length=length, count=60_000, coherence=3.0, generator=generator())
+    after = drawn[np.all(drawn[:, :-1] == prefix, axis=1), -1]
+    found = np.bincount(after, minlength=5)
+    mean = embeddings[prefix].mean(axis=0)
+    expected = WEIGHTS * np.exp(3.0 * embeddings @ (mean / np.linalg.norm(mean)))
+    expected[prefix] = 0
+    expected *= found.sum() / expected.sum()
+    assert found.sum() > 1_000
+    assert not found[prefix].any()
+    assert stats.chisquare(found[len(prefix) :], expected[len(prefix) :]).pvalue > ALPHA
 
 
 def test_all_terms_of_a_tiny_vocabulary_can_be_drawn() -> None:
