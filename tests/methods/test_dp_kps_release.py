@@ -194,7 +194,7 @@ def test_owners_are_averaged_over_all_labels(vocabulary: str) -> None:
         np.zeros((12, 8)),
         np.full((12, 8), np.inf),
         np.eye(12)[:5],
-        np.ones(12),
+        np.eye(12)[0],
         np.eye(12) * 2,
     ],
     ids=["nan", "zero", "infinite", "too few", "flat", "too long"],
