@@ -22,7 +22,7 @@ def main(folder: Path) -> None:
             print(f"  - {row['text']}")
             print(f"    written from: {', '.join(json.loads(row['provenance'])['phrases'])}")
     print("\n" + "\n".join((release / "statement.md").read_text("utf-8").splitlines()[:5]))
-    print(f"\nWhat it made, and may be shared ({statement['protects']} is protected):")
+    print(f"\nWhat it made, and may be shared. Protected is {statement['protects']}.")
     for file in sorted(release.iterdir()):
         print(f"  {file}")
 

@@ -30,7 +30,7 @@ def public_file(default: Any) -> Any:
 class Parameters(BaseModel):
     """A pydantic model whose construction raises :class:`~understudy.errors.ConfigError`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     def __init__(self, **values: Any) -> None:
         try:

@@ -26,7 +26,7 @@ class TermCounts:
         Unit: a record, or an owner whose records are averaged.
         Sensitivity: a record adds 1 to at most S = ``terms_per_record`` counts: L1 is S, L2 is sqrt(S); an average
         of such vectors is no longer. In integers: a record adds floor(GRID / records of its owner) to each.
-        Source: KPS (Nagesh et al. 2024), section 3.1.
+        Source: KPS (Nagesh et al. 2025, arXiv:2502.13193).
     """
 
     matcher: TermMatcher

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -29,6 +28,7 @@ from understudy.vocabulary.matcher import TermMatcher
 WEIGHT_GRID = 1 << 20
 """Integer steps of weight 1. Weights are rounded down, so that no norm grows."""
 Number = TypeVar("Number", bound=np.generic)
+_CHUNK_NUMBERS = 1 << 24
 _SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
 
 
@@ -113,7 +113,7 @@ class TermDensity:
         Sensitivity: with gaussian noise |.| is the L2 norm and B = GRID sqrt(I); with laplace noise |.| is the L1 norm
         and B = GRID sqrt(2) I. Either way a record's integer vector has norm at most G B (G = WEIGHT_GRID), whatever it
         holds; no terms, or a zero vector, add nothing. Norms are those of the rounded features, computed exactly.
-        Source: LSQ (Wagner et al. 2023); KPS (Nagesh et al. 2024), section 3.2.
+        Source: LSQ (Wagner et al. 2023); KPS (Nagesh et al. 2025, arXiv:2502.13193).
     """
 
     rows: TermRows
@@ -148,25 +148,19 @@ class TermDensity:
     def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
         histogram = np.zeros((self.labels, len(self.features)), dtype=np.int64)
         for rows, labels, shares in self.rows.batches(data):
-            norms = self._l2_norms(rows) if self.noise == "gaussian" else self._l1_norms(rows)
+            norms = self._norms(rows)
             scale = np.divide(self._bound, norms * shares, out=np.zeros(len(rows)), where=norms > 0)
             _add_to_histogram(histogram, rows, labels, _round_down(WEIGHT_GRID * _SAFETY * scale))
         return histogram @ self.features.astype(np.int64)  # phi is linear in the histogram of terms
 
-    @cached_property
-    def _gram(self) -> NDArray[np.float64]:
-        """Inner products of the features, and a zero row and column for padding. Exact: integers below 2^53."""
-        features = self.features.astype(np.float64)
-        return np.pad(features @ features.T, (0, 1))
-
-    def _l2_norms(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        squares = self._gram[rows[:, :, None], rows[:, None, :]].sum(axis=(1, 2))
-        return np.asarray(np.sqrt(squares), dtype=np.float64)
-
-    def _l1_norms(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _norms(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """L2 (gaussian) or L1 (laplace) norm of each row's summed features: of integers, so exact up to the root."""
         padded = np.pad(self.features, ((0, 1), (0, 0)))
-        chunks = [np.abs(padded[chunk].sum(axis=1)).sum(axis=1) for chunk in _chunks(rows, 64)]
-        return np.concatenate(chunks).astype(np.float64) if chunks else np.zeros(0)
+        norms = [np.zeros(0)]
+        for chunk in _chunks(rows, max(1, _CHUNK_NUMBERS // (rows.shape[1] * padded.shape[1]))):
+            sums = padded[chunk].sum(axis=1, dtype=np.float64)
+            norms.append(np.sqrt((sums**2).sum(axis=1)) if self.noise == "gaussian" else np.abs(sums).sum(axis=1))
+        return np.concatenate(norms)
 
 
 @dataclass(frozen=True)
@@ -178,7 +172,7 @@ class SequenceDensity:
     Guarantee:
         Unit: a record, or an owner whose records are averaged jointly over labels.
         Sensitivity: one feature vector a record, of L2 norm at most GRID sqrt(I) and L1 norm at most GRID sqrt(2) I.
-        Source: KPS (Nagesh et al. 2024), section 3.3.
+        Source: KPS (Nagesh et al. 2025, arXiv:2502.13193).
     """
 
     rows: TermRows

@@ -1,4 +1,4 @@
-"""DP-KPS: private keyphrases seed the prompts of any language model (Nagesh et al. 2024)."""
+"""DP-KPS: private keyphrases seed the prompts of any language model (Nagesh et al. 2025)."""
 
 from __future__ import annotations
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from understudy.methods.dp_kps.generate import scores
 from understudy.methods.dp_kps.parameters import DPKPSParameters
 from understudy.methods.dp_kps.plan import count_noise, score_noise
+from understudy.methods.dp_kps.sequences import contrast_weights
 from understudy.vocabulary.top_terms import noise_floor
 
 SIGNIFICANT = 3.0
 """A score counts as signal above this many standard deviations of its noise."""
-_TOO_FEW = 0.1
+_LITTLE = 0.5
+_WARNING = (
+    "More than half of what will be drawn for some label does not stand above the noise: those texts will be largely "
+    "chance. More records, a larger epsilon, a smaller public vocabulary or fewer top_terms would help."
+)
 
 
 def noise_check(
@@ -38,17 +42,14 @@ def noise_check(
         "vocabulary noise floor": round(floor, 2),
         "vocabulary terms above the noise floor": above,
     }
-    weakest = above / len(counts)
-    if parameters.mode == "independent":
-        noise = score_noise(parameters, multipliers["density"])
-        strong = (scores(parameters, arrays, seed) > SIGNIFICANT * noise).sum(axis=1)
-        check["density score noise (std)"] = round(noise, 3)
-        check["density scores a label"] = len(counts)
-        check["density scores above 3 std, by label"] = [int(number) for number in strong]
-        weakest = min(weakest, float(np.min(strong)) / len(counts))
-    if weakest < _TOO_FEW:
-        check["warning"] = (
-            "Most released values do not stand above the noise: the synthetic texts will be largely chance. More "
-            "records, a larger epsilon, a smaller public vocabulary or fewer top_terms would help."
-        )
-    return check
+    if parameters.mode == "iterative":
+        return check if above else {**check, "warning": _WARNING}
+    noise = score_noise(parameters, multipliers["density"])
+    values = scores(parameters, arrays, seed)
+    strong = values > SIGNIFICANT * noise
+    weights = contrast_weights(values, temperature=parameters.temperature, contrast=parameters.contrast)
+    share = (weights * strong).sum(axis=1) / weights.sum(axis=1)
+    check["density score noise (std)"] = round(noise, 3)
+    check["density scores above 3 std, by label"] = [int(number) for number in strong.sum(axis=1)]
+    check["share of drawn terms above 3 std, by label"] = [round(float(number), 2) for number in share]
+    return {**check, "warning": _WARNING} if not above or share.min() < _LITTLE else check

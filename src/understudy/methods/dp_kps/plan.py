@@ -123,8 +123,9 @@ def _forecast(
         forecast["records (as declared)"] = expected_records
         forecast["vocabulary: share of records a term must be in to stand out"] = floor / expected_records
         weakest = max(sketches.values())
+        weight = terms if parameters.noise == "laplace" else math.sqrt(terms)  # a term is one of S in its record
         for share in (0.01, 0.05):
-            signal = per_label * share / math.sqrt(terms)
+            signal = per_label * share / weight
             forecast[f"signal / noise of a term that {share:.0%} of a label's records hold"] = signal / weakest
     return forecast
 

@@ -1,6 +1,6 @@
 """DP-KPS, the only code that reads private records.
 
-KPS (Nagesh et al. 2024), sections 3.1 to 3.3, cut at the privacy boundary:
+KPS (Nagesh et al. 2025, arXiv:2502.13193), cut at the privacy boundary:
 
     counts  = [ records that hold v among their first S terms : v in V ] + noise      charge "vocabulary"
     V~      = the N terms with the largest counts

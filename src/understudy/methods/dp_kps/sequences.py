@@ -96,7 +96,7 @@ def draw_iterative(
 
     A sequence of l terms (prefix and candidate) asks the smallest structure K_m with m >= l, zero-padded: the
     padding multiplies all candidates by one factor, which cancels. Terms are drawn from scores^(1/temperature)
-    (an argmax would make all sequences equal). KPS (Nagesh et al. 2024), section 3.3.
+    (an argmax would make all sequences equal). KPS (Nagesh et al. 2025, arXiv:2502.13193).
 
     Args:
         sketches: m -> ``Float64[labels, 2 I]`` noisy sums.
