@@ -16,7 +16,7 @@ INSTALLED := $(VENV)/.installed
 DEMO := out/demo
 DEMO_LEDGER := out/demo-ledger.sqlite
 
-.PHONY: help install demo demo-fresh test lint models clean
+.PHONY: help install demo demo-fresh test lint models bench clean
 
 help:
 	@echo "make demo        synthetic clinic notes from examples/ into $(DEMO)/release"
@@ -24,6 +24,7 @@ help:
 	@echo "make test        every test"
 	@echo "make lint        style, types and the rules of who may import whom"
 	@echo "make models      put the embedded models into this machine's cache"
+	@echo "make bench       speed, memory and utility on real text sets, where they are"
 	@echo "make clean       remove $(VENV), the demo's results and the caches of the tools"
 
 install: $(INSTALLED)
@@ -68,3 +69,8 @@ clean:
 	@echo "Removing $(VENV), $(DEMO) and the caches of the tools."
 	@rm -rf $(VENV) $(DEMO) $(DEMO_LEDGER) $(DEMO_LEDGER)-wal $(DEMO_LEDGER)-shm \
 		.mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+
+bench: models
+	@echo "Measuring speed, memory and utility on the sets of UNDERSTUDY_BENCHMARK_DATA (see benchmarks/README.md)."
+	@cd benchmarks && for what in matching sequences release memory; do $(abspath $(BIN))/python speed.py $$what || exit 1; done
+	@cd benchmarks && for set in ag_news dbpedia14; do $(abspath $(BIN))/python utility.py texts --set $$set --epsilon 6 || exit 1; done
