@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--vocabulary", default="glove6b_400k.parquet")
     parser.add_argument("parameters", nargs="*", help="name=value, parameters of DP-KPS")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     texts = load_set(arguments.set)
     chosen: dict[str, Any] = {"length": 8 if arguments.task == "texts" else 10}
     for pair in arguments.parameters:

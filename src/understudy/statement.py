@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from typing import Any
 
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, as_typed
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
 
+FALSE_ALARMS = 0.01
 DELTAS = (1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
 
 NOT_PRIVATE = "NOT PRIVATE"
@@ -45,6 +46,7 @@ class Statement:
         dataset: the dataset's declared name.
         private: False if noise was off or seeded.
         epsilon_at: epsilon at the booked delta and at several others; infinite ones are left out.
+        power: largest true-positive rate of a test for one unit's presence that is wrong about 1 absent unit in 100.
         notes: further remarks of the method, one sentence each.
     """
 
@@ -57,6 +59,7 @@ class Statement:
     dataset: str
     private: bool
     epsilon_at: Mapping[float, float]
+    power: float
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -80,6 +83,7 @@ class Statement:
             dataset,
             private,
             _epsilon_at(plan),
+            plan.composition.power(FALSE_ALARMS),
             notes,
         )
 
@@ -94,6 +98,7 @@ class Statement:
             "neighbours": "add or remove one unit",
             "budget": self.budget.to_json(),
             "epsilon_at_delta": [{"delta": d, "epsilon": e} for d, e in self.epsilon_at.items()],
+            "power_at_1_percent_false_alarms": self.power,
             "charges": [charge.to_json() for charge in self.charges],
             "public_inputs": {name: dict(entry) for name, entry in self.public_inputs.items()},
             "label_set": "declared, public" if self.labels_declared else "read from the data, not protected",
@@ -114,6 +119,7 @@ class Statement:
             dataset=fields["dataset"],
             private=bool(fields["private"]),
             epsilon_at={float(entry["delta"]): float(entry["epsilon"]) for entry in fields["epsilon_at_delta"]},
+            power=float(fields["power_at_1_percent_false_alarms"]),
             notes=tuple(fields["notes"]),
         )
 
@@ -156,13 +162,17 @@ class Statement:
         return "\n".join(lines)
 
     def _promise(self) -> str:
-        epsilon, delta = float(self.budget.epsilon), float(self.budget.delta)
-        odds = _round_up(math.exp(epsilon)) if epsilon < _LARGEST_EXPONENT else f"e^{epsilon:g}"
-        failure = f", except with probability {delta:g}" if delta else ""
+        epsilon, delta = as_typed(self.budget.epsilon), as_typed(self.budget.delta)
+        exponent = float(self.budget.epsilon)
+        odds = _round_up(math.exp(exponent)) if exponent < _LARGEST_EXPONENT else f"e^{epsilon}"
+        failure = f", except with probability {delta}" if self.budget.delta else ""
+        hits = _round_up(min(100 * self.power, 100.0))
         return (
-            f"Whoever sees the Release or any text made from it can tell almost as little about one unit as if that "
-            f"unit had never been in the data: with or without it, every outcome is at most {odds} times as likely"
-            f"{failure}. This is ({epsilon:g}, {delta:g})-differential privacy; neighbours add or remove one unit."
+            f"With or without any one unit, the probability of everything in the Release, and of every text made from "
+            f"it, changes by a factor of at most {odds}{failure}: ({epsilon}, {delta})-differential privacy; "
+            f"neighbours add or remove one unit.\n\n"
+            f"In other words: whoever guesses from it whether one given unit was in the data, and is wrong about 1 in "
+            f"100 units that were not, is right about at most {hits} in 100 that were, whatever else they know."
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from statistics import NormalDist
 
 import pytest
 from hypothesis import given, settings
@@ -160,3 +161,24 @@ def test_events_that_cost_nothing_or_nonsense_are_refused(value: float) -> None:
     if value != 0.0:
         with pytest.raises(ConfigError):
             ZCDPEvent(value)
+
+
+def test_the_power_of_a_gaussian_composition_is_its_trade_off_curve() -> None:
+    composition = Composition((GaussianEvent(2.0), GaussianEvent(2.0)))  # mu = 1 / sqrt(2)
+    assert composition.power(0.01) == pytest.approx(NormalDist().cdf(NormalDist().inv_cdf(0.01) + math.sqrt(0.5)))
+    assert composition.power(0.5) > 0.5
+
+
+def test_the_power_of_a_pure_event_is_bounded_from_both_ends() -> None:
+    assert Composition((PureEvent(1.0),)).power(0.01) == pytest.approx(math.e * 0.01)
+    assert Composition((PureEvent(6.0),)).power(0.01) == pytest.approx(1 - math.exp(-6) * 0.99)
+
+
+def test_a_mixture_has_at_least_the_power_of_its_gaussian_part() -> None:
+    mixture = Composition((GaussianEvent(2.0), PureEvent(0.01)))
+    assert mixture.power(0.01) >= Composition((GaussianEvent(2.0),)).power(0.01)
+
+
+def test_a_delta_too_small_for_doubles_is_refused() -> None:
+    with pytest.raises(ConfigError, match="too small"):
+        gaussian_split(Budget(1, "1e-16"), [1])

@@ -19,10 +19,23 @@ from typing import Literal
 
 from understudy.errors import ConfigError
 from understudy.privacy.events import Event, GaussianEvent
-from understudy.privacy.guarantee import GDP, ApproxDP, Budget, PureDP, gaussian_noise_multiplier
+from understudy.privacy.guarantee import (
+    GDP,
+    ApproxDP,
+    Budget,
+    PureDP,
+    as_typed,
+    gaussian_noise_multiplier,
+    normal_quantile,
+    phi_bar,
+)
 
 CrossRunRule = Literal["basic", "rdp"]
 
+_POWER_DELTAS = (1e-2, 1e-3, 1e-4, 1e-6)
+_EXPONENT = 700.0
+SMALLEST_DELTA = 1e-15
+"""Below it the tails of the normal distribution are lost in rounding."""
 DISCRETE_EXCESS = 2e-7
 """More than the relative excess of delta of one discrete Gaussian over the continuous one on the coarsest grid that
 :mod:`understudy.privacy.mechanisms` allows: a (a + mu) / (24 sigma^2) with a = epsilon/mu - mu/2."""
@@ -62,6 +75,22 @@ class Composition:
             return GDP(self.mu).epsilon(delta)
         return min(pure, self._numerical_epsilon(delta))
 
+    def power(self, false_alarms: float) -> float:
+        """Largest true-positive rate of any test for one unit's presence at this false-positive rate.
+
+        The trade-off curve of f-DP (Dong, Roth and Su 2022): exact for Gaussian events; for others the best of the
+        bounds e^epsilon x + delta and 1 - e^-epsilon (1 - delta - x) (Wasserman and Zhou 2010) over several deltas.
+        """
+        if self.mu is not None:
+            return phi_bar(-normal_quantile(false_alarms) - self.mu)
+        points = [(self.epsilon(delta), delta) for delta in (0.0, *_POWER_DELTAS)]
+        bounds = [1.0]
+        for epsilon, delta in points:
+            if epsilon < _EXPONENT:
+                bounds.append(math.exp(epsilon) * false_alarms + delta)
+                bounds.append(1 - math.exp(-epsilon) * (1 - delta - false_alarms))
+        return min(bounds)
+
     def guarantee(self, delta: float) -> PureDP | ApproxDP:
         """The promise in its strongest stated form at ``delta``."""
         pure = self.pure_epsilon
@@ -97,12 +126,17 @@ def gaussian_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]
         largest with mu-GDP implying ``budget`` (Dong, Roth and Su 2022, Corollary 3.3).
 
     Raises:
-        ConfigError: if delta is 0.
+        ConfigError: if delta is below :data:`SMALLEST_DELTA`.
     """
     if budget.delta == 0:
         raise ConfigError(
             "Gaussian noise cannot give pure differential privacy (delta = 0).",
             "Give a delta such as 1e-6, or choose laplace noise.",
+        )
+    if budget.delta < SMALLEST_DELTA:
+        raise ConfigError(
+            f"delta = {as_typed(budget.delta)} is too small to be computed with.",
+            f"Give a delta of at least {SMALLEST_DELTA:g}, or choose laplace noise, which needs none.",
         )
     delta = float(budget.delta) / (1 + DISCRETE_EXCESS * len(shares))
     total = gaussian_noise_multiplier(float(budget.epsilon), delta * (1 - 1e-9)) * (1 + 1e-9)

@@ -144,7 +144,16 @@ class Budget:
         return cls(Fraction(fields["epsilon"]), Fraction(fields["delta"]))
 
     def __str__(self) -> str:
-        return f"(epsilon={float(self.epsilon):g}, delta={float(self.delta):g})"
+        return f"(epsilon={as_typed(self.epsilon)}, delta={as_typed(self.delta)})"
+
+
+def as_typed(value: Fraction) -> str:
+    """A budget's number in full, never rounded to fewer digits than a double has.
+
+    >>> as_typed(Fraction(6)), as_typed(Fraction("1.0000049")), as_typed(Fraction("1e-6"))
+    ('6', '1.0000049', '1e-06')
+    """
+    return str(value) if value.denominator == 1 else repr(float(value))
 
 
 def phi_bar(x: float) -> float:
@@ -158,13 +167,18 @@ def normal_quantile(probability: float) -> float:
 
 
 def _gdp_delta(mu: float, epsilon: float) -> float:
+    """An upper bound that is exact up to rounding."""
     if mu == 0:
         return 0.0
     first = phi_bar(epsilon / mu - mu / 2)
     tail = phi_bar(epsilon / mu + mu / 2)
-    if tail == 0.0 or epsilon > 700:  # the second term only lowers delta: leaving it out is safe
+    if tail < _SMALLEST_TAIL or epsilon > 700:  # the second term only lowers delta: leaving it out is safe
         return first
-    return max(0.0, first - math.exp(epsilon) * tail)
+    return max(0.0, first - math.exp(epsilon) * tail) + _CANCELLATION * first
+
+
+_SMALLEST_TAIL = 1e-290  # below, doubles lose digits
+_CANCELLATION = 1e-15  # relative error of a difference of two doubles near ``first``
 
 
 def _zcdp_delta(rho: float, epsilon: float) -> float:
