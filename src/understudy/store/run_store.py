@@ -1,7 +1,8 @@
 """The durable state of one run: what makes a resumed run spend, draw and pay nothing twice.
 
 What is stored here is public (configuration, plan), noised and paid for (values), or made from such by a
-language model (answers). Exact values computed on private data are never stored.
+language model (answers). One thing is exact: the keyed fingerprint of the data, by which a resumed run knows
+them again. It says nothing to whoever lacks the ledger's key, and stays in ``private/``.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from understudy.errors import PrivacyError, ResumeError
 from understudy.store.answers import AnswerStore
+from understudy.store.aside import remove_orphans, set_aside
 from understudy.store.database import Database
 from understudy.store.lock import FolderLock
 
@@ -49,11 +50,11 @@ class RunStore:
 
         Args:
             folder: made, with its parents, if it is not there; its mode is set to 0700.
-            fresh: begin a new run. The old store is kept under another name, unread.
+            fresh: begin a new run. The old store is kept under another name.
 
         Raises:
             ResumeError: if another process uses the folder, it cannot be written, or its store is corrupt,
-                another program's or from a newer version.
+                another program's or from a newer version (these three only without ``fresh``).
         """
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -63,7 +64,8 @@ class RunStore:
             raise ResumeError(f"{folder} cannot be written ({error.strerror}).", "Use another --output.") from None
         try:
             if fresh:
-                _set_aside(folder)
+                set_aside(folder / FILE)
+            remove_orphans(folder / FILE)
             database = Database(folder / FILE)
         except BaseException:
             lock.release()
@@ -177,15 +179,6 @@ def _decode(encoded: bytes) -> dict[str, NDArray[Any]]:
         return dict(load(encoded))
     except SafetensorError:
         raise ResumeError("The run store is damaged.", "Restore it from a backup, or use --fresh.") from None
-
-
-def _set_aside(folder: Path) -> None:
-    """Rename the store with SQLite's log of it; what is not checkpointed yet lies there."""
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
-    for ending in ("-wal", "-journal", "-shm", ""):  # the store last: it is whole under one name or the other
-        old = folder / f"{FILE}{ending}"
-        if old.exists():
-            old.rename(folder / f"run-{stamp}.sqlite{ending}")
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

@@ -1,0 +1,75 @@
+"""An old store out of the way of a new one, so that a crash at any moment leaves the one or the other whole.
+
+SQLite keeps what was committed last in a log beside the file. A file that lost its log has forgotten values that
+were drawn and used, yet knows its run and so the run's charge: it would draw them again. So the log is first emptied
+into the file, and the file goes by one rename.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from understudy.errors import ResumeError
+
+_LOGS = ("-wal", "-journal", "-shm")
+
+
+def set_aside(path: Path) -> None:
+    """Rename the store at ``path``, if there is one, to ``run-TIME.sqlite``.
+
+    A corrupt one is renamed as it is: its log, which stays behind for :func:`remove_orphans`, could only bring it
+    back under its old name, where no run looks for it any more.
+
+    Raises:
+        ResumeError: if its log cannot be emptied into it, or it cannot be renamed.
+    """
+    if not path.exists():
+        return
+    try:
+        _empty_log(path)
+        path.rename(path.with_name(f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}{path.suffix}"))
+        _sync(path.parent)
+    except OSError as error:
+        raise _refused(path, str(error.strerror)) from None
+
+
+def remove_orphans(path: Path) -> None:
+    """Remove the logs of a store that is not there any more: they must not meet a new one."""
+    if path.exists():
+        return
+    for log in _LOGS:
+        path.with_name(path.name + log).unlink(missing_ok=True)
+    _sync(path.parent)
+
+
+def _empty_log(path: Path) -> None:
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("PRAGMA fullfsync = ON")
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # which reads the log
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.OperationalError as error:  # locked, full, not readable: it may be whole
+        raise _refused(path, str(error)) from None
+    except sqlite3.DatabaseError:  # not a database, or a damaged one
+        return
+    if any(log.exists() and log.stat().st_size for log in (path.with_name(path.name + end) for end in _LOGS[:2])):
+        raise _refused(path, "its log cannot be emptied")
+
+
+def _refused(path: Path, why: str) -> ResumeError:
+    return ResumeError(f"{path} cannot be set aside ({why}).", "Free the folder or its disk, or use another --output.")
+
+
+def _sync(folder: Path) -> None:
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
