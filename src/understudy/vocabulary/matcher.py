@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from understudy.vocabulary.words import split_words
 
-_Branch = tuple[int, int, dict[tuple[str, ...], int]]
+_Branch = tuple[int, dict[str, Any]]
+"""(index of the term that ends here or -1, next word -> index of a term that goes no further, or another branch)."""
 
 
 class TermMatcher:
@@ -21,19 +23,13 @@ class TermMatcher:
     """
 
     def __init__(self, terms: Sequence[str]) -> None:
-        single: dict[str, int] = {}
-        longer: dict[str, dict[tuple[str, ...], int]] = {}
+        self._starts: dict[str, int | _Branch] = {}
+        self._has_branches = False
         for index, term in enumerate(terms):
             words = split_words(term)
-            if len(words) == 1:
-                single.setdefault(words[0], index)
-            elif words:
-                longer.setdefault(words[0], {}).setdefault(tuple(words), index)
-        # A word leads to a term's index, or to a branch: (index of the word alone or -1, most words, terms by words).
-        self._starts: dict[str, int | _Branch] = dict(single)
-        self._has_branches = bool(longer)
-        for word, branch in longer.items():
-            self._starts[word] = (single.get(word, -1), max(map(len, branch)), branch)
+            if words:
+                self._has_branches |= len(words) > 1
+                _insert(self._starts, words, index)
 
     def find(self, text: str) -> list[int]:
         """Indices of the terms in ``text``, in order of appearance, repetitions included."""
@@ -57,10 +53,11 @@ class TermMatcher:
             if start.__class__ is int:
                 index = start
             else:
-                index, length = _longest(start, words, position)  # type: ignore[arg-type]
+                index, rest = start  # type: ignore[misc]
+                if position + 1 < len(words) and words[position + 1] in rest:
+                    index, skip_to = _longest(start, words, position)  # type: ignore[arg-type]
                 if index < 0:
                     continue
-                skip_to = position + length
             if limit is None:
                 found.append(index)
             elif index not in distinct:
@@ -70,11 +67,29 @@ class TermMatcher:
         return found if limit is None else list(distinct)
 
 
+def _insert(tree: dict[str, Any], words: Sequence[str], index: int) -> None:
+    """Add a term to the tree; the first of those with the same words stays."""
+    for word in words[:-1]:
+        branch = tree.get(word, -1)
+        if branch.__class__ is int:
+            branch = tree[word] = (branch, {})
+        tree = branch[1]
+    last = tree.setdefault(words[-1], index)
+    if last.__class__ is not int and last[0] < 0:
+        tree[words[-1]] = (index, last[1])
+
+
 def _longest(branch: _Branch, words: Sequence[str], position: int) -> tuple[int, int]:
-    """(index, number of words) of the longest term at ``position``; index -1 if there is none."""
-    alone, most, terms = branch
-    for length in range(min(most, len(words) - position), 1, -1):
-        index = terms.get(tuple(words[position : position + length]))
-        if index is not None:
-            return index, length
-    return alone, 1
+    """(index, position behind it) of the longest term at ``position``; index -1 if there is none."""
+    best, rest = branch
+    end = position + 1
+    for following in range(position + 1, len(words)):
+        step = rest.get(words[following])
+        if step is None:
+            break
+        if step.__class__ is int:
+            return step, following + 1
+        index, rest = step
+        if index >= 0:
+            best, end = index, following + 1
+    return best, end

@@ -37,8 +37,7 @@ def split_words(text: str) -> list[str]:
     ['x', 'ray', 'of', 'the', 'patient', 's', 'knie', 'größer']
     """
     if text.isascii():
-        return (
-            text.encode("ascii").translate(_ASCII).decode("ascii").split()
-        )  # three times a regular expression's speed
+        # Three times the speed of a regular expression.
+        return text.encode("ascii").translate(_ASCII).decode("ascii").split()
     # Lower case may compose again (J and a caron), and a sigma is final by what stands around its word.
     return _unicode_word().findall(unicodedata.normalize("NFC", text.lower()).replace("ς", "σ"))
