@@ -33,16 +33,19 @@ class _Table(Protocol):
     def batches(self) -> Iterator[_Batch]: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BoundedBatch:
-    """Records that are used. ``shares[i]`` records of record i's unit are used in all: it weighs 1/shares[i]."""
+    """Records that are used. ``shares[i]`` records of record i's unit are used in all: it weighs 1/shares[i].
+
+    Private; its ``repr`` shows nothing.
+    """
 
     texts: Sequence[str]
     labels: NDArray[np.int32]
     shares: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BoundedCorpus:
     """A corpus of which each unit contributes at most ``unit.max_records`` records, re-iterable.
 
@@ -50,6 +53,7 @@ class BoundedCorpus:
     hashes of (label, text) are used and averaged, jointly over labels, so that an owner weighs at most 1 in all.
     An owner's identical records count once. The choice depends on the owner's own records and on the dataset's
     persisted ``hash_key`` only, never on row numbers. Memory: a batch, and O(owners * k) hashes for owner units.
+    Its ``repr`` shows nothing, the key least of all.
 
     Args:
         corpus: the private table.

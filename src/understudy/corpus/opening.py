@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from understudy.corpus import arrow, readers
 from understudy.corpus.bad_rows import UNREADABLE, BadRowLog
+from understudy.corpus.encodings import check_encoding
 from understudy.corpus.labels import LabelType, typed_labels
 from understudy.corpus.readers import Row
 from understudy.corpus.schema import Schema
@@ -52,12 +53,7 @@ class TextOptions:
             raise ConfigError(f"A limit of {self.max_cell_bytes} bytes a cell leaves no text.", "Use at least 1.")
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
             raise ConfigError(f"{self.delimiter!r} cannot separate cells.", "Use one character, such as ';'.")
-        try:
-            "".encode(self.encoding)
-        except LookupError:
-            raise ConfigError(
-                f"The encoding {self.encoding!r} is unknown.", "Use utf-8, latin-1 or the like."
-            ) from None
+        check_encoding(self.encoding)
 
 
 def is_arrow_table(source: object) -> TypeGuard[pa.Table]:

@@ -52,7 +52,7 @@ def read_corpus(
         secrets: the column or columns that list a row's secrets: lists of strings, or strings joined by ``;``.
         format: ``csv``, ``tsv``, ``jsonl`` or ``parquet`` (``csv.gz``: compressed). By default by the file's name.
         delimiter: what separates a CSV file's cells; by default a comma, or a tab in TSV. It is never guessed.
-        encoding: the encoding of CSV and JSON lines.
+        encoding: the encoding of CSV and JSON lines: UTF-8, or one in which a row cannot change those behind it.
         on_bad_row: ``error`` ends at a bad row; ``skip`` leaves it out, by a look at that row alone.
         max_cell_bytes: a row with a longer cell (in UTF-8) is bad. At least 1.
         private_dir: the folder (made with mode 0700) for standard input and for the numbers of bad rows.

@@ -92,8 +92,6 @@ def without_exceptions(rows: Iterator[Row], shown: str) -> Iterator[Row]:
             f"The quotes in {shown!r} do not pair up, so that it is in doubt where its rows end.",
             "Mend the file: a cell with a quote or a line break in it stands in quotes, its own quotes doubled.",
         )
-    except UnicodeError:
-        error = CorpusError(f"{shown!r} is not text in the declared encoding.", "Name its encoding with --encoding.")
     except (PermissionError, FileNotFoundError):
         error = CorpusError(f"{shown!r} cannot be opened.", "Check that the file is there and may be read.")
     except (OSError, EOFError, ValueError, NotImplementedError, zlib.error, lzma.LZMAError):
