@@ -162,6 +162,14 @@ def test_a_record_of_parquet_columns_keeps_numbers_nulls_and_dates(tmp_path):
     ]
 
 
+def test_a_whole_decimal_in_a_record_is_an_integer_whatever_the_other_rows_hold(tmp_path):
+    nested = [{"a": 3.0, "b": [1.0, 0.5]}] * 2
+    for name, table in [("i", {"n": [3, 4], "s": nested}), ("f", {"n": [3.0, None], "s": nested})]:
+        pq.write_table(pa.table(table), tmp_path / f"{name}.parquet")
+    first = [texts_of(read_corpus(tmp_path / f"{name}.parquet", record_columns=["n", "s"]))[0] for name in "if"]
+    assert first == ['{"n": 3, "s": {"a": 3, "b": [1, 0.5]}}'] * 2
+
+
 def test_owners_and_secrets_come_with_the_batch(write, tmp_path):
     path = write("t.csv", "note,who,hidden\none,7,anna; 1234\ntwo,8,\n")
     (batch,) = read_corpus(path, text="note", owner="who", secrets="hidden").batches()

@@ -11,7 +11,7 @@ import pytest
 from corpus_tables import rows_of
 
 from understudy.corpus import canonical, read_corpus
-from understudy.corpus.labels import declared_labels, typed_labels
+from understudy.corpus.labels import declared_labels, output_type, typed_labels
 from understudy.errors import ConfigError, CorpusError
 
 
@@ -25,7 +25,17 @@ def typed(corpus):
 
 @pytest.mark.parametrize(
     ("label", "string"),
-    [(True, "true"), (False, "false"), (1, "1"), (-3, "-3"), (0.5, "0.5"), (1.0, "1.0"), ("a", "a")],
+    [
+        (True, "true"),
+        (False, "false"),
+        (1, "1"),
+        (-3, "-3"),
+        (0.5, "0.5"),
+        (1.0, "1"),
+        (-0.0, "0"),
+        (1e16, str(10**16)),
+        ("a", "a"),
+    ],
 )
 def test_a_label_has_one_canonical_string(label, string):
     assert canonical(label) == string
@@ -130,12 +140,34 @@ def test_json_labels_have_the_type_that_they_are_declared_in(write):
 
 def test_json_booleans_and_numbers_are_different_labels(write):
     corpus = read_corpus(jsonl(write, [True, 1, 1.0, "true"]), text="t", label="l", labels=[True, 1], on_bad_row="skip")
-    assert typed(corpus) == [(bool, True), (int, 1), (bool, True)]
+    assert typed(corpus) == [(bool, True), (int, 1), (int, 1), (bool, True)]
 
 
 @pytest.mark.parametrize("labels", [["01", "2"], ["+1"], ["1", "a"], ["1.0"], ["٣"]])
 def test_strings_that_do_not_all_spell_integers_stay_strings(labels):
-    assert typed_labels(labels, None) == tuple(labels)
+    assert typed_labels(labels, output_type(labels, None, None)) == tuple(labels)
+
+
+@pytest.mark.parametrize("declared", [[0, 1], "0,1", ["0", 1]])
+def test_one_null_in_a_column_of_integers_does_not_change_the_type_of_the_published_labels(tmp_path, declared):
+    for name, column in [("int", pa.array([0, 1, 1])), ("float", pa.array([0.0, 1.0, None]))]:
+        pq.write_table(pa.table({"t": ["x"] * 3, "l": column}), tmp_path / f"{name}.parquet")
+    options = {"text": "t", "label": "l", "labels": declared, "on_bad_row": "skip"}
+    whole, torn = (read_corpus(tmp_path / f"{name}.parquet", **options) for name in ("int", "float"))
+    assert typed(torn) == [(int, 0), (int, 1)]
+    assert repr(whole.labels) == repr(torn.labels) == "(0, 1)"
+
+
+def test_labels_that_are_declared_as_decimals_stay_decimals(tmp_path):
+    pq.write_table(pa.table({"t": ["x"] * 2, "l": [0.0, 1.0]}), tmp_path / "t.parquet")
+    for declared, more in [([0.0, 1.0], {}), ("0.0,1.0", {}), ("0,1", {"label_type": "float"})]:
+        corpus = read_corpus(tmp_path / "t.parquet", text="t", label="l", labels=declared, **more)
+        assert typed(corpus) == [(float, 0.0), (float, 1.0)]
+
+
+def test_a_whole_decimal_in_json_is_the_integer_that_was_declared(write):
+    corpus = read_corpus(jsonl(write, [1.0, 2]), text="t", label="l", labels=[1, 2])
+    assert typed(corpus) == [(int, 1), (int, 2)]
 
 
 def test_two_declared_labels_that_become_one_are_a_config_error():

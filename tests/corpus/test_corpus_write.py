@@ -39,7 +39,8 @@ def test_skipping_never_fails_on_a_written_csv(tmp_path_factory, rows):
     replaced = [
         tuple(cell.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for cell in row) for row in rows
     ]
-    assert kept == [(text, None, owner) for text, owner in replaced if text.strip() and owner.strip()]
+    expected = [(text, None) for text, owner in replaced if text.strip() and owner.strip()]
+    assert [row[:2] for row in kept] == expected
 
 
 @given(data=st.binary(max_size=200))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.labels import LabelType
@@ -50,8 +50,15 @@ def parquet_schema(file: DataFile) -> pa.Schema:
     raise damaged(file.shown)
 
 
-def check_types(types: pa.Schema, schema: Schema, shown: str) -> LabelType | None:
-    """Check the columns' names and types against ``schema``; return the label column's type (None: no such column).
+class ColumnTypes(NamedTuple):
+    """The types of the label and the owner column. None: there is no such column, or each cell has its own type."""
+
+    label: LabelType | None
+    owner: LabelType | None
+
+
+def check_types(types: pa.Schema, schema: Schema, shown: str) -> ColumnTypes:
+    """Check the columns' names and types against ``schema``; return those of the label and the owner column.
 
     Raises:
         CorpusError: a column is not there or there twice, or has a type that cannot be used so.
@@ -68,7 +75,7 @@ def check_types(types: pa.Schema, schema: Schema, shown: str) -> LabelType | Non
                 f"The type of the column {column!r} cannot be used for labels or owners.",
                 "Convert it to strings, whole numbers, decimals or booleans.",
             )
-    return kinds[schema.label] if schema.label is not None else None
+    return ColumnTypes(*(None if column is None else kinds[column] for column in (schema.label, schema.owner)))
 
 
 def _kind(arrow_type: Any) -> LabelType | None:

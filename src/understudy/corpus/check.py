@@ -6,10 +6,12 @@ import datetime
 import decimal
 import json
 import math
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 
 from understudy.corpus.bad_rows import BadRow
-from understudy.corpus.labels import Label, as_type, canonical, is_missing
+from understudy.corpus.labels import Label, as_type, canonical, is_missing, whole
 from understudy.corpus.schema import Schema
 
 Record = tuple[str, Label | None, str | None, list[str] | None]
@@ -79,7 +81,7 @@ class RowCheck:
         owner = None if is_missing(cell) else as_type(cell, "string")
         if not isinstance(owner, str):
             return BadRow.NULL_OWNER
-        return self._string_problem(owner) or owner
+        return self._string_problem(owner) or _owner_key(owner)
 
     def _read_secrets(self, cells: Sequence[object]) -> list[str] | BadRow:
         secrets: list[str] = []
@@ -98,19 +100,34 @@ class RowCheck:
         return secrets
 
 
+def _owner_key(owner: str) -> str:
+    """One string for one owner, however a file spells it: without white space around it, in NFC, and 7 for 7.0.
+
+    ``7.0`` is how 7 comes out of a column in which another row has no owner. Case and leading zeros make a difference.
+    """
+    return re.sub(r"^(-?[0-9]+)\.0$", r"\1", unicodedata.normalize("NFC", owner.strip()))
+
+
 def _record_text(cells: Sequence[object], positions: Sequence[tuple[str, int]]) -> str | BadRow:
     """Several cells as one JSON object; a missing number is null. All cells missing: an empty text."""
-    record = {name: _plain(cells[i]) for name, i in positions}
-    if all(is_missing(value) for value in record.values()):
-        return BadRow.EMPTY_TEXT
     try:
+        record = {name: _plain(cells[i]) for name, i in positions}
+        if all(is_missing(value) for value in record.values()):
+            return BadRow.EMPTY_TEXT
         return json.dumps(record, ensure_ascii=False, allow_nan=False, default=_spell)
     except (TypeError, ValueError, RecursionError):
         return BadRow.VALUE_TYPE
 
 
 def _plain(value: object) -> object:
-    return None if isinstance(value, float) and math.isnan(value) else value
+    """NaN is null, and 3.0 is 3: a null in another row makes decimals of a column's integers."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return None if math.isnan(value) else whole(value)
+    return value
 
 
 def _spell(value: object) -> str:

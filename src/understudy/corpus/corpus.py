@@ -31,7 +31,7 @@ class Batch:
     Attributes:
         texts: the texts.
         labels: ``Int32[len(texts)]``, indices into ``Schema.labels``; all 0 without a label column.
-        owners: whose record each row is (canonical strings), or None without an owner column.
+        owners: whose record each row is (one string for each owner), or None without an owner column.
         secrets: each row's secrets, or None without a secrets column.
     """
 

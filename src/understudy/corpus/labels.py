@@ -1,6 +1,7 @@
 """Labels: their canonical strings, their types, and the set that the user declares.
 
-Labels compare as canonical strings (``true``, ``1``, ``0.5``, ``other``) and keep their own type in the output.
+Labels compare as canonical strings (``true``, ``1``, ``0.5``, ``other``) and keep their own type in the output. A whole
+decimal counts as an integer (1.0 as 1), because a single null makes a column of integers one of decimals.
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ LABEL_TYPES: tuple[str, ...] = get_args(LabelType)
 
 
 def canonical(label: Label) -> str:
-    """The string by which two labels are compared: ``true``/``false``, ``str(int)``, ``repr(float)``, or itself."""
+    """The string by which two labels are compared: ``true``/``false``, ``1`` (also for 1.0), ``0.5``, or itself."""
     if isinstance(label, str):
         return label
     if isinstance(label, bool):
         return "true" if label else "false"
-    return repr(label)
+    return repr(whole(label) if isinstance(label, float) else label)
+
+
+def whole(number: float) -> float | int:
+    """A whole decimal as an integer; any other as it is."""
+    return int(number) if number.is_integer() else number
 
 
 def is_missing(value: object) -> bool:
@@ -85,18 +91,29 @@ def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
     return tuple(declared.values())
 
 
-def typed_labels(labels: Iterable[Label], label_type: LabelType | None) -> tuple[Label, ...]:
-    """Declared labels in the type that the output will have.
+def output_type(labels: Iterable[Label], label_type: LabelType | None, data_type: LabelType | None) -> LabelType | None:
+    """The type that labels have in the output; None: each declared label's own.
 
-    Where the data has no type of its own (JSON) and ``label_type`` is None, each label keeps its Python type, except
-    that a set of strings which all spell whole numbers, as a command line gives it, becomes a set of integers.
+    It is ``label_type`` where the user set one, else ``data_type``, that of the data's column. Two declared sets become
+    integers all the same: integers for a column of decimals (which one null makes of a column of integers); and, where
+    the data has no type (JSON), strings that all spell whole numbers, as a command line gives them.
+    """
+    if label_type is not None:
+        return label_type
+    labels = tuple(labels)
+    if data_type == "float" and labels and all(_spells_integer(label) for label in labels):
+        return "int"
+    if data_type is None and labels and all(isinstance(label, str) and _spells_integer(label) for label in labels):
+        return "int"
+    return data_type
+
+
+def typed_labels(labels: Iterable[Label], label_type: LabelType | None) -> tuple[Label, ...]:
+    """Declared labels in the type that the output will have; None: each in its own.
 
     Raises:
         ConfigError: a label cannot be of that type, or two become the same.
     """
-    labels = tuple(labels)
-    if label_type is None and labels and all(isinstance(label, str) and _spells_integer(label) for label in labels):
-        label_type = "int"
     typed: dict[str, Label] = {}
     for label in labels:
         value = as_type(label, label_type)
@@ -111,8 +128,10 @@ def typed_labels(labels: Iterable[Label], label_type: LabelType | None) -> tuple
     return tuple(typed.values())
 
 
-def _spells_integer(text: str) -> bool:
-    return text.removeprefix("-").isdecimal() and text.isascii() and len(text) < 20 and str(int(text)) == text
+def _spells_integer(label: Label) -> bool:
+    if not isinstance(label, str):
+        return type(label) is int
+    return label.removeprefix("-").isdecimal() and label.isascii() and len(label) < 20 and str(int(label)) == label
 
 
 def _split(text: str) -> list[str]:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
 from understudy.corpus import arrow, readers
+from understudy.corpus.arrow import ColumnTypes
 from understudy.corpus.bad_rows import UNREADABLE, BadRowLog
 from understudy.corpus.encodings import check_encoding
-from understudy.corpus.labels import LabelType, typed_labels
+from understudy.corpus.labels import LabelType, output_type, typed_labels
 from understudy.corpus.readers import Row
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import DataFile, describe_file, find_files, spool_stdin
@@ -63,7 +64,7 @@ def is_arrow_table(source: object) -> TypeGuard[pa.Table]:
 
 def open_arrow(table: pa.Table, schema: Schema) -> OpenTable:
     """A table in Arrow's memory."""
-    schema = _typed(schema, arrow.check_types(table.schema, schema, "The table"))
+    schema = _typed(schema, arrow.check_types(table.schema, schema, "The table").label)
     return OpenTable(schema, lambda: _named("", arrow.table_rows(table, schema.columns)), "arrow")
 
 
@@ -110,30 +111,35 @@ def _check_columns(
     files: Sequence[DataFile], schema: Schema, options: TextOptions, private_dir: Path | None
 ) -> LabelType | None:
     """Check that every file begins as it should; return the label column's type, None where each cell has its own."""
-    types: set[LabelType | None] = set()
+    looks: list[ColumnTypes] = []
     for file in files:
         try:
-            types.add(_first_look(file, schema, options))
+            looks.append(_first_look(file, schema, options))
         except CorpusError:
             with BadRowLog(private_dir) as log:
                 log.note(str(file.path), None, UNREADABLE)
             raise
-    if len(types) > 1 and schema.label_type is None:
+    if len({types.label for types in looks}) > 1 and schema.label_type is None:
         raise ConfigError("The label column has different types in different files.", "Set the label type.")
-    return types.pop()
+    if len({types.owner for types in looks}) > 1:
+        raise ConfigError(
+            "The owner column has different types in different files, so that one owner could count as two.",
+            "Write it with one type in all files, best as strings.",
+        )
+    return looks[0].label
 
 
-def _first_look(file: DataFile, schema: Schema, options: TextOptions) -> LabelType | None:
+def _first_look(file: DataFile, schema: Schema, options: TextOptions) -> ColumnTypes:
     if file.format == "parquet":
         return arrow.check_types(arrow.parquet_schema(file), schema, file.shown)
     _, first = next(_file_rows(file, schema, options), (0, None))
     if isinstance(first, CorpusError):
         raise first
-    return None if file.format == "jsonl" else "string"
+    return ColumnTypes(None, None) if file.format == "jsonl" else ColumnTypes("string", "string")
 
 
 def _typed(schema: Schema, data_type: LabelType | None) -> Schema:
-    label_type = schema.label_type or data_type
+    label_type = output_type(schema.labels, schema.label_type, data_type)
     return replace(schema, label_type=label_type, labels=typed_labels(schema.labels, label_type))
 
 
