@@ -209,3 +209,25 @@ def test_a_renamed_copy_is_noticed_and_grown_data_are_added(ledger: Ledger) -> N
             ledger.identify("copy", content)
     ledger.identify("copy", "cc")
     assert ledger.known_as("cc") == "copy"
+
+
+def test_a_value_is_confirmed_once_and_another_of_the_same_charge_is_refused(ledger: Ledger) -> None:
+    ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+    plan = pure_plan("0.1")
+    for run_id, name in [("r1", "sums"), ("r1", "other")]:
+        with pytest.raises(PrivacyError, match="no charge"):
+            ledger.confirm(run_id, name, "aa")
+        ledger.charge("clinic", plan, run_id="r1")
+    ledger.charge("clinic", plan, run_id="r1", kept={"sums": "not used yet"})
+    for _ in range(2):
+        ledger.confirm("r1", "sums", "aa")
+    for call in (
+        lambda: ledger.confirm("r1", "sums", "bb"),
+        lambda: ledger.charge("clinic", plan, run_id="r1"),
+        lambda: ledger.charge("clinic", plan, run_id="r1", kept={"sums": "bb"}),
+    ):
+        with pytest.raises(LedgerError, match=r"drawn and used already, from another copy.*--fresh"):
+            call()
+    ledger.charge("clinic", plan, run_id="r1", kept={"sums": "aa", "later": "cc"})
+    ledger.charge("clinic", plan, run_id="r2", kept={})
+    ledger.confirm("r2", "sums", "bb")

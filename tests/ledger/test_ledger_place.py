@@ -71,7 +71,7 @@ def test_a_ledger_that_lost_a_table_is_damaged(location: str) -> None:
     with Ledger(location):
         pass
     with Database(parse_location(location)).write() as connection:
-        connection.execute(sa.text("DROP TABLE understudy_entry"))
+        connection.execute(sa.text("DROP TABLE understudy_draw"))
     with pytest.raises(LedgerError, match="damaged"):
         Ledger(location)
 

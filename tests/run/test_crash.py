@@ -28,7 +28,7 @@ from understudy.release import Release
 from understudy.store import AnswerStore, RunStore
 
 STEPS = (
-    *((Ledger, name) for name in ("check", "open_dataset", "identify", "charge")),
+    *((Ledger, name) for name in ("check", "open_dataset", "identify", "charge", "confirm")),
     *((RunStore, name) for name in ("begin", "keep", "mark")),
     *((Corpus, "fingerprint"), (NoisySum, "run"), (Release, "save")),
     *((OutputFolder, "write_statement"), (AnswerStore, "put_many"), (understudy.outputs, "write_table")),
@@ -163,6 +163,8 @@ def test_the_crash_test_notices_a_store_that_forgets(
     tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RunStore, "keep_once", machine._recording(lambda store, name, draw: draw()))
+    monkeypatch.setattr(RunStore, "digest", lambda store, name, *, key: "forgotten")
+    monkeypatch.setattr(Ledger, "confirm", lambda *arguments: None)
     config = settings(tmp_path, llm="fake")
     release = next(number for number, step in enumerate(_steps_of(machine, tmp_path)) if "Release.save" in step)
     machine.used = {}

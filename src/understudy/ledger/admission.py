@@ -59,6 +59,19 @@ def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) 
     return True
 
 
+def require_same_draws(connection: sa.Connection, run_id: str, kept: Mapping[str, str]) -> None:
+    """See that every value of this run that was ever used is among those that are kept.
+
+    Raises:
+        LedgerError: if one is missing or another, so that a second draw of one charge would be used.
+    """
+    if not rows.drawn(connection, run_id).items() <= kept.items():
+        raise LedgerError(
+            "The values of this run were drawn and used already, from another copy of this folder.",
+            "Use that folder, or start anew with --fresh (which charges again).",
+        )
+
+
 def _spendings(connection: sa.Connection, dataset: Dataset) -> list[Spending]:
     entries = rows.history(connection, dataset.name)
     return [spending for entry in entries if (spending := entry.spending(dataset.rule)) is not None]

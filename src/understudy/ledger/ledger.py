@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 import sqlalchemy as sa
 
-from understudy.errors import ConfigError, LedgerError
+from understudy.errors import ConfigError, LedgerError, PrivacyError
 from understudy.ledger import admission, rows, schema
 from understudy.ledger.database import Database
 from understudy.ledger.location import default_location, parse_location
-from understudy.ledger.schema import datasets, entries, fingerprints
+from understudy.ledger.schema import datasets, draws, entries, fingerprints
 from understudy.ledger.values import Dataset, Entry, canonical, now, require_name
 from understudy.privacy.accountant import CrossRunRule
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.unit import Unit
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Ledger:
@@ -179,13 +182,19 @@ class Ledger:
         with self._database.read() as connection:
             admission.admit(connection, name, plan, run_id)
 
-    def charge(self, name: str, plan: Plan, *, run_id: str, note: str = "") -> Receipt:
+    def charge(
+        self, name: str, plan: Plan, *, run_id: str, note: str = "", kept: Mapping[str, str] = _NOTHING
+    ) -> Receipt:
         """Check the plan and book it, as one serialised transaction that is on disk when this returns.
 
         Charging the same run and charges again books nothing and returns a new receipt.
 
+        Args:
+            kept: digests of the noisy values that the run has drawn before and keeps, by charge.
+
         Raises:
             BudgetExceeded, LedgerError: as :meth:`check`; nothing is booked then.
+            LedgerError: if a value of this run is confirmed that is not among ``kept``.
         """
         with self._database.write() as connection:
             if admission.admit(connection, name, plan, run_id):
@@ -203,7 +212,31 @@ class Ledger:
                         note=note,
                     )
                 )
+            admission.require_same_draws(connection, run_id, kept)
         return Receipt(run_id, plan.charges)
+
+    def confirm(self, run_id: str, name: str, digest: str) -> None:
+        """Record that a noisy value is about to be used; confirming the same value again changes nothing.
+
+        Whoever resumes the same run from a copy of its folder would draw another one: that is refused here.
+
+        Args:
+            run_id: the run, charged.
+            name: of the charge that paid for the value.
+            digest: a hash of the value, keyed with :attr:`fingerprint_key`; never leaves the ledger.
+
+        Raises:
+            LedgerError: if another value of this charge is confirmed.
+            PrivacyError: if there is no such charge.
+        """
+        with self._database.write() as connection:
+            booked = rows.booked(connection, run_id)
+            if booked is None or name not in [charge["name"] for charge in booked[1].charges]:
+                raise PrivacyError(f"The ledger has no charge {name!r} of this run.", "Charge the plan first.")
+            if name not in (used := rows.drawn(connection, run_id)):
+                connection.execute(sa.insert(draws).values(run_id=run_id, name=name, digest=digest, at=now()))
+            else:
+                admission.require_same_draws(connection, run_id, {**used, name: digest})
 
     def known_as(self, fingerprint: str) -> str | None:
         """The name of the dataset that this content belongs to, None if it is new. Writes nothing."""

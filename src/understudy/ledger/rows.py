@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from understudy.errors import LedgerError
-from understudy.ledger.schema import datasets, entries, fingerprints
+from understudy.ledger.schema import datasets, draws, entries, fingerprints
 from understudy.ledger.values import Dataset, Entry, require_name
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
@@ -49,6 +49,12 @@ def booked(connection: sa.Connection, run_id: str) -> tuple[str, Entry] | None:
     """The dataset's name and the entry of a run, None if it was never charged."""
     row = connection.execute(sa.select(entries).where(entries.c.run_id == run_id)).one_or_none()
     return None if row is None else (row.dataset, _to_entry(row))
+
+
+def drawn(connection: sa.Connection, run_id: str) -> dict[str, str]:
+    """The digests of the run's values that were used, by the names of their charges."""
+    wanted = sa.select(draws.c.name, draws.c.digest).where(draws.c.run_id == run_id)
+    return {row.name: row.digest for row in connection.execute(wanted)}
 
 
 def known_as(connection: sa.Connection, fingerprint: str) -> str | None:

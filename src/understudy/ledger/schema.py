@@ -55,6 +55,15 @@ entries = sa.Table(
     sa.Column("note", sa.Text, nullable=False),
 )
 
+draws = sa.Table(
+    "understudy_draw",
+    metadata,
+    sa.Column("run_id", sa.ForeignKey(entries.c.run_id), primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),  # of the charge
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("at", sa.Text, nullable=False),
+)
+
 
 def read_meta(connection: sa.Connection) -> dict[str, str] | None:
     """The ledger's own settings; None if the database holds no ledger yet.

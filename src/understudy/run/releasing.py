@@ -1,8 +1,8 @@
-"""The private half of a run: check, charge, draw, store, and only then use."""
+"""The private half of a run: check, charge, draw, store, confirm, and only then use."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.read import proposed_name
 from understudy.errors import ConfigError, ResumeError
-from understudy.methods.protocol import Method, ReleaseTools
+from understudy.methods.protocol import Arrays, Keep, Method, ReleaseTools
 from understudy.methods.registry import make_method
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Plan, Receipt
@@ -27,6 +27,7 @@ from understudy.statement import Statement
 if TYPE_CHECKING:
     from understudy.ledger import Ledger
     from understudy.models.types import Embedder
+    from understudy.store import RunStore
 
 _FINGERPRINT = "fingerprint"
 
@@ -55,15 +56,17 @@ def make_release(session: Session, config: RunConfig, corpus: Corpus | None, lis
         listener.say(f"Protecting {plan.unit.describe()} with {plan.budget}.")
         if ledger is not None:
             receipt, hash_key = _charge(ledger, dataset, plan, corpus, session, listener)
+            keep = _confirmed(ledger, plan, session.store)
         else:
             session.begin(plan)
             listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
             receipt, hash_key = Receipt(session.store.run_id, plan.charges), b"insecure"
+            keep = session.store.keep_once
         tools = ReleaseTools(
             labels=max(1, len(corpus.labels)),
             receipt=receipt,
             noise=noise,
-            keep=session.store.keep_once,
+            keep=keep,
             embedder=embedder,
             seed=config.seed,
         )
@@ -120,11 +123,31 @@ def _charge(
     session.begin(plan)
     if kept is None:
         session.store.keep(_FINGERPRINT, {"sha": np.frombuffer(fingerprint.encode(), dtype=np.uint8)})
-    receipt = ledger.charge(dataset, plan, run_id=session.store.run_id)
+    digests = {
+        charge.name: digest
+        for charge in plan.charges
+        if (digest := session.store.digest(charge.name, key=ledger.fingerprint_key)) is not None
+    }
+    receipt = ledger.charge(dataset, plan, run_id=session.store.run_id, kept=digests)
     listener.say(f"The ledger holds this run's charge of {plan.budget} to dataset {dataset!r}.")
     opened = ledger.dataset(dataset)
     assert opened is not None
     return receipt, opened.hash_key
+
+
+def _confirmed(ledger: Ledger, plan: Plan, store: RunStore) -> Keep:
+    """Draw, store, confirm: a second draw of one charge, in a copy of the folder, is refused before it is used."""
+    charged = {charge.name for charge in plan.charges}
+
+    def keep(name: str, draw: Callable[[], Arrays]) -> Arrays:
+        arrays = store.keep_once(name, draw)
+        if name in charged:
+            digest = store.digest(name, key=ledger.fingerprint_key)
+            assert digest is not None, "it is kept"
+            ledger.confirm(store.run_id, name, digest)
+        return arrays
+
+    return keep
 
 
 def _noise(config: RunConfig) -> NoiseSource:

@@ -7,6 +7,8 @@ them again. It says nothing to whoever lacks the ledger's key, and stays in ``pr
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import uuid
 from collections.abc import Callable, Mapping
@@ -113,9 +115,13 @@ class RunStore:
 
     def value(self, name: str) -> dict[str, NDArray[Any]] | None:
         """The arrays kept under a name, None if there are none."""
-        with self._database.reading() as connection:
-            row = connection.execute("SELECT arrays FROM value WHERE name = ?", (name,)).fetchone()
-        return None if row is None else _decode(row[0])
+        found = self._encoded(name)
+        return None if found is None else _decode(found)
+
+    def digest(self, name: str, *, key: bytes) -> str | None:
+        """A keyed SHA-256 (64 hexadecimal digits) of what is kept under a name, None if nothing is."""
+        found = self._encoded(name)
+        return None if found is None else hmac.new(key, found, hashlib.sha256).hexdigest()
 
     def keep(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Store noisy values that are paid for, before anything is done with them.
@@ -154,6 +160,11 @@ class RunStore:
         """The stages that are done, in order."""
         with self._database.reading() as connection:
             return [name for (name,) in connection.execute("SELECT name FROM stage ORDER BY number")]
+
+    def _encoded(self, name: str) -> bytes | None:
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT arrays FROM value WHERE name = ?", (name,)).fetchone()
+        return None if row is None else bytes(row[0])
 
     def _setting_once(self, name: str, value: str) -> str:
         """The stored setting; ``value`` is stored if there is none."""
