@@ -48,6 +48,8 @@ class DataParameters(Parameters):
     """File format, where the name does not say."""
     delimiter: str | None = None
     """What separates CSV cells; never guessed."""
+    quotes: Literal["multiline", "line", "none"] | None = None
+    """What CSV quotes mean: ``line`` keeps each row on its line. Default: ``multiline``; ``none`` for TSV."""
     encoding: str = "utf-8"
     """Encoding of CSV and JSONL."""
     on_bad_row: Literal["error", "skip"] = "error"

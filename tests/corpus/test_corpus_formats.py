@@ -21,7 +21,7 @@ from understudy.errors import ConfigError, CorpusError
 from understudy.privacy.unit import Unit
 
 CSV = 'note,ward\r\n"pain, ""sharp""",a\r\n"two\r\nlines",b\r\n'
-TSV = 'note\tward\npain, sharp\ta\n"two\nlines"\tb\n'
+TSV = 'note\tward\npain, sharp\ta\n5" nail, "deep\tb\r\n'
 JSONL = '{"note": "one", "ward": "a"}\n\n{"ward": "b", "note": "zwei 🎈 日本"}\r\n'
 
 
@@ -34,7 +34,7 @@ def test_csv_quotes_commas_and_line_breaks_in_cells_are_kept(write):
 
 
 def test_tsv_is_split_at_tabs(write):
-    assert rows_of(read(write("t.tsv", TSV))) == [("pain, sharp", "a"), ("two\nlines", "b")]
+    assert rows_of(read(write("t.tsv", TSV))) == [("pain, sharp", "a"), ('5" nail, "deep', "b")]
 
 
 @pytest.mark.parametrize("name", ["t.jsonl", "t.ndjson", "T.JSONL"])
@@ -242,6 +242,7 @@ def test_a_source_that_cannot_be_used_is_one_clear_error(write, tmp_path, monkey
         {"encoding": "utf\x00"},
         {"delimiter": ";;"},
         {"delimiter": '"'},
+        {"quotes": "double"},
         {"max_cell_bytes": 0},
         {"on_bad_row": "ignore"},
         {"format": "xls"},

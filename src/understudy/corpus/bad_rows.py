@@ -35,6 +35,7 @@ class BadRow(Enum):
     UNKNOWN_LABEL = "unknown label"
     NULL_OWNER = "no owner"
     SECRETS_TYPE = "secrets are not strings"
+    QUOTES = "quotes do not pair up"
     FIELD_COUNT = "wrong number of fields"
     INVALID_JSON = "invalid JSON"
     NOT_AN_OBJECT = "JSON is not an object"
@@ -50,6 +51,7 @@ _SENTENCES = {
     BadRow.UNKNOWN_LABEL: "A row has a label that is not declared (column {label!r}).",
     BadRow.NULL_OWNER: "A row has no owner (column {owner!r}).",
     BadRow.SECRETS_TYPE: "A row's secrets are not a list of strings.",
+    BadRow.QUOTES: "A row's quotes do not pair up.",
     BadRow.FIELD_COUNT: "A row has too few or too many fields.",
     BadRow.INVALID_JSON: "A line is not valid JSON.",
     BadRow.NOT_AN_OBJECT: "A line of JSON is not an object.",

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard, get_args
 
 from understudy.corpus import arrow, readers
 from understudy.corpus.arrow import ColumnTypes
 from understudy.corpus.bad_rows import UNREADABLE, BadRowLog
+from understudy.corpus.delimited import Quotes, csv_rows
 from understudy.corpus.encodings import check_encoding
 from understudy.corpus.labels import LabelType, output_type, typed_labels
 from understudy.corpus.readers import Row
@@ -43,9 +44,10 @@ class OpenTable:
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How CSV and JSON lines are read. ``delimiter`` None: by the format."""
+    """How CSV and JSON lines are read. ``delimiter`` and ``quotes`` None: by the format."""
 
     delimiter: str | None
+    quotes: Quotes | None
     encoding: str
     max_cell_bytes: int
 
@@ -54,6 +56,8 @@ class TextOptions:
             raise ConfigError(f"A limit of {self.max_cell_bytes} bytes a cell leaves no text.", "Use at least 1.")
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
             raise ConfigError(f"{self.delimiter!r} cannot separate cells.", "Use one character, such as ';'.")
+        if self.quotes not in (None, *get_args(Quotes)):
+            raise ConfigError(f"{self.quotes!r} is no way to read quotes.", f"Use {', '.join(get_args(Quotes))}.")
         check_encoding(self.encoding)
 
 
@@ -159,6 +163,13 @@ def _file_rows(file: DataFile, schema: Schema, options: TextOptions) -> Iterator
     elif file.format == "jsonl":
         rows = readers.jsonl_rows(file, columns, encoding=options.encoding, max_cell_bytes=limit)
     else:
-        delimiter = options.delimiter or ("\t" if file.format == "tsv" else ",")
-        rows = readers.csv_rows(file, columns, delimiter=delimiter, encoding=options.encoding, max_cell_bytes=limit)
+        tabs = file.format == "tsv"
+        rows = csv_rows(
+            file,
+            columns,
+            delimiter=options.delimiter or ("\t" if tabs else ","),
+            quotes=options.quotes or ("none" if tabs else "multiline"),
+            encoding=options.encoding,
+            max_cell_bytes=limit,
+        )
     return readers.without_exceptions(rows, file.shown)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from understudy.corpus.corpus import Corpus, OnBadRow
+from understudy.corpus.delimited import Quotes
 from understudy.corpus.labels import LABEL_TYPES, Label, LabelType, declared_labels
 from understudy.corpus.opening import Paths, TextOptions, is_arrow_table, open_arrow, open_dicts, open_files
 from understudy.corpus.schema import Schema
@@ -31,6 +32,7 @@ def read_corpus(
     secrets: str | Sequence[str] | None = None,
     format: str | None = None,  # noqa: A002
     delimiter: str | None = None,
+    quotes: Quotes | None = None,
     encoding: str = "utf-8",
     on_bad_row: OnBadRow = "error",
     max_cell_bytes: int = 1_048_576,
@@ -52,6 +54,9 @@ def read_corpus(
         secrets: the column or columns that list a row's secrets: lists of strings, or strings joined by ``;``.
         format: ``csv``, ``tsv``, ``jsonl`` or ``parquet`` (``csv.gz``: compressed). By default by the file's name.
         delimiter: what separates a CSV file's cells; by default a comma, or a tab in TSV. It is never guessed.
+        quotes: ``multiline``: cells in quotes may hold line breaks (RFC 4180; the default for CSV); an unescaped quote
+            can then merge rows unnoticed. ``line``: cells in quotes end on their line, so that a row whose quotes do
+            not pair up is a bad row and changes no other. ``none``: a quote is a character (the default for TSV).
         encoding: the encoding of CSV and JSON lines: UTF-8, or one in which a row cannot change those behind it.
         on_bad_row: ``error`` ends at a bad row; ``skip`` leaves it out, by a look at that row alone.
         max_cell_bytes: a row with a longer cell (in UTF-8) is bad. At least 1.
@@ -62,7 +67,7 @@ def read_corpus(
         CorpusError: a file is not there, or cannot be read, or lacks a column. With ``labels_from_data`` bad rows too.
     """
     _check_choices(label, labels, labels_from_data, label_type, on_bad_row)
-    options = TextOptions(delimiter, encoding, max_cell_bytes)
+    options = TextOptions(delimiter, quotes, encoding, max_cell_bytes)
     schema = Schema(
         text=text,
         record_columns=tuple(record_columns or ()),

@@ -1,4 +1,4 @@
-"""CSV and JSON lines, row by row.
+"""JSON lines, row by row, and what all readers share.
 
 A reader yields ``(row number, cells)`` with the cells of the columns asked for, in their order. In the place of cells
 stands a :class:`BadRow` where this row alone is bad, or, once and last, a :class:`CorpusError` where the file cannot
@@ -26,31 +26,6 @@ LINE_CELLS = 64
 """A line may have this many times as many characters as a cell may have bytes; memory holds one line."""
 
 
-def csv_rows(
-    file: DataFile, columns: Sequence[str], *, delimiter: str, encoding: str, max_cell_bytes: int
-) -> Iterator[Row]:
-    """The rows of a CSV or TSV file with a header row. Row 1 is the first beneath the header.
-
-    Quotes that do not pair up put the boundaries of all later rows in doubt, so they end the reading.
-    """
-    limit = LINE_CELLS * max_cell_bytes
-    csv.field_size_limit(max(csv.field_size_limit(), limit))
-    with file.open_text(encoding, newline="") as stream:
-        rows = filter(None, csv.reader(_lines_up_to(limit, stream), delimiter=delimiter, strict=True))
-        header = next(rows, None)
-        if header is None:
-            yield 0, CorpusError(f"{file.shown!r} is empty.", "A CSV file begins with a header row.")
-            return
-        error = header_error(header, columns, file.shown)
-        if error is not None:
-            yield 0, error
-            return
-        width = len(header)
-        positions = [header.index(column) for column in columns]
-        for number, row in enumerate(rows, 1):
-            yield number, [row[i] for i in positions] if len(row) == width else BadRow.FIELD_COUNT
-
-
 def header_error(names: Sequence[str], columns: Sequence[str], shown: str) -> CorpusError | None:
     """What is wrong with a table's column names, if anything.
 
@@ -68,16 +43,23 @@ def header_error(names: Sequence[str], columns: Sequence[str], shown: str) -> Co
 
 def jsonl_rows(file: DataFile, columns: Sequence[str], *, encoding: str, max_cell_bytes: int) -> Iterator[Row]:
     """The rows of a file with one JSON object a line. A row's number is its line's; a key that is absent is null."""
-    limit = LINE_CELLS * max_cell_bytes
     with file.open_text(encoding, newline="\n") as stream:
-        number = 0
-        while line := stream.readline(limit):
-            number += 1
-            if len(line) == limit and not line.endswith("\n"):
-                _skip_line(stream, limit)
-                yield number, BadRow.LONG_CELL
+        for number, line in enumerate(lines(stream, LINE_CELLS * max_cell_bytes), 1):
+            if isinstance(line, BadRow):
+                yield number, line
             elif not line.isspace():
                 yield number, _json_cells(line, columns)
+
+
+def lines(stream: io.TextIOWrapper, limit: int) -> Iterator[str | BadRow]:
+    """Lines with their ends; one of ``limit`` characters or more is bad, and is read through without being kept."""
+    while line := stream.readline(limit):
+        if len(line) < limit or line.endswith("\n"):
+            yield line
+        else:
+            while (piece := stream.readline(limit)) and not piece.endswith("\n"):
+                pass
+            yield BadRow.LONG_CELL
 
 
 def without_exceptions(rows: Iterator[Row], shown: str) -> Iterator[Row]:
@@ -102,18 +84,6 @@ def without_exceptions(rows: Iterator[Row], shown: str) -> Iterator[Row]:
 def damaged(shown: str) -> CorpusError:
     """The error for a file whose bytes make no sense."""
     return CorpusError(f"{shown!r} is cut short, damaged, or of another format.", "Fetch or write the file again.")
-
-
-def _lines_up_to(limit: int, stream: io.TextIOWrapper) -> Iterator[str]:
-    while line := stream.readline(limit):
-        if len(line) == limit and not line.endswith(("\n", "\r")):
-            raise csv.Error
-        yield line
-
-
-def _skip_line(stream: io.TextIOWrapper, limit: int) -> None:
-    while (piece := stream.readline(limit)) and not piece.endswith("\n"):
-        pass
 
 
 def _json_cells(line: str, columns: Sequence[str]) -> Cells:
