@@ -12,12 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from understudy.corpus.files import atomic_file
 from understudy.corpus.write import write_table
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, UnderstudyError
 from understudy.generation.records import SyntheticRecord
-from understudy.release import PublicSchema, Release
+from understudy.methods.registry import method_names
+from understudy.release import PublicSchema, Release, load_release
 from understudy.statement import Statement
 
+FORMATS = ("parquet", "csv", "jsonl")
 TEXT, LABEL, PROVENANCE = "text", "label", "provenance"
 
 
@@ -54,21 +57,50 @@ class OutputFolder:
     def synthetic_file(self, output_format: str) -> Path:
         return self.shareable / f"synthetic.{output_format}"
 
+    def clear(self, *, keep: Release | None = None) -> None:
+        """Remove what an earlier run wrote, halves of files included: nothing of it may stand under a new statement.
+
+        The old statement goes last: at every moment, what is there is under its own statement or under none.
+
+        Args:
+            keep: a Release whose file, if it is here, stays.
+        """
+        tables = [self.synthetic_file(output_format) for output_format in FORMATS]
+        releases = [self.release_file(method) for method in method_names()]
+        statements = [self.shareable / "statement.md", self.shareable / "statement.json"]
+        for path in (*tables, *releases, *statements):
+            for half in (*self.shareable.glob(f".{path.name}.*.tmp"), path.with_name(f"{path.name}.partial")):
+                half.unlink(missing_ok=True)
+            if keep is None or path not in releases or not _holds(path, keep):
+                path.unlink(missing_ok=True)
+
     def write_release(self, release: Release) -> Path:
-        """METHOD.release and the statement beside it."""
+        """METHOD.release and the statement beside it, in place of all that an earlier run wrote."""
+        self.clear()
         path = self.release_file(release.method)
         release.save(path)
         self.write_statement(release.statement)
         return path
 
     def write_statement(self, statement: Statement) -> None:
-        (self.shareable / "statement.json").write_text(json.dumps(statement.to_json(), indent=1), "utf-8")
-        (self.shareable / "statement.md").write_text(statement.to_markdown(), "utf-8")
+        for name, text in [
+            ("statement.json", json.dumps(statement.to_json(), indent=1)),
+            ("statement.md", statement.to_markdown()),
+        ]:
+            with atomic_file(self.shareable / name) as file:
+                file.write(text.encode())
 
     def write_records(self, records: Sequence[SyntheticRecord], schema: PublicSchema, output_format: str) -> Path:
         path = self.synthetic_file(output_format)
         write_table(path, synthetic_columns(records, schema))
         return path
+
+
+def _holds(path: Path, release: Release) -> bool:
+    try:
+        return path.exists() and load_release(path).digest == release.digest
+    except UnderstudyError:
+        return False
 
 
 def synthetic_columns(records: Sequence[SyntheticRecord], schema: PublicSchema) -> dict[str, list[object]]:

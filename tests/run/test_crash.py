@@ -31,7 +31,12 @@ STEPS = (
     *((Ledger, name) for name in ("check", "open_dataset", "identify", "charge", "confirm")),
     *((RunStore, name) for name in ("begin", "keep", "mark")),
     *((Corpus, "fingerprint"), (NoisySum, "run"), (Release, "save")),
-    *((OutputFolder, "write_statement"), (AnswerStore, "put_many"), (understudy.outputs, "write_table")),
+    *(
+        (OutputFolder, "clear"),
+        (OutputFolder, "write_statement"),
+        (AnswerStore, "put_many"),
+        (understudy.outputs, "write_table"),
+    ),
 )
 
 

@@ -91,6 +91,8 @@ def generate(made: Release | str | Path, *, listener: Listener = SILENT, **optio
     with open_session(config, {**config.lasting, "release": made.digest}) as session:
         writing = prepare_writing(session, config, listener)
         if session.visible_folder is not None:
+            if not session.begun:
+                session.visible_folder.clear(keep=made)
             session.visible_folder.write_statement(made.statement)
         return write_texts(session, made, config, writing, listener)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from understudy.config import RunConfig
@@ -19,6 +19,7 @@ from understudy.run.listener import Listener
 from understudy.run.planning import wanted
 from understudy.run.result import Result
 from understudy.run.session import GENERATED, Session
+from understudy.statement import NOT_PRIVATE
 
 if TYPE_CHECKING:
     from understudy.models.types import ChatModel
@@ -70,7 +71,11 @@ def write_texts(session: Session, made: Release, config: RunConfig, writing: Wri
         calls = total * writer.calls_per_seed
         listener.say(f"Asking {chat.model_id} for {total} texts ({calls} calls); it sees released values only.")
     method = make_method(config.method, config.method_parameters)
-    records = list(method.generate(made, counts, writer=writer, seed=config.seed))
+    origin = {"release": made.digest[:12], **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
+    records = [
+        replace(record, provenance={**record.provenance, **origin})
+        for record in method.generate(made, counts, writer=writer, seed=config.seed)
+    ]
     written = [record for record in records if record.text]
     if session.visible_folder is not None:
         path = session.visible_folder.write_records(written, made.schema, config.output_format)

@@ -1,0 +1,141 @@
+"""What stands in ``release/`` belongs together: no table of an earlier run under a later statement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clinic import FakeChat, settings
+
+from understudy import run as running
+from understudy.config import run_config
+from understudy.errors import BudgetExceeded
+from understudy.models.types import ChatRequest, Completion
+from understudy.release import load_release
+from understudy.statement import NOT_PRIVATE
+
+
+class Stop(BaseException):
+    """The process is killed."""
+
+
+def kill(_: ChatRequest) -> Completion:
+    raise Stop
+
+
+def run(values: dict[str, Any], **changes: Any) -> running.Result:
+    return running.run(run_config({**values, **changes}))
+
+
+def shareable(values: dict[str, Any]) -> set[str]:
+    return {path.name for path in (Path(values["output"]) / "release").iterdir()}
+
+
+STATEMENT = {"dp-kps.release", "statement.json", "statement.md"}
+
+
+@pytest.mark.parametrize("output_format", ["parquet", "csv", "jsonl"])
+def test_a_fresh_release_leaves_no_table_of_an_earlier_run(tmp_path: Path, output_format: str) -> None:
+    values = settings(tmp_path)
+    run(values, insecure_no_noise=True, output_format=output_format)
+    assert shareable(values) == {*STATEMENT, f"synthetic.{output_format}"}
+    running.release(run_config({**values, "fresh": True}))
+    assert shareable(values) == STATEMENT
+    assert NOT_PRIVATE not in (tmp_path / "out" / "release" / "statement.md").read_text("utf-8")
+
+
+def test_a_fresh_run_leaves_no_table_in_another_format(tmp_path: Path) -> None:
+    values = settings(tmp_path)
+    run(values, insecure_no_noise=True, output_format="csv")
+    run(values, fresh=True)
+    assert shareable(values) == {*STATEMENT, "synthetic.parquet"}
+
+
+def test_a_fresh_run_that_is_killed_while_the_model_writes_leaves_no_older_table(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    values = settings(tmp_path, llm="fake")
+    use_chat(FakeChat())
+    run(values, insecure_no_noise=True)
+    use_chat(FakeChat(kill))
+    with pytest.raises(Stop):
+        run(values, fresh=True)
+    assert shareable(values) == STATEMENT
+
+
+def test_a_new_run_in_a_folder_that_lost_its_private_half_leaves_no_older_table(tmp_path: Path) -> None:
+    values = settings(tmp_path)
+    run(values, insecure_no_noise=True)
+    for path in (tmp_path / "out" / "private").iterdir():
+        path.unlink()
+    running.release(run_config(values))
+    assert shareable(values) == STATEMENT
+
+
+def test_halves_of_files_that_a_killed_run_left_are_removed(tmp_path: Path) -> None:
+    values = settings(tmp_path)
+    folder = tmp_path / "out" / "release"
+    folder.mkdir(parents=True)
+    for name in (".synthetic.csv.00ff00ff.tmp", ".statement.md.00ff00ff.tmp", "dp-kps.release.partial"):
+        (folder / name).write_text("half", "utf-8")
+    (folder / "mine.txt").write_text("kept", "utf-8")
+    run(values)
+    assert shareable(values) == {*STATEMENT, "synthetic.parquet", "mine.txt"}
+
+
+def test_a_fresh_run_that_is_refused_leaves_what_was_there(tmp_path: Path) -> None:
+    values = settings(tmp_path)
+    run(values)
+    before = shareable(values)
+    with pytest.raises(BudgetExceeded):
+        run(values, fresh=True)
+    assert shareable(values) == before
+
+
+def test_generating_anew_leaves_no_older_table_and_never_removes_its_own_release(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    noiseless = settings(tmp_path, insecure_no_noise=True, output=str(tmp_path / "noiseless"))
+    run(noiseless, output_format="csv")
+    private = settings(tmp_path, records_per_label=None)
+    made = running.release(run_config(private)).release
+    use_chat(FakeChat(kill))
+    with pytest.raises(Stop):
+        running.generate(made, llm="fake", records=4, output=noiseless["output"], fresh=True)
+    assert shareable(noiseless) == {"statement.json", "statement.md"}
+    running.generate(made, llm="none", records=4, output=private["output"], fresh=True)
+    assert shareable(private) == {*STATEMENT, "synthetic.parquet"}
+    assert load_release(tmp_path / "out" / "release" / "dp-kps.release").digest == made.digest
+
+
+def test_a_statement_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = settings(tmp_path)
+    result = run(values)
+    assert result.folder is not None
+    before = {path.name: path.read_bytes() for path in result.folder.shareable.iterdir()}
+
+    def full(descriptor: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="disk full"):
+        result.folder.write_statement(replace(result.statement, private=False))
+    assert {path.name: path.read_bytes() for path in result.folder.shareable.iterdir()} == before
+
+
+def test_every_record_names_its_release_and_carries_the_stamp_where_noise_was_off(tmp_path: Path) -> None:
+    values = settings(tmp_path, output=None)
+    for changes, stamp in [
+        ({}, None),
+        ({"insecure_no_noise": True}, NOT_PRIVATE),
+        ({"insecure_noise_seed": 1}, NOT_PRIVATE),
+    ]:
+        made = run(values, **changes)
+        for line in made.columns["provenance"]:
+            provenance = json.loads(str(line))
+            assert provenance["release"] == made.release.digest[:12]
+            assert provenance.get("stamp") == stamp
