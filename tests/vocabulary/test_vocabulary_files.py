@@ -169,3 +169,11 @@ def test_the_built_in_vocabulary_is_english_by_frequency() -> None:
     assert "the" not in made.terms
     assert made.terms[:2_000].count("people") == 1
     assert load_vocabulary(size=500).terms == made.terms[:500]
+
+
+def test_a_vocabulary_file_that_changed_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "terms.txt"
+    file.write_text("fever\ncough\n", "utf-8")
+    assert load_vocabulary(file).terms == ("fever", "cough")
+    file.write_text("fever\nrash\nitch\n", "utf-8")
+    assert load_vocabulary(file).terms == ("fever", "rash", "itch")

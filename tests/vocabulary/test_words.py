@@ -70,3 +70,10 @@ def test_a_line_break_parts_words(first: str, second: str) -> None:
     """So a text's words do not depend on what another text holds, nor on whether that is ASCII."""
     apart = split_words(first) + split_words(second)
     assert sorted(split_words(first + "\n" + second)) == sorted(apart)
+
+
+def test_no_combining_mark_lies_outside_the_planes_that_are_searched() -> None:
+    from understudy.vocabulary.words import _WHERE_MARKS_ARE
+
+    marks = {c for c in range(0x110000) if unicodedata.category(chr(c)).startswith("M")}
+    assert marks <= set(_WHERE_MARKS_ARE)

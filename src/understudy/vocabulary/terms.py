@@ -8,6 +8,7 @@ import hashlib
 import lzma
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
@@ -80,9 +81,24 @@ def load_vocabulary(
     """
     if size is not None and size < 1:
         raise ConfigError(f"Expected vocabulary size >= 1, got {size}.", "Keep at least one term.")
-    terms = built_in_terms() if str(source) == BUILT_IN else _read_terms(Path(source))
-    name = BUILT_IN if str(source) == BUILT_IN else Path(source).name
+    files = (_stamp(source), _stamp(stop_words))
+    return _load(str(source), size, None if stop_words is None else str(stop_words), files)
+
+
+@lru_cache(maxsize=4)
+def _load(source: str, size: int | None, stop_words: str | None, _files: object) -> Vocabulary:
+    """A run asks for its vocabulary at every step; it is read again when a file has changed."""
+    terms = built_in_terms() if source == BUILT_IN else _read_terms(Path(source))
+    name = BUILT_IN if source == BUILT_IN else Path(source).name
     return Vocabulary.of(terms, source=name, stop_words=load_stop_words(stop_words), size=size)
+
+
+def _stamp(file: str | Path | None) -> tuple[int, int, int] | None:
+    try:
+        status = Path(file or "").stat()
+    except OSError:
+        return None  # a word such as ``built-in``, or a file that reading will complain of
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def built_in_terms() -> list[str]:

@@ -9,17 +9,18 @@ Scripts that write no spaces (Chinese, Japanese, Thai) need word breaks in the t
 from __future__ import annotations
 
 import re
-import sys
 import unicodedata
 from functools import cache
 
 _ASCII = bytes(ord(chr(c).lower()) if c < 128 and chr(c).isalnum() else ord(" ") for c in range(256))
 
+_WHERE_MARKS_ARE = (*range(0x300, 0x20000), *range(0xE0000, 0xE0200))  # planes 2 to 13 and 15 on have none
+
 
 @cache
 def _unicode_word() -> re.Pattern[str]:
     """``[^\\W_]`` leaves out combining marks, which Indic and other scripts need inside words."""
-    marks = [c for c in range(0x300, sys.maxunicode + 1) if unicodedata.category(chr(c)).startswith("M")]
+    marks = [c for c in _WHERE_MARKS_ARE if unicodedata.category(chr(c)).startswith("M")]
     ranges: list[list[int]] = []
     for mark in marks:
         if ranges and mark == ranges[-1][1] + 1:
