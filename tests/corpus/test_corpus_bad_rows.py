@@ -200,6 +200,48 @@ def test_a_record_that_json_cannot_hold_is_a_bad_row(tmp_path):
     assert texts_of(corpus) == ['{"a": 1}']
 
 
+UNFIT = {
+    "a time beyond the year 9999": pa.array([0, 10**15], pa.timestamp("s")),
+    "a time with a zone": pa.array([0, 10**15], pa.timestamp("s", tz="UTC")),
+    "a date beyond the year 9999": pa.array([0, 10**8], pa.date32()),
+    "a date of milliseconds": pa.array([0, 10**17], pa.date64()),
+    "a duration": pa.array([None, 2**62], pa.duration("s")),
+    "a time in a list": pa.array([[0], [10**15]], pa.list_(pa.timestamp("s"))),
+    "bytes": pa.array([None, b"Zebra-quux"]),
+}
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize("column", UNFIT)
+def test_an_arrow_value_that_python_cannot_hold_makes_its_own_row_bad(tmp_path, column, in_memory):
+    table = pa.table({"n": [1, 2], "v": UNFIT[column]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    source = table if in_memory else tmp_path / "t.parquet"
+    assert len(texts_of(read_corpus(source, record_columns=["n", "v"], on_bad_row="skip"))) == 1
+    with pytest.raises(CorpusError, match="neither Python nor JSON can hold") as caught:
+        texts_of(read_corpus(source, record_columns=["n", "v"]))
+    assert caught.value.__context__ is None
+    assert "Zebra" not in everything_in(caught.value)
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize("kind", [pa.timestamp("ns"), pa.time64("ns")])
+def test_nanoseconds_never_end_the_reading_with_or_without_pandas(tmp_path, kind, in_memory):
+    table = pa.table({"n": [1, 2, 3], "v": pa.array([0, 12_345_678_901, 1000], kind)})
+    pq.write_table(table, tmp_path / "t.parquet")
+    source = table if in_memory else tmp_path / "t.parquet"
+    records = [json.loads(text) for text in texts_of(read_corpus(source, record_columns=["n", "v"], on_bad_row="skip"))]
+    assert [record["n"] for record in records if record["n"] != 2] == [1, 3]
+
+
+def test_a_table_in_memory_that_arrow_cannot_read_is_one_clear_error():
+    broken = pa.DictionaryArray.from_arrays(pa.array([0, 7]), pa.array(["Zebra-quux"]), safe=False)
+    with pytest.raises(CorpusError) as caught:
+        texts_of(read_corpus(pa.table({"note": broken}), text="note", on_bad_row="skip"))
+    assert SECRET not in everything_in(caught.value)
+    assert caught.value.__context__ is None
+
+
 def test_an_item_that_is_no_dict_is_a_bad_row():
     assert texts_of(read_corpus([{"note": "one"}, "Zebra-quux"], text="note", on_bad_row="skip")) == ["one"]
 

@@ -29,7 +29,7 @@ def parquet_rows(file: DataFile, columns: Sequence[str]) -> Iterator[Row]:
 
 def table_rows(table: pa.Table, columns: Sequence[str]) -> Iterator[Row]:
     """The rows of a table in memory."""
-    return _rows(table.select(list(columns)).to_batches(BATCH_ROWS), columns)
+    yield from _rows(table.select(list(columns)).to_batches(BATCH_ROWS), columns)
 
 
 def parquet_schema(file: DataFile) -> pa.Schema:
@@ -98,17 +98,17 @@ def _rows(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator
     for batch in batches:
         lists = [_values(batch.column(column)) for column in columns]
         for number, cells in enumerate(zip(*lists, strict=True), start):
-            yield number, BadRow.ENCODING if BadRow.ENCODING in cells else cells
+            yield number, next((cell for cell in cells if isinstance(cell, BadRow)), cells)
         start += batch.num_rows
 
 
 def _values(column: Any) -> list[object]:
-    """A column as Python values, with BadRow.ENCODING in the place of strings that are not UTF-8."""
+    """A column as Python values, with a BadRow in the place of those that Python cannot hold."""
     if hasattr(column, "dictionary_decode"):
         column = column.dictionary_decode()
     try:
         values: list[object] = column.to_pylist()
-    except UnicodeDecodeError:
+    except _unfit():
         values = [_value(scalar) for scalar in column]
     return values
 
@@ -118,3 +118,12 @@ def _value(scalar: Any) -> object:
         return scalar.as_py()
     except UnicodeDecodeError:
         return BadRow.ENCODING
+    except _unfit():
+        return BadRow.VALUE_TYPE
+
+
+def _unfit() -> tuple[type[Exception], ...]:
+    """What Arrow raises for strings that are not UTF-8, dates beyond the year 9999, or nanoseconds without pandas."""
+    import pyarrow as pa
+
+    return ValueError, OverflowError, pa.ArrowException

@@ -28,7 +28,7 @@ class BadRow(Enum):
 
     EMPTY_TEXT = "empty text"
     TEXT_TYPE = "text is not a string"
-    VALUE_TYPE = "value that JSON cannot hold"
+    VALUE_TYPE = "value that cannot be held"
     ENCODING = "bad encoding"
     LONG_CELL = "cell too long"
     NULL_LABEL = "no label"
@@ -44,7 +44,7 @@ class BadRow(Enum):
 _SENTENCES = {
     BadRow.EMPTY_TEXT: "A row has an empty text (column {text}).",
     BadRow.TEXT_TYPE: "A row's text is not a string (column {text}).",
-    BadRow.VALUE_TYPE: "A row has a value that JSON cannot hold (columns {text}).",
+    BadRow.VALUE_TYPE: "A row has a value that neither Python nor JSON can hold.",
     BadRow.ENCODING: "A row is not valid in the declared encoding.",
     BadRow.LONG_CELL: "A row has a cell that is longer than the limit.",
     BadRow.NULL_LABEL: "A row has no label (column {label!r}).",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import struct
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -89,26 +88,27 @@ class Corpus:
         return self._batches(self._records(check), batch_size)
 
     def fingerprint(self, key: bytes) -> str:
-        """A keyed hash of the good rows' (text, label, owner) that does not depend on their order.
+        """A keyed hash of the good rows' texts that does not depend on their order.
 
-        A renamed, re-ordered, re-compressed or converted copy of a table has the same fingerprint. To someone without
-        the key it says nothing about the rows, their number included. One pass over the table.
+        A renamed, re-ordered, re-compressed or converted copy of a table has the same fingerprint, also where its
+        labels or owners are others or left out. Rows that are skipped do not count, those with a label that is not
+        declared among them. To someone without the key it says nothing about the rows, their number included. One
+        pass over the table.
 
         Args:
             key: 1 to 64 secret bytes.
 
         Returns:
-            64 hexadecimal digits.
+            64 hexadecimal digits; an empty string where there is no good row.
         """
         if not 1 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
             raise ConfigError("The fingerprint's key is empty or too long.", "Use 1 to 64 bytes.")
-        names: list[str | None] = [canonical(label) for label in self.labels] or [None]
-        total = 0
+        total: int | None = None
         for batch in self.batches():
-            owners: Sequence[str | None] = batch.owners or [None] * len(batch.texts)
-            for text, label, owner in zip(batch.texts, batch.labels.tolist(), owners, strict=True):
-                row = b"".join(_framed(cell) for cell in (text, names[label], owner))
-                total += int.from_bytes(hashlib.blake2b(row, key=key, digest_size=32).digest())
+            hashes = (hashlib.blake2b(text.encode("utf-8"), key=key, digest_size=32).digest() for text in batch.texts)
+            total = (total or 0) + sum(int.from_bytes(each) for each in hashes)
+        if total is None:
+            return ""
         multiset = (total % (1 << 256)).to_bytes(32)
         return hashlib.blake2b(multiset, key=key, digest_size=32, person=b"multiset").hexdigest()
 
@@ -189,11 +189,3 @@ class Corpus:
                 log.write_counts()
         if error is not None:
             raise error
-
-
-def _framed(cell: str | None) -> bytes:
-    """A cell with its length before it, so that two rows never run into the same bytes."""
-    if cell is None:
-        return struct.pack("<q", -1)
-    data = cell.encode("utf-8")
-    return struct.pack("<q", len(data)) + data

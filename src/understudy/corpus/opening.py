@@ -69,7 +69,11 @@ def is_arrow_table(source: object) -> TypeGuard[pa.Table]:
 def open_arrow(table: pa.Table, schema: Schema) -> OpenTable:
     """A table in Arrow's memory."""
     schema = _typed(schema, arrow.check_types(table.schema, schema, "The table").label)
-    return OpenTable(schema, lambda: _named("", arrow.table_rows(table, schema.columns)), "arrow")
+
+    def start() -> Pass:
+        return _named("", readers.without_exceptions(arrow.table_rows(table, schema.columns), "The table"))
+
+    return OpenTable(schema, start, "arrow")
 
 
 def open_dicts(rows: Sequence[Mapping[str, object]], schema: Schema) -> OpenTable:

@@ -76,7 +76,7 @@ def without_exceptions(rows: Iterator[Row], shown: str) -> Iterator[Row]:
         )
     except (PermissionError, FileNotFoundError):
         error = CorpusError(f"{shown!r} cannot be opened.", "Check that the file is there and may be read.")
-    except (OSError, EOFError, ValueError, NotImplementedError, zlib.error, lzma.LZMAError):
+    except (OSError, EOFError, ValueError, LookupError, NotImplementedError, zlib.error, lzma.LZMAError):
         error = damaged(shown)
     yield number, error
 
