@@ -179,7 +179,7 @@ class RunConfig(
 
     @property
     def unit(self) -> Unit:
-        return Unit("owner", self.max_records_per_owner) if self.owner else Unit("record")
+        return Unit("owner", self.max_records_per_owner, self.owner) if self.owner else Unit("record")
 
     def part(self, group: type[Parameters]) -> Any:
         """The fields of one group as that group's model."""

@@ -102,6 +102,18 @@ def test_another_unit_is_refused_and_another_bound_of_the_same_unit_is_not(ledge
     assert entry.unit == Unit("owner", 5)
 
 
+def test_owners_by_another_column_are_another_unit(ledger: Ledger) -> None:
+    ledger.open_dataset("clinic", cap=CAP, unit=Unit("owner", 3, "clinician"))
+    for other in (Unit("owner", 3, "patient"), Unit("owner", 3)):
+        with pytest.raises(LedgerError, match=r"one owner \(column 'clinician'\), this run one owner.*cannot be added"):
+            ledger.charge("clinic", pure_plan("0.1", unit=other), run_id="r1")
+        with pytest.raises(LedgerError, match=r"already open with cap .* unit owner \(column 'clinician'\)"):
+            ledger.open_dataset("clinic", cap=CAP, unit=other)
+    ledger.charge("clinic", pure_plan("0.1", unit=Unit("owner", 5, "clinician")), run_id="r2")
+    (entry,) = ledger.history("clinic")
+    assert entry.unit == Unit("owner", 5, "clinician")
+
+
 def test_a_dataset_that_is_not_open_is_an_error_that_says_how_to_open_it(ledger: Ledger) -> None:
     assert ledger.dataset("clinic") is None
     for call in (

@@ -38,12 +38,20 @@ def test_open_makes_a_dataset_with_a_cap(where: str) -> None:
 
 
 def test_open_takes_unit_and_rule(where: str) -> None:
-    call(where, "open clinic --epsilon 3 --delta 1e-6 --unit owner --max-records 5 --rule rdp")
+    call(where, "open clinic --epsilon 3 --delta 1e-6 --unit owner --owner-column patient --max-records 5 --rule rdp")
     with Ledger(where) as ledger:
         dataset = ledger.dataset("clinic")
     assert dataset is not None
-    assert (dataset.unit, dataset.rule) == (Unit("owner", 5), "rdp")
-    assert "clinic\towner (at most 5 records)\trdp\t3, 1e-06\t-\t3, 1e-06" in call(where, "show").output
+    assert (dataset.unit, dataset.rule) == (Unit("owner", 5, "patient"), "rdp")
+    assert (
+        "clinic\towner (column 'patient'), at most 5 records\trdp\t3, 1e-06\t-\t3, 1e-06" in call(where, "show").output
+    )
+
+
+@pytest.mark.parametrize("words", ["--unit owner", "--owner-column patient", "--unit record --owner-column patient"])
+def test_a_dataset_of_owners_names_their_column_and_no_other_does(where: str, words: str) -> None:
+    with pytest.raises(ConfigError, match="--unit owner and --owner-column NAME together"):
+        call(where, f"open clinic --epsilon 3 --delta 1e-6 {words}")
 
 
 def test_raise_raises_the_cap_and_nothing_else(where: str) -> None:

@@ -164,7 +164,8 @@ def test_no_bad_row_is_quoted_or_numbered(tmp_path: Path, understudy: Callable[.
     assert said.code == 3, said.err
     assert said.err.startswith(("Error: ", "Protecting"))
     assert_clean(said.out + said.err, "the error")
-    assert not re.search(rf"\b{ROW}\b|\b{ROW + 1}\b", said.err), "a row number"
+    said_here = said.err.replace(str(tmp_path), "")  # whose own numbers are not rows
+    assert not re.search(rf"\b{ROW}\b|\b{ROW + 1}\b", said_here), "a row number"
     assert not list((tmp_path / "out" / "release").iterdir())
 
 

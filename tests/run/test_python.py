@@ -129,9 +129,12 @@ def test_owners_are_protected_as_a_whole(tmp_path: Path, method: us.DPKPS, ledge
     corpus = us.read_corpus(rows(), text="note", label="department", labels=LABELS, owner="clinician")
     options: dict[str, Any] = {"llm": "none", "records": 2, "ledger": ledger, "dataset": "v"}
     result = us.synthesize(corpus, method, BUDGET, max_records_per_owner=2, **options)
-    assert result.statement.unit.to_json() == {"kind": "owner", "max_records": 2}
-    assert "one owner: all of its records, of which at most 2 are used" in result.statement.to_markdown()
-    with pytest.raises(us.UnderstudyError, match="protects one owner, this run one record"):
+    assert result.statement.unit.to_json() == {"kind": "owner", "max_records": 2, "column": "clinician"}
+    assert (
+        "one owner (column 'clinician'): all of its records, of which at most 2 are used"
+        in result.statement.to_markdown()
+    )
+    with pytest.raises(us.UnderstudyError, match=r"protects one owner \(column 'clinician'\), this run one record"):
         us.synthesize(in_memory(), method, BUDGET, **options)
     with pytest.raises(us.UnderstudyError, match="The corpus has no owner column"):
         us.synthesize(in_memory(), method, BUDGET, **{**options, "dataset": "w"}, owner="clinician")

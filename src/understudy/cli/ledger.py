@@ -45,6 +45,7 @@ def ledger() -> None:
     type=click.Choice(["record", "owner"]),
     help="What is protected.  [default: record]",
 )
+@click.option("--owner-column", metavar="NAME", help="Whose values tell owners apart; needed with --unit owner.")
 @click.option(
     "--max-records",
     type=int,
@@ -64,6 +65,7 @@ def open_command(
     epsilon: str,
     delta: str,
     kind: UnitKind | None,
+    owner_column: str | None,
     max_records: int | None,
     rule: CrossRunRule | None,
     raises: bool,
@@ -74,9 +76,16 @@ def open_command(
     from understudy.privacy.unit import Unit
 
     cap = Budget(epsilon, delta)
-    if raises and (kind, max_records, rule) != (None, None, None):
-        raise ConfigError("--raise changes the cap alone.", "Leave out --unit, --max-records and --rule.")
-    unit = Unit(kind or "record", 1 if max_records is None else max_records)
+    if raises and (kind, owner_column, max_records, rule) != (None, None, None, None):
+        raise ConfigError(
+            "--raise changes the cap alone.", "Leave out --unit, --owner-column, --max-records and --rule."
+        )
+    if (kind == "owner") != (owner_column is not None):
+        raise ConfigError(
+            "A dataset of owners, and no other, has a column that tells them apart.",
+            "Give --unit owner and --owner-column NAME together.",
+        )
+    unit = Unit(kind or "record", 1 if max_records is None else max_records, owner_column)
     with _ledger(location) as book:
         if raises:
             dataset = book.raise_cap(name, cap=cap)
@@ -143,7 +152,7 @@ def _summary(book: Ledger, name: str) -> tuple[str, ...]:
 
 def _unit(dataset: Dataset) -> str:
     unit = dataset.unit
-    return unit.kind if unit.kind == "record" else f"{unit.kind} (at most {unit.max_records} records)"
+    return unit.kind if unit.kind == "record" else f"{unit.name}, at most {unit.max_records} records"
 
 
 def _show(budget: Budget | None, rounding: str) -> str:

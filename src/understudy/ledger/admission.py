@@ -37,11 +37,11 @@ def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) 
         LedgerError: if the dataset is not open or has another unit, or the run was charged otherwise.
     """
     dataset = rows.require(connection, name)
-    if plan.unit.kind != dataset.unit.kind:
+    if plan.unit.name != dataset.unit.name:
         raise LedgerError(
-            f"Dataset {name!r} protects one {dataset.unit.kind}, this run one {plan.unit.kind}: "
+            f"Dataset {name!r} protects one {dataset.unit.name}, this run one {plan.unit.name}: "
             "what the two spend cannot be added.",
-            f"Run with the unit {dataset.unit.kind}, as the dataset was opened.",
+            f"Run with the unit {dataset.unit.name}, as the dataset was opened.",
         )
     if run_id is not None and (booked := rows.booked(connection, run_id)) is not None:
         owner, entry = booked

@@ -79,7 +79,7 @@ class Ledger:
 
         Raises:
             ConfigError: if the name or the rule is impossible.
-            LedgerError: if the dataset is open with another cap, kind of unit or rule.
+            LedgerError: if the dataset is open with another cap, kind of unit, owner column or rule.
         """
         require_name(name)
         if rule not in ("basic", "rdp"):
@@ -89,9 +89,9 @@ class Ledger:
         with self._database.write() as connection:
             known = rows.find(connection, name)
             if known is not None:
-                if (known.cap, known.unit.kind, known.rule) != (cap, unit.kind, rule):
+                if (known.cap, known.unit.name, known.rule) != (cap, unit.name, rule):
                     raise LedgerError(
-                        f"Dataset {name!r} is already open with cap {known.cap}, unit {known.unit.kind} "
+                        f"Dataset {name!r} is already open with cap {known.cap}, unit {known.unit.name} "
                         f"and rule {known.rule}.",
                         "Keep these values; a cap can be raised with: "
                         f"understudy ledger open {name} --epsilon E --delta D --raise",

@@ -25,8 +25,8 @@ class Dataset:
     Args:
         name: what users call it.
         cap: what all of its runs together may spend.
-        unit: the privacy unit it was opened with. Every run protects the same kind of unit; how many records
-            of one unit a run uses at most is the run's own choice.
+        unit: the privacy unit it was opened with. Every run protects the same kind of unit, told apart by
+            the same column; how many records of one unit a run uses at most is the run's own choice.
         rule: how charges compose over runs: ``basic`` or ``rdp``.
         hash_key: 32 bytes for keyed hashes that sort its records into batches and shards; the same for ever.
         opened_at: when it was opened.

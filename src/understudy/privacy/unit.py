@@ -17,10 +17,12 @@ class Unit:
     Args:
         kind: ``record`` (one row), ``owner`` (all rows of one owner) or ``secret`` (all rows that hold it).
         max_records: contribution bound: at most this many records of one unit are used (k). 1 for records.
+        column: whose values tell owners apart, as the public schema names it; none for records.
     """
 
     kind: UnitKind = "record"
     max_records: int = 1
+    column: str | None = None
 
     def __post_init__(self) -> None:
         if self.max_records < 1:
@@ -28,18 +30,24 @@ class Unit:
                 f"Expected max_records >= 1, got {self.max_records}.",
                 "Let a unit contribute one record or more.",
             )
-        if self.kind == "record" and self.max_records != 1:
+        if self.kind == "record" and (self.max_records, self.column) != (1, None):
             raise ConfigError("A record unit is one record.", "Name an owner column to bound records per owner.")
+
+    @property
+    def name(self) -> str:
+        """What all runs on a dataset must protect alike: the kind and the column, not the bound."""
+        return self.kind if self.column is None else f"{self.kind} (column {self.column!r})"
 
     def describe(self) -> str:
         """In words, for the statement."""
         if self.kind == "record":
             return "one record (one row of the table)"
-        return f"one {self.kind}: all of its records, of which at most {self.max_records} are used"
+        return f"one {self.name}: all of its records, of which at most {self.max_records} are used"
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "max_records": self.max_records}
+        column = {} if self.column is None else {"column": self.column}
+        return {"kind": self.kind, "max_records": self.max_records, **column}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Unit:
-        return cls(kind=fields["kind"], max_records=int(fields["max_records"]))
+        return cls(kind=fields["kind"], max_records=int(fields["max_records"]), column=fields.get("column"))

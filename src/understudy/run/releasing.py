@@ -50,8 +50,10 @@ def make_release(session: Session, config: RunConfig, corpus: Corpus | None, lis
         embedder = _load_embedder(config, method)  # before anything is charged
         if corpus is None:
             corpus = stack.enter_context(_open_corpus(config, session.folder.private))
-        if config.owner and corpus.schema.owner is None:
-            raise ConfigError("The corpus has no owner column.", "Read the corpus with an owner column.")
+        if config.owner and corpus.schema.owner != config.owner:
+            raise ConfigError(
+                f"The corpus has no owner column {config.owner!r}.", "Read the corpus with this owner column."
+            )
         plan = make_plan(config, labels=max(1, len(corpus.labels)))
         listener.say(f"Protecting {plan.unit.describe()} with {plan.budget}.")
         if ledger is not None:
@@ -119,7 +121,8 @@ def _charge(
     if ledger.dataset(dataset) is None and ledger.known_as(fingerprint) is None:
         ledger.open_dataset(dataset, cap=plan.budget, unit=plan.unit)
         listener.say(f"Dataset {dataset!r} is new: opened with this run's budget {plan.budget} as its cap.")
-    ledger.identify(dataset, fingerprint)
+    if fingerprint:  # all corpora without a record are alike: they identify nothing
+        ledger.identify(dataset, fingerprint)
     session.begin(plan)
     if kept is None:
         session.store.keep(_FINGERPRINT, {"sha": np.frombuffer(fingerprint.encode(), dtype=np.uint8)})

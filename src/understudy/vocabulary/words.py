@@ -14,13 +14,13 @@ from functools import cache
 
 _ASCII = bytes(ord(chr(c).lower()) if c < 128 and chr(c).isalnum() else ord(" ") for c in range(256))
 
-_WHERE_MARKS_ARE = (*range(0x300, 0x20000), *range(0xE0000, 0xE0200))  # planes 2 to 13 and 15 on have none
+_WHERE_MARKS_ARE = (range(0x300, 0x20000), range(0xE0000, 0xE0200))  # planes 2 to 13 and 15 on have none
 
 
 @cache
 def _unicode_word() -> re.Pattern[str]:
     """``[^\\W_]`` leaves out combining marks, which Indic and other scripts need inside words."""
-    marks = [c for c in _WHERE_MARKS_ARE if unicodedata.category(chr(c)).startswith("M")]
+    marks = [c for codes in _WHERE_MARKS_ARE for c in codes if unicodedata.category(chr(c)).startswith("M")]
     ranges: list[list[int]] = []
     for mark in marks:
         if ranges and mark == ranges[-1][1] + 1:
