@@ -148,7 +148,18 @@ GROUPS: dict[str, tuple[type[Parameters], ...]] = {
 """The groups of each verb that works on private data (``generate`` has its own)."""
 
 _OPERATIONAL = {
-    *("data", "output", "fresh", "ledger", "dataset", "api_key_env", "max_concurrency", "token_cap", "spending_cap"),
+    *(
+        "data",
+        "output",
+        "fresh",
+        "ledger",
+        "dataset",
+        "base_url",
+        "api_key_env",
+        "max_concurrency",
+        "token_cap",
+        "spending_cap",
+    ),
     *("price_input", "price_output", "expected_records"),
 }
 """Settings that a resumed run may change: they alter neither what is released nor what is written."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import os
 from pathlib import Path
@@ -36,7 +37,7 @@ class Parameters(BaseModel):
         try:
             super().__init__(**{n: os.fspath(v) if isinstance(v, os.PathLike) else v for n, v in values.items()})
         except ValidationError as error:
-            raise ConfigError(_problem(error), "See the documentation of this parameter, or `--help`.") from None
+            raise ConfigError(_problem(error), _cure(error, list(type(self).model_fields))) from None
 
     @property
     def file_hashes(self) -> dict[str, str]:
@@ -62,3 +63,10 @@ def _problem(error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"The parameter {name!r} is missing."
     return f"Parameter {name!r}: {message}, got {first['input']!r:.80}."
+
+
+def _cure(error: ValidationError, known: list[str]) -> str:
+    first = error.errors(include_url=False)[0]
+    if first["type"] == "extra_forbidden" and (near := difflib.get_close_matches(str(first["loc"][-1]), known, n=1)):
+        return f"Did you mean {near[0]!r}?"
+    return "docs/configuration.md and docs/dp-kps.md list the parameters, and so does `--help`."

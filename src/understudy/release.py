@@ -50,7 +50,7 @@ class PublicSchema:
         return cls(fields["text"], fields["label"], tuple(fields["labels"]), tuple(fields["record_columns"]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Release:
     """Noised and paid for: what a method hands on.
 
@@ -71,6 +71,9 @@ class Release:
     arrays: Mapping[str, NDArray[Any]]
     terms: Sequence[str] = ()
     noise_check: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<Release of {self.method}: dataset {self.statement.dataset!r}, {self.statement.budget}>"
 
     def save(self, path: Path) -> None:
         """Write the file, atomically."""

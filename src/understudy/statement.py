@@ -166,13 +166,14 @@ class Statement:
         exponent = float(self.budget.epsilon)
         odds = _round_up(math.exp(exponent)) if exponent < _LARGEST_EXPONENT else f"e^{epsilon}"
         failure = f", except with probability {delta}" if self.budget.delta else ""
+        labels = "" if self.labels_declared else " **The label set is not covered: it was read from the data.**"
         hits = _round_up(min(100 * self.power, 100.0))
         return (
             f"With or without any one unit, the probability of everything in the Release, and of every text made from "
             f"it, changes by a factor of at most {odds}{failure}: ({epsilon}, {delta})-differential privacy; "
             f"neighbours add or remove one unit.\n\n"
             f"In other words: whoever guesses from it whether one given unit was in the data, and is wrong about 1 in "
-            f"100 units that were not, is right about at most {hits} in 100 that were, whatever else they know."
+            f"100 units that were not, is right about at most {hits} in 100 that were, whatever else they know.{labels}"
         )
 
 

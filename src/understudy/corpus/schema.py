@@ -42,6 +42,15 @@ class Schema:
                 "Exactly one of a text column and record columns must be named.",
                 "Give --text COLUMN, or --record-columns A,B,C to make JSON records of several columns.",
             )
+        if self.label is not None and self.label in (self.text, *self.record_columns):
+            raise ConfigError(
+                "The label column is the text itself: private texts would become public labels.",
+                "Name another column with --label.",
+            )
+        if not self.labels_declared and self.label is not None and self.label == self.owner:
+            raise ConfigError(
+                "The owners cannot be read from the data as public labels.", "Declare the labels with --labels."
+            )
         if self.labels and self.label is None:
             raise ConfigError("Labels are declared without a label column.", "Name the column with --label.")
 

@@ -132,7 +132,7 @@ class Budget:
     epsilon: Fraction
     delta: Fraction
 
-    def __init__(self, epsilon: Number, delta: Number) -> None:
+    def __init__(self, epsilon: Number, delta: Number | None = None) -> None:
         object.__setattr__(self, "epsilon", require_positive(epsilon=epsilon))
         object.__setattr__(self, "delta", require_delta(delta=delta, allow_zero=True))
 

@@ -13,7 +13,7 @@ from understudy.release import Release
 from understudy.statement import Statement
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """What a run made.
 
@@ -28,6 +28,12 @@ class Result:
     records: Sequence[SyntheticRecord] = ()
     missing: int = 0
     folder: OutputFolder | None = None
+
+    def __repr__(self) -> str:
+        where = "" if self.folder is None else f", in {self.folder.root}"
+        return (
+            f"<Result of {self.release.method}: {len(self.records)} synthetic records, {self.statement.budget}{where}>"
+        )
 
     @property
     def statement(self) -> Statement:

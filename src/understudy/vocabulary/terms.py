@@ -89,7 +89,7 @@ def load_vocabulary(
 def _load(source: str, size: int | None, stop_words: str | None, _files: object) -> Vocabulary:
     """A run asks for its vocabulary at every step; it is read again when a file has changed."""
     terms = built_in_terms() if source == BUILT_IN else _read_terms(Path(source))
-    name = BUILT_IN if source == BUILT_IN else Path(source).name
+    name = "built-in (English words of symspellpy)" if source == BUILT_IN else Path(source).name
     return Vocabulary.of(terms, source=name, stop_words=load_stop_words(stop_words), size=size)
 
 
@@ -102,9 +102,16 @@ def _stamp(file: str | Path | None) -> tuple[int, int, int] | None:
 
 
 def built_in_terms() -> list[str]:
-    """The English words of symspellpy's frequency dictionary (MIT), the most frequent first."""
+    """The English words of symspellpy's frequency dictionary (MIT), the most frequent first.
+
+    It was counted on the web; slurs and obscenities (``offensive_en.txt``; a star marks a part of words) are left out.
+    """
     text = resources.files("symspellpy").joinpath("frequency_dictionary_en_82_765.txt").read_text("utf-8-sig")
-    return [line.split(" ", 1)[0] for line in text.splitlines()]
+    offensive = resources.files(__package__).joinpath("offensive_en.txt").read_text("utf-8").split()
+    words = frozenset(word for word in offensive if not word.endswith("*"))
+    stems = tuple(word[:-1] for word in offensive if word.endswith("*"))
+    listed = (line.split(" ", 1)[0] for line in text.splitlines())
+    return [term for term in listed if term not in words and not any(stem in term for stem in stems)]
 
 
 def load_stop_words(source: str | Path | None) -> frozenset[str]:

@@ -18,11 +18,11 @@ class SequenceParameters(Parameters):
 
     length: int = Field(10, ge=1, le=100)
     """Terms a sequence (L)."""
-    temperature: float = Field(1.0, gt=0)
+    temperature: float = Field(1.0, gt=0, le=1000)
     """Terms are drawn from scores^(1/temperature)."""
-    contrast: float = Field(1.0, ge=0)
+    contrast: float = Field(1.0, ge=0, le=100)
     """How strongly terms that other labels share are avoided (gamma). 0: not at all."""
-    coherence: float = Field(0.0, ge=0)
+    coherence: float = Field(0.0, ge=0, le=1000)
     """How strongly a term is drawn to those before it (kappa, on cosines). 0: not at all."""
     top_k: int | None = Field(None, ge=1)
     """Iterative mode: draw among the best-scoring terms only."""

@@ -11,15 +11,19 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from understudy.errors import ConfigError
-from understudy.methods.dp_kps.parameters import DPKPSParameters
+import numpy as np
+
+from understudy.errors import ConfigError, PrivacyError
+from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
+from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
 from understudy.methods.dp_kps.sequences import structures
 from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import noise_event
+from understudy.privacy.mechanisms import IntegerSum, NoisySum, noise_event
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
-from understudy.vocabulary.top_terms import noise_floor
+from understudy.vocabulary.matcher import TermMatcher
+from understudy.vocabulary.top_terms import TermCounts, noise_floor
 
 NAME = "dp-kps"
 
@@ -76,6 +80,7 @@ def make_plan(
     if parameters.noise == "laplace":
         budget = Budget(budget.epsilon, 0)  # pure: no delta is booked
     multipliers = noise_multipliers(parameters, budget)
+    _check_mechanisms(parameters, multipliers, labels, vocabulary_size)
     why = {
         "vocabulary": f"noisy counts of {vocabulary_size} public terms, of which the top {parameters.top_terms} stay"
     }
@@ -99,6 +104,30 @@ def make_plan(
     )
     forecast = _forecast(parameters, multipliers, labels, vocabulary_size, expected_records)
     return Plan(NAME, unit, budget, charges, forecast)
+
+
+def _check_mechanisms(
+    parameters: DPKPSParameters, multipliers: Mapping[str, float], labels: int, vocabulary_size: int
+) -> None:
+    """Build every mechanism without data, so that noise which does not fit its grid is refused before any charge."""
+    rows = TermRows(TermMatcher(()), parameters.terms_per_record)
+    noise = parameters.noise
+    try:
+        NoisySum(
+            TermCounts(rows.matcher, vocabulary_size, parameters.terms_per_record), noise, multipliers["vocabulary"]
+        )
+        for name, length in sketch_names(parameters).items():
+            query: IntegerSum[Any] = TermHistogram(rows, labels, parameters.top_terms, noise)
+            if parameters.mode == "iterative":
+                query = SequenceDensity(rows, labels, np.zeros((length, 0, parameters.features), np.float32), name)
+            elif needs_embeddings(parameters):
+                query = TermDensity(rows, labels, np.zeros((0, 2 * parameters.features), np.int32), noise)
+            NoisySum(query, noise, multipliers[name])
+    except PrivacyError as error:
+        raise ConfigError(
+            f"This budget is out of range for these parameters. {error.problem}",
+            "Choose an epsilon nearer to 1 (to see results without noise there is --insecure-no-noise).",
+        ) from None
 
 
 def _forecast(
