@@ -62,7 +62,7 @@ def cli() -> None:
 def main() -> None:
     """Errors in two sentences, with documented exit codes; no traceback, which could quote a private text."""
     try:
-        cli.main(standalone_mode=False)
+        cli.main(prog_name="understudy", standalone_mode=False)
     except UnderstudyError as error:
         click.echo(f"Error: {error.problem}\n{error.cure}", err=True)
         sys.exit(error.exit_code)

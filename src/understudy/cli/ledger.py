@@ -146,7 +146,7 @@ def _summary(book: Ledger, name: str) -> tuple[str, ...]:
         dataset.rule,
         _show(dataset.cap, ROUND_FLOOR),
         _show(spent, ROUND_CEILING),
-        _show(remaining, ROUND_FLOOR),
+        "0" if remaining is None else _show(remaining, ROUND_FLOOR),
     )
 
 

@@ -57,12 +57,19 @@ _SENTENCES = {
     BadRow.NOT_AN_OBJECT: "A line of JSON is not an object.",
 }
 
+_ELSE = {
+    BadRow.ENCODING: "; if the whole file is encoded otherwise, name it with --encoding",
+    BadRow.LONG_CELL: "; if such cells are meant, raise --max-cell-bytes",
+    BadRow.UNKNOWN_LABEL: "; declare labels with a comma in them as --labels @FILE, one a line",
+    BadRow.FIELD_COUNT: "; if another character parts the cells, name it with --delimiter",
+}
+
 
 def bad_row_error(kind: BadRow, schema: Schema, *, kept: bool) -> CorpusError:
     """The error for a bad row; ``kept`` says whether its number went to the private folder."""
     problem = _SENTENCES[kind].format(text=schema.text_name, label=schema.label, owner=schema.owner)
-    where = f" (its number is in private/{ROWS_FILE})" if kept else ""
-    return CorpusError(problem, f"Mend the row{where} or use --on-bad-row skip.")
+    where = f" (its number is in OUTPUT/private/{ROWS_FILE})" if kept else ""
+    return CorpusError(problem, f"Mend the row{where} or use --on-bad-row skip{_ELSE.get(kind, '')}.")
 
 
 class BadRowLog:

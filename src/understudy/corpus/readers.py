@@ -34,7 +34,8 @@ def header_error(names: Sequence[str], columns: Sequence[str], shown: str) -> Co
     missing = next((column for column in columns if column not in names), None)
     if missing is not None:
         return CorpusError(
-            f"{shown!r} has no column {missing!r}.", "Check the name; a file of rows begins with a header row."
+            f"{shown!r} has no column {missing!r}.",
+            "Check the name and, in CSV, --delimiter; a file of rows begins with a header row.",
         )
     if len(set(names)) < len(names):
         return CorpusError(f"Two columns of {shown!r} have the same name.", "Rename one of them.")

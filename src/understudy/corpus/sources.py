@@ -26,6 +26,8 @@ Compression = Literal["gz", "bz2", "xz", "zst"]
 _FORMATS: dict[str, Format] = {
     "csv": "csv", "tsv": "tsv", "jsonl": "jsonl", "ndjson": "jsonl", "parquet": "parquet",
 }  # fmt: skip
+SPOOL = "stdin.spool"
+"""The copy of standard input in the private folder."""
 _COMPRESSIONS: tuple[Compression, ...] = ("gz", "bz2", "xz", "zst")
 
 
@@ -107,7 +109,7 @@ def describe_file(path: Path, shown: str, format: str | None) -> DataFile:  # no
 def spool_stdin(private_dir: Path | None) -> Path:
     """Copy standard input to a file that can be read again: in ``private_dir``, or a temporary one (mode 0600)."""
     if private_dir is not None:
-        path = private_folder(private_dir) / "stdin.spool"
+        path = private_folder(private_dir) / SPOOL
         with atomic_file(path, mode=PRIVATE_MODE) as stream:
             shutil.copyfileobj(sys.stdin.buffer, stream)
         return path

@@ -77,6 +77,11 @@ def write_texts(session: Session, made: Release, config: RunConfig, writing: Wri
         for record in method.generate(made, counts, writer=writer, seed=config.seed)
     ]
     written = [record for record in records if record.text]
+    if records and not written:
+        where = f" --base-url {config.base_url}" if config.base_url else ""
+        raise ModelError(
+            "The language model wrote no text at all.", f"Try it with `understudy models check {config.llm}{where}`."
+        )
     if session.visible_folder is not None:
         path = session.visible_folder.write_records(written, made.schema, config.output_format)
         listener.say(f"Wrote {len(written)} synthetic records to {path}.")

@@ -13,6 +13,7 @@ from understudy.config import DataParameters, RunConfig
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.read import proposed_name
+from understudy.corpus.sources import SPOOL
 from understudy.errors import ConfigError, ResumeError
 from understudy.methods.protocol import Arrays, Keep, Method, ReleaseTools
 from understudy.methods.registry import make_method
@@ -38,11 +39,15 @@ def make_release(session: Session, config: RunConfig, corpus: Corpus | None, lis
     file = session.folder.release_file(method.name)
     if RELEASED in session.store.stages() and file.exists():
         listener.say(f"{file.name} is there already: no private record is read, nothing is charged.")
-        return load_release(file)
+        made = load_release(file)
+        session.folder.write_statement(made.statement)
+        return made
     early, noise = make_plan(config), _noise(config)
     dataset = config.dataset or (proposed_name(config.data[0]) if len(config.data) == 1 else None)
     if dataset is None:
-        raise ConfigError("This dataset has no name for the ledger.", "Name it with --dataset.")
+        raise ConfigError(
+            "This dataset has no name for the ledger, as one file's stem would be.", "Name it with --dataset NAME."
+        )
     with ExitStack() as stack:
         ledger = stack.enter_context(_open_ledger(config)) if noise.private else None
         if ledger is not None and ledger.dataset(dataset) is not None:
@@ -72,6 +77,8 @@ def make_release(session: Session, config: RunConfig, corpus: Corpus | None, lis
             embedder=embedder,
             seed=config.seed,
         )
+        if not corpus.schema.labels_declared:
+            listener.say("The label set is read from the data: it is not protected.")
         listener.say("Reading the private records.")
         released = method.release(BoundedCorpus(corpus, plan.unit, hash_key), plan, tools)
         schema = corpus.schema
@@ -94,6 +101,9 @@ def make_release(session: Session, config: RunConfig, corpus: Corpus | None, lis
     )
     session.folder.write_release(made)
     session.store.mark(RELEASED)
+    (session.folder.private / SPOOL).unlink(missing_ok=True)  # no private record is read any more
+    for name, entry in made.statement.public_inputs.items():
+        listener.say(f"{name}: {entry['source']}")
     for name, value in made.noise_check.items():
         listener.say(f"{name}: {value}")
     return made
@@ -132,7 +142,7 @@ def _charge(
         if (digest := session.store.digest(charge.name, key=ledger.fingerprint_key)) is not None
     }
     receipt = ledger.charge(dataset, plan, run_id=session.store.run_id, kept=digests)
-    listener.say(f"The ledger holds this run's charge of {plan.budget} to dataset {dataset!r}.")
+    listener.say(f"The ledger holds this run's charge of {plan.budget} to dataset {dataset!r} ({ledger.location}).")
     opened = ledger.dataset(dataset)
     assert opened is not None
     return receipt, opened.hash_key

@@ -1,0 +1,102 @@
+"""What a newcomer stumbled over once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import understudy as us
+from understudy.errors import ConfigError, ModelError
+from understudy.models.types import ChatRequest, Completion
+from understudy.run import Listener
+
+ROWS = [{"note": "fever and cough", "ward": "a", "owner": "x"}, {"note": "rash", "ward": "b", "owner": "y"}]
+METHOD = us.DPKPS(vocabulary_size=50, top_terms=10, length=2)
+
+
+def test_labels_that_are_the_texts_are_refused() -> None:
+    with pytest.raises(ConfigError, match="label column is the text"):
+        us.read_corpus(ROWS, text="note", label="note", labels_from_data=True)
+
+
+def test_owners_are_not_read_from_the_data_as_labels() -> None:
+    with pytest.raises(ConfigError, match="owners cannot be read"):
+        us.read_corpus(ROWS, text="note", label="owner", owner="owner", labels_from_data=True)
+
+
+def test_a_label_set_read_from_the_data_is_said_aloud_and_in_the_promise(tmp_path: Path) -> None:
+    lines: list[str] = []
+    corpus = us.read_corpus(ROWS, text="note", label="ward", labels_from_data=True)
+    made = us.release_corpus(
+        corpus,
+        METHOD,
+        us.Budget(1, "1e-6"),
+        dataset="d",
+        ledger=str(tmp_path / "l.sqlite"),
+        listener=Listener(lines.append),
+    )
+    assert any("not protected" in line for line in lines)
+    assert "The label set is not covered" in made.statement.to_markdown()
+
+
+@pytest.mark.parametrize("epsilon", ["1e4", "1e6"])
+def test_a_budget_out_of_range_is_refused_by_the_plan(epsilon: str) -> None:
+    with pytest.raises(ConfigError):
+        us.plan(METHOD, us.Budget(epsilon, "1e-6"))
+
+
+def test_a_misspelt_parameter_is_recognised() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'top_terms'"):
+        us.DPKPS(top_term=3)
+
+
+def test_results_and_releases_show_themselves_in_one_line(tmp_path: Path) -> None:
+    corpus = us.read_corpus(ROWS, text="note", label="ward", labels=["a", "b"])
+    result = us.synthesize(
+        corpus,
+        METHOD,
+        us.Budget(1, "1e-6"),
+        llm="none",
+        records=3,
+        dataset="d",
+        ledger=str(tmp_path / "l.sqlite"),
+        output=tmp_path / "out",
+    )
+    assert "3 synthetic records" in repr(result)
+    assert "\n" not in repr(result) + repr(result.release)
+    assert {"DPKPS", "synthesize", "read_corpus"} <= set(dir(us))
+
+
+def test_a_statement_that_was_deleted_comes_back(tmp_path: Path) -> None:
+    corpus = us.read_corpus(ROWS, text="note", label="ward", labels=["a", "b"])
+    options = {"dataset": "d", "ledger": str(tmp_path / "l.sqlite"), "output": tmp_path / "out"}
+    us.release_corpus(corpus, METHOD, us.Budget(1, "1e-6"), **options)
+    (tmp_path / "out" / "release" / "statement.md").unlink()
+    us.release_corpus(corpus, METHOD, us.Budget(1, "1e-6"), **options)
+    assert (tmp_path / "out" / "release" / "statement.md").exists()
+
+
+class Mute:
+    """A model that answers without a text."""
+
+    model_id = "mute"
+
+    async def complete(self, requests: list[ChatRequest]):
+        for index, _ in enumerate(requests):
+            yield index, Completion("", "empty")
+
+
+def test_a_model_that_writes_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.models.catalog.load_chat", lambda *_args, **_options: Mute())
+    corpus = us.read_corpus(ROWS, text="note", label="ward", labels=["a", "b"])
+    with pytest.raises(ModelError, match="no text at all"):
+        us.synthesize(
+            corpus,
+            METHOD,
+            us.Budget(1, "1e-6"),
+            llm="mute:x",
+            records=3,
+            dataset="d",
+            ledger=str(tmp_path / "l.sqlite"),
+        )
