@@ -21,7 +21,7 @@ def main(folder: Path) -> None:
         for row in [row for row in rows if row["label"] == label][:NOTES_A_LABEL]:
             print(f"  - {row['text']}")
             print(f"    written from: {', '.join(json.loads(row['provenance'])['phrases'])}")
-    print("\n" + "\n".join((release / "statement.md").read_text("utf-8").splitlines()[:5]))
+    print("\n" + "\n".join((release / "statement.md").read_text("utf-8").splitlines()[:7]))
     print(f"\nWhat it made, and may be shared. Protected is {statement['protects']}.")
     for file in sorted(release.iterdir()):
         print(f"  {file}")

@@ -39,7 +39,7 @@ def noise_check(
     above = int((counts > floor).sum())
     check: dict[str, Any] = {
         "vocabulary terms released": len(counts),
-        "vocabulary noise floor": round(floor, 2),
+        "vocabulary noise floor (records a term must be in)": round(floor, 2),
         "vocabulary terms above the noise floor": above,
     }
     if parameters.mode == "iterative":
@@ -49,7 +49,7 @@ def noise_check(
     strong = values > SIGNIFICANT * noise
     weights = contrast_weights(values, temperature=parameters.temperature, contrast=parameters.contrast)
     share = (weights * strong).sum(axis=1) / weights.sum(axis=1)
-    check["density score noise (std)"] = round(noise, 3)
+    check["density score noise (std, records)"] = round(noise, 3)
     check["density scores above 3 std, by label"] = [int(number) for number in strong.sum(axis=1)]
     check["share of drawn terms above 3 std, by label"] = [round(float(number), 2) for number in share]
     return {**check, "warning": _WARNING} if not above or share.min() < _LITTLE else check
