@@ -79,3 +79,11 @@ def test_a_bounded_corpus_can_be_read_again_and_says_the_same() -> None:
 def test_an_owners_name_and_a_text_cannot_be_mistaken_for_one_another() -> None:
     rows = [Row("a", 0, "b\x00c"), Row("a", 0, "b"), Row("0\x00a", 0, "b"), Row("a", 1, "b")]
     assert len(used(bounded(rows, OWNER))) == 4
+
+
+def test_an_owner_who_appears_between_two_passes_contributes_nothing() -> None:
+    rows = [Row("fever", 0, "ann"), Row("cough", 0, "bob")]
+    corpus = BoundedCorpus(TinyTable(rows), Unit("owner", 2), KEY)  # type: ignore[arg-type]
+    before = used(corpus)
+    rows.append(Row("rash", 0, "cid"))
+    assert used(corpus) == before

@@ -76,7 +76,7 @@ class BoundedCorpus:
             rows: list[int] = []
             shares: list[int] = []
             for row, (owner, record) in enumerate(self._digests(batch)):
-                kept = self._kept[owner]
+                kept = self._kept.get(owner, ())  # a file that grows between passes brings nobody new
                 if record in kept and (owner, record) not in seen:
                     seen.add((owner, record))
                     rows.append(row)
