@@ -75,6 +75,17 @@ class Release:
     def __repr__(self) -> str:
         return f"<Release of {self.method}: dataset {self.statement.dataset!r}, {self.statement.budget}>"
 
+    @property
+    def noise_lines(self) -> list[str]:
+        """The noise check in lines, its lists by label name."""
+        labels = [str(label) for label in self.schema.labels]
+        return [
+            f"{name}: " + ", ".join(f"{label} {number}" for label, number in zip(labels, value, strict=True))
+            if isinstance(value, list) and len(value) == len(labels)
+            else f"{name}: {value}"
+            for name, value in self.noise_check.items()
+        ]
+
     def save(self, path: Path) -> None:
         """Write the file, atomically."""
         members = {"arrays.safetensors": _arrays_to_bytes(self.arrays), "terms.parquet": _terms_to_bytes(self.terms)}

@@ -26,5 +26,5 @@ def inspect(release: str, as_json: bool) -> None:
         return
     click.echo(made.statement.to_markdown())
     click.echo("## Above the noise\n")
-    for name, value in made.noise_check.items():
-        click.echo(f"- {name}: {value}")
+    for line in made.noise_lines:
+        click.echo(f"- {line}")

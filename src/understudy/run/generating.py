@@ -43,12 +43,12 @@ def prepare_writing(session: Session, config: RunConfig, listener: Listener) -> 
     chat = None if config.llm == "none" else _load_chat(config)
     if chat is not None:
         from understudy.models.cached import CachedChat
-        from understudy.models.catalog import model_languages
+        from understudy.models.catalog import language_note
 
         if config.llm.startswith("openai:") and not session.begun:
             _ping(_load_chat(config))  # one of its own: so short a prompt would mislead the caps' estimates
-        if languages := model_languages(config.llm):
-            listener.say(f"The model {config.llm!r} writes {', '.join(languages)} only.")
+        if note := language_note(config.llm):
+            listener.say(note)
         chat = CachedChat(chat, session.store.answers)
     return Writing(parameters, template, examples, chat)
 

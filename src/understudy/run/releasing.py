@@ -104,8 +104,8 @@ def make_release(session: Session, config: RunConfig, corpus: Corpus | None, lis
     (session.folder.private / SPOOL).unlink(missing_ok=True)  # no private record is read any more
     for name, entry in made.statement.public_inputs.items():
         listener.say(f"{name}: {entry['source']}")
-    for name, value in made.noise_check.items():
-        listener.say(f"{name}: {value}")
+    for line in made.noise_lines:
+        listener.say(line)
     return made
 
 
