@@ -79,7 +79,7 @@ class PlanParameters(Parameters):
     """What only a forecast needs."""
 
     expected_records: int | None = Field(None, ge=1)
-    """Corpus size as you know or guess it; never read from the data."""
+    """Corpus size as you know or guess it, in owners where owners are protected; never read from the data."""
     price_input: float | None = Field(None, ge=0)
     """Price of a million input tokens."""
     price_output: float | None = Field(None, ge=0)

@@ -146,8 +146,8 @@ def load_release(path: str | Path) -> Release:
         raise ReleaseError(f"There is no Release file {path.name}.", "Check the path.") from None
     except ReleaseError:
         raise
-    except Exception as error:  # a damaged zip fails in many ways
-        raise _corrupt(path, type(error).__name__) from None
+    except Exception:  # a damaged zip fails in many ways
+        raise _corrupt(path, "it cannot be read as one") from None
 
 
 def _check_version(path: Path, manifest: Mapping[str, Any]) -> None:
@@ -162,7 +162,10 @@ def _check_version(path: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _corrupt(path: Path, what: str) -> ReleaseError:
-    return ReleaseError(f"{path.name} is damaged or is no Release ({what}).", "Get the file again from its maker.")
+    return ReleaseError(
+        f"{path.name} is damaged or is no Release ({what}).",
+        "Get the file again from its maker; its maker deletes it and repeats the release (which is not charged again).",
+    )
 
 
 def _arrays_to_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import understudy as us
-from understudy.errors import ConfigError, ModelError
+from understudy.config import run_config
+from understudy.errors import ConfigError, ModelError, ResumeError
 from understudy.models.types import ChatRequest, Completion
-from understudy.run import Listener
+from understudy.run import Listener, release
 
 ROWS = [{"note": "fever and cough", "ward": "a", "owner": "x"}, {"note": "rash", "ward": "b", "owner": "y"}]
 METHOD = us.DPKPS(vocabulary_size=50, top_terms=10, length=2)
@@ -100,3 +101,28 @@ def test_a_model_that_writes_nothing_is_an_error(tmp_path: Path, monkeypatch: py
             dataset="d",
             ledger=str(tmp_path / "l.sqlite"),
         )
+
+
+def test_a_plan_for_owners_counts_owners() -> None:
+    forecast = us.plan(METHOD, us.Budget(1, "1e-6"), owner="owner", expected_records=500).plan.forecast
+    assert forecast["owners (as declared)"] == 500
+    assert not any("records" in name for name in forecast)
+
+
+def test_generate_with_other_settings_does_not_speak_of_charges(tmp_path: Path) -> None:
+    corpus = us.read_corpus(ROWS, text="note", label="ward", labels=["a", "b"])
+    options = {"dataset": "d", "ledger": str(tmp_path / "l.sqlite")}
+    made = us.release_corpus(corpus, METHOD, us.Budget(1, "1e-6"), **options)
+    us.generate(made, llm="none", records=2, output=tmp_path / "out")
+    with pytest.raises(ResumeError) as caught:
+        us.generate(made, llm="none", records=3, output=tmp_path / "out")
+    assert "charges" not in str(caught.value)
+
+
+def test_skipping_is_said_without_a_count(tmp_path: Path) -> None:
+    lines: list[str] = []
+    (tmp_path / "d.csv").write_text("note\nfever\n\nrash\n", "utf-8")
+    values = {"data": str(tmp_path / "d.csv"), "text": "note", "epsilon": 1, "delta": "1e-6", "on_bad_row": "skip"}
+    config = run_config({**values, **METHOD.dump(), "ledger": str(tmp_path / "l.sqlite")})
+    release(config, listener=Listener(lines.append))
+    assert any("skipped_rows.json" in line for line in lines)

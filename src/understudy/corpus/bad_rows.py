@@ -61,7 +61,8 @@ _ELSE = {
     BadRow.ENCODING: "; if the whole file is encoded otherwise, name it with --encoding",
     BadRow.LONG_CELL: "; if such cells are meant, raise --max-cell-bytes",
     BadRow.UNKNOWN_LABEL: "; declare labels with a comma in them as --labels @FILE, one a line",
-    BadRow.FIELD_COUNT: "; if another character parts the cells, name it with --delimiter",
+    BadRow.FIELD_COUNT: "; if another character parts the cells, name it with --delimiter; if quoted cells hold line "
+    "breaks, choose --quotes multiline",
 }
 
 

@@ -79,6 +79,8 @@ def make_release(session: Session, config: RunConfig, corpus: Corpus | None, lis
         )
         if not corpus.schema.labels_declared:
             listener.say("The label set is read from the data: it is not protected.")
+        if config.on_bad_row == "skip":
+            listener.say("Rows that cannot be used are left out; private/skipped_rows.json counts them.")
         listener.say("Reading the private records.")
         released = method.release(BoundedCorpus(corpus, plan.unit, hash_key), plan, tools)
         schema = corpus.schema

@@ -107,10 +107,10 @@ class RunStore:
         before = json.loads(self._setting_once("run", kept))
         if before["digest"] != config_digest:
             changed = _changes(before["config"], json.loads(kept)["config"])
+            again = " (which charges the budget again)" if before["plan"].get("charges") else ""
             raise ResumeError(
                 f"The output folder holds a run with other settings ({changed}).",
-                "Use the settings it began with, another --output, "
-                "or --fresh to start anew (which charges the budget again).",
+                f"Use the settings it began with, another --output, or --fresh to start anew{again}.",
             )
 
     def value(self, name: str) -> dict[str, NDArray[Any]] | None:

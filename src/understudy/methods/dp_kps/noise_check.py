@@ -26,6 +26,8 @@ def noise_check(
     parameters: DPKPSParameters,
     arrays: Mapping[str, NDArray[Any]],
     multipliers: Mapping[str, float],
+    *,
+    units: str,
     vocabulary_size: int,
     seed: int,
 ) -> dict[str, Any]:
@@ -39,7 +41,7 @@ def noise_check(
     above = int((counts > floor).sum())
     check: dict[str, Any] = {
         "vocabulary terms released": len(counts),
-        "vocabulary noise floor (records a term must be in)": round(floor, 2),
+        f"vocabulary noise floor ({units} a term must be in)": round(floor, 2),
         "vocabulary terms above the noise floor": above,
     }
     if parameters.mode == "iterative":
@@ -49,7 +51,7 @@ def noise_check(
     strong = values > SIGNIFICANT * noise
     weights = contrast_weights(values, temperature=parameters.temperature, contrast=parameters.contrast)
     share = (weights * strong).sum(axis=1) / weights.sum(axis=1)
-    check["density score noise (std, records)"] = round(noise, 3)
+    check[f"density score noise (std, {units})"] = round(noise, 3)
     check["density scores above 3 std, by label"] = [int(number) for number in strong.sum(axis=1)]
     check["share of drawn terms above 3 std, by label"] = [round(float(number), 2) for number in share]
     return {**check, "warning": _WARNING} if not above or share.min() < _LITTLE else check

@@ -61,7 +61,8 @@ def make_plan(
     Args:
         labels: size of the declared label set (1 without labels).
         vocabulary_size: terms in the public vocabulary.
-        expected_records: the corpus size as the user types it in; only for the forecast.
+        expected_records: the corpus size as the user types it in, in owners where owners are protected; only for the
+            forecast.
 
     Raises:
         ConfigError: if N is larger than the vocabulary, or the sequences are longer than N.
@@ -102,7 +103,7 @@ def make_plan(
         )
         for name, multiplier in multipliers.items()
     )
-    forecast = _forecast(parameters, multipliers, labels, vocabulary_size, expected_records)
+    forecast = _forecast(parameters, multipliers, f"{unit.kind}s", labels, vocabulary_size, expected_records)
     return Plan(NAME, unit, budget, charges, forecast)
 
 
@@ -133,29 +134,30 @@ def _check_mechanisms(
 def _forecast(
     parameters: DPKPSParameters,
     multipliers: Mapping[str, float],
+    units: str,
     labels: int,
     vocabulary_size: int,
     expected_records: int | None,
 ) -> dict[str, Any]:
-    """Noise in records, and signal against it for terms of a given frequency, all from public numbers."""
+    """Noise in units (records or owners: an averaged owner weighs as much as a record), and signal against it."""
     terms = parameters.terms_per_record
     counts = count_noise(parameters, multipliers["vocabulary"])
     sketches = {name: score_noise(parameters, multipliers[name]) for name in sketch_names(parameters)}
     floor = noise_floor(counts, vocabulary_size)
     forecast: dict[str, Any] = {
-        "vocabulary count noise (std, records)": counts,
-        "vocabulary noise floor (records a term must be in)": floor,
-        **{f"{name} score noise (std, records)": noise for name, noise in sketches.items()},
+        f"vocabulary count noise (std, {units})": counts,
+        f"vocabulary noise floor ({units} a term must be in)": floor,
+        **{f"{name} score noise (std, {units})": noise for name, noise in sketches.items()},
     }
     if expected_records is not None:
         per_label = expected_records / labels
-        forecast["records (as declared)"] = expected_records
-        forecast["vocabulary: share of records a term must be in to stand out"] = floor / expected_records
+        forecast[f"{units} (as declared)"] = expected_records
+        forecast[f"vocabulary: share of {units} a term must be in to stand out"] = floor / expected_records
         weakest = max(sketches.values())
         weight = terms if parameters.noise == "laplace" else math.sqrt(terms)  # a term is one of S in its record
         for share in (0.01, 0.05):
             signal = per_label * share / weight
-            forecast[f"signal / noise of a term that {share:.0%} of a label's records hold"] = signal / weakest
+            forecast[f"signal / noise of a term that {share:.0%} of a label's {units} hold"] = signal / weakest
     return forecast
 
 

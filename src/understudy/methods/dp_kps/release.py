@@ -92,7 +92,17 @@ def release(
                 query = SequenceDensity(rows, tools.labels, phases, name)
         arrays[name] = tools.keep(name, lambda query=query: {"sums": noisy(query)})["sums"]  # type: ignore[misc]
     return Released(
-        arrays, terms, public, noise_check(parameters, arrays, multipliers, len(vocabulary.terms), tools.seed)
+        arrays,
+        terms,
+        public,
+        noise_check(
+            parameters,
+            arrays,
+            multipliers,
+            units=f"{plan.unit.kind}s",
+            vocabulary_size=len(vocabulary.terms),
+            seed=tools.seed,
+        ),
     )
 
 
