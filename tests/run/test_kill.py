@@ -75,7 +75,9 @@ def test_five_real_kills_cost_one_charge_one_draw_and_no_answer_twice(tmp_path: 
 
     with FakeEndpoint(reply) as endpoint:
         endpoint_flags = {"llm": "openai:test", "base_url": endpoint.base_url, "max_concurrency": AT_ONCE}
-        words = flags(settings(tmp_path, **endpoint_flags, length=10, records_per_label=10))
+        # All terms in every prompt, in some order: no two prompts are alike.
+        everything = {"top_terms": 16, "length": 16, "records_per_label": 10}
+        words = flags(settings(tmp_path, **endpoint_flags, **everything))
         asked: list[str] = []
 
         def new_prompts() -> list[str]:
