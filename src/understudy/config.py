@@ -148,19 +148,19 @@ GROUPS: dict[str, tuple[type[Parameters], ...]] = {
 """The groups of each verb that works on private data (``generate`` has its own)."""
 
 _OPERATIONAL = {
-    *(
-        "data",
-        "output",
-        "fresh",
-        "ledger",
-        "dataset",
-        "base_url",
-        "api_key_env",
-        "max_concurrency",
-        "token_cap",
-        "spending_cap",
-    ),
-    *("price_input", "price_output", "expected_records"),
+    "api_key_env",
+    "base_url",
+    "data",
+    "dataset",
+    "expected_records",
+    "fresh",
+    "ledger",
+    "max_concurrency",
+    "output",
+    "price_input",
+    "price_output",
+    "spending_cap",
+    "token_cap",
 }
 """Settings that a resumed run may change: they alter neither what is released nor what is written."""
 

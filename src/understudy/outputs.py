@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from understudy.corpus.files import atomic_file
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, UnderstudyError
+from understudy.files import atomic_file
 from understudy.generation.records import SyntheticRecord
 from understudy.methods.registry import method_names
 from understudy.release import PublicSchema, Release, load_release
@@ -69,7 +69,7 @@ class OutputFolder:
         releases = [self.release_file(method) for method in method_names()]
         statements = [self.shareable / "statement.md", self.shareable / "statement.json"]
         for path in (*tables, *releases, *statements):
-            for half in (*self.shareable.glob(f".{path.name}.*.tmp"), path.with_name(f"{path.name}.partial")):
+            for half in self.shareable.glob(f".{path.name}.*.tmp"):
                 half.unlink(missing_ok=True)
             if keep is None or path not in releases or not _holds(path, keep):
                 path.unlink(missing_ok=True)

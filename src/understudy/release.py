@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.errors import ReleaseError
+from understudy.files import atomic_file
 from understudy.statement import Statement
 
 FORMAT = "understudy-release"
@@ -100,14 +100,9 @@ class Release:
             "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
         }
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(path.name + ".partial")
-        with temporary.open("wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-                for name, data in {_MANIFEST: json.dumps(manifest, indent=1).encode(), **members}.items():
-                    archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)  # no timestamps
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with atomic_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in {_MANIFEST: json.dumps(manifest, indent=1).encode(), **members}.items():
+                archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)  # no timestamps
 
     @property
     def digest(self) -> str:

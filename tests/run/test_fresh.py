@@ -80,7 +80,7 @@ def test_halves_of_files_that_a_killed_run_left_are_removed(tmp_path: Path) -> N
     values = settings(tmp_path)
     folder = tmp_path / "out" / "release"
     folder.mkdir(parents=True)
-    for name in (".synthetic.csv.00ff00ff.tmp", ".statement.md.00ff00ff.tmp", "dp-kps.release.partial"):
+    for name in (".synthetic.csv.00ff00ff.tmp", ".statement.md.00ff00ff.tmp", ".dp-kps.release.00ff00ff.tmp"):
         (folder / name).write_text("half", "utf-8")
     (folder / "mine.txt").write_text("kept", "utf-8")
     run(values)

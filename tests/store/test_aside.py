@@ -28,7 +28,7 @@ def killed_store(folder: Path) -> str:
     return run_id
 
 
-STEPS = ("_empty_log", "_sync", "remove_orphans", "rename", "unlink")
+STEPS = ("_empty_log", "sync_folder", "remove_orphans", "rename", "unlink")
 
 
 def crash_before_and_after(monkeypatch: pytest.MonkeyPatch, moment: int) -> None:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
-from understudy.corpus.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.errors import ConfigError, CorpusError
+from understudy.files import PRIVATE_MODE, atomic_file, private_folder
 
 Format = Literal["csv", "tsv", "jsonl", "parquet"]
 Compression = Literal["gz", "bz2", "xz", "zst"]

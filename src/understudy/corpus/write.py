@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from understudy.corpus.files import atomic_file
 from understudy.corpus.labels import canonical
 from understudy.errors import ConfigError
+from understudy.files import atomic_file
 
 
 def write_table(path: str | os.PathLike[str], columns: Mapping[str, Sequence[object]]) -> None:

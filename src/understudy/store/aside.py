@@ -7,13 +7,13 @@ into the file, and the file goes by one rename.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 from understudy.errors import ResumeError
+from understudy.files import sync_folder
 
 _LOGS = ("-wal", "-journal", "-shm")
 
@@ -32,7 +32,7 @@ def set_aside(path: Path) -> None:
     try:
         _empty_log(path)
         path.rename(path.with_name(f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}{path.suffix}"))
-        _sync(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise _refused(path, str(error.strerror)) from None
 
@@ -43,7 +43,7 @@ def remove_orphans(path: Path) -> None:
         return
     for log in _LOGS:
         path.with_name(path.name + log).unlink(missing_ok=True)
-    _sync(path.parent)
+    sync_folder(path.parent)
 
 
 def _empty_log(path: Path) -> None:
@@ -63,13 +63,3 @@ def _empty_log(path: Path) -> None:
 
 def _refused(path: Path, why: str) -> ResumeError:
     return ResumeError(f"{path} cannot be set aside ({why}).", "Free the folder or its disk, or use another --output.")
-
-
-def _sync(folder: Path) -> None:
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

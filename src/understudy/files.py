@@ -31,7 +31,7 @@ def atomic_file(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def private_folder(path: Path) -> Path:
@@ -41,7 +41,8 @@ def private_folder(path: Path) -> Path:
     return path
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make the names in ``folder`` durable; nothing to do where a folder cannot be opened (Windows)."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)
