@@ -189,6 +189,9 @@ def _terms_to_bytes(terms: Sequence[str]) -> bytes:
 
 
 def _terms_from_bytes(data: bytes) -> list[str]:
+    import pyarrow as pa
     import pyarrow.parquet
 
-    return pyarrow.parquet.read_table(io.BytesIO(data)).column("term").to_pylist()  # type: ignore[no-any-return]
+    # From a buffer and without Arrow's threads: a process as short as `inspect` could end before they did, and abort.
+    table = pyarrow.parquet.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+    return table.column("term").to_pylist()  # type: ignore[no-any-return]
