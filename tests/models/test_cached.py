@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 
@@ -216,5 +217,8 @@ def test_ctrl_c_ends_the_collection_and_keeps_what_came_in(in_notebook: bool) ->
     finally:
         signal.signal(signal.SIGINT, before)
         thread.join()
+    patience = time.monotonic() + 10
+    while not model.closed and time.monotonic() < patience:  # the notebook's helper thread may still be closing
+        time.sleep(0.01)
     assert model.closed
     assert len(store.items) == 1
