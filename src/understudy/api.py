@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from understudy.config import run_config
+from understudy.config import budget_fields, run_config
 from understudy.forecast import Forecast, forecast
 from understudy.methods.protocol import Method
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.secrets.budget import SecretBudget
 
 
-def plan(method: Method, budget: Budget, **options: Any) -> Forecast:
+def plan(method: Method, budget: Budget | SecretBudget, **options: Any) -> Forecast:
     """What a run would release, cost and buy. Reads no private data.
 
     Args:
@@ -22,5 +23,5 @@ def plan(method: Method, budget: Budget, **options: Any) -> Forecast:
     Raises:
         ConfigError: if the run cannot be made.
     """
-    fields = {"epsilon": str(budget.epsilon), "delta": str(budget.delta), "method": method.name, **method.dump()}
+    fields = {**budget_fields(budget), "method": method.name, **method.dump()}
     return forecast(run_config({**fields, **options}))

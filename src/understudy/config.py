@@ -18,6 +18,7 @@ from understudy.generation.parameters import WritingParameters
 from understudy.methods.registry import make_method, method_class
 from understudy.parameters import CommaSeparated, OneOrSeveral, Parameters
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
 DEFAULT_METHOD = "dp-kps"
@@ -44,6 +45,14 @@ class DataParameters(Parameters):
     """Column of the owners: protects all records of an owner together."""
     max_records_per_owner: int = Field(5, ge=1)
     """Contribution bound: records of one owner that are used."""
+    secrets: CommaSeparated = ()
+    """Columns that list a record's secrets, where secrets are protected."""
+    secrets_file: str | None = None
+    """A private file with one secret string a line."""
+    secret_detectors: CommaSeparated = ()
+    """Detectors that find secrets in the texts: ``email``, ``phone``, ``iban``, ... (docs/secrets.md)."""
+    max_records_per_secret: int | None = Field(None, ge=1)
+    """Most records that hold one secret (m): declared, and checked before anything is charged."""
     format: Literal["csv", "tsv", "jsonl", "parquet"] | None = None
     """File format, where the name does not say."""
     delimiter: str | None = None
@@ -65,6 +74,10 @@ class PrivacyParameters(Parameters):
     """Privacy budget epsilon of this run."""
     delta: str | float | int | None = None
     """Privacy budget delta of this run; 0 for pure differential privacy."""
+    secret_prior: str | float | int | None = None
+    """Secret protection instead of (epsilon, delta): an attacker's prior belief in a secret (p)."""
+    secret_posterior: str | float | int | None = None
+    """The highest belief that the release may bring the attacker to (r)."""
     dataset: str | None = None
     """The dataset's name in the ledger. Default: the data file's stem."""
     ledger: str | None = None
@@ -132,6 +145,7 @@ class _MethodName(Parameters):
     """The method."""
 
 
+_CANDIDATES = (WritingParameters, ModelParameters, PlanParameters)
 GROUPS: dict[str, tuple[type[Parameters], ...]] = {
     "plan": (DataParameters, PrivacyParameters, PlanParameters, WritingParameters, ModelParameters, OutputParameters),
     "release": (DataParameters, PrivacyParameters, EmbedderParameters, OutputParameters),
@@ -146,6 +160,19 @@ GROUPS: dict[str, tuple[type[Parameters], ...]] = {
     ),
 }
 """The groups of each verb that works on private data (``generate`` has its own)."""
+
+
+def release_groups(method: type[Any]) -> tuple[type[Parameters], ...]:
+    """The groups of ``release``: those of the language model too where the method asks it for candidates."""
+    return GROUPS["release"] + (_CANDIDATES if method.asks_for_candidates else ())
+
+
+def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
+    """The flags that say this budget."""
+    if isinstance(budget, SecretBudget):
+        return {"secret_prior": str(budget.prior), "secret_posterior": str(budget.posterior)}
+    return {"epsilon": str(budget.epsilon), "delta": str(budget.delta)}
+
 
 _OPERATIONAL = {
     "api_key_env",

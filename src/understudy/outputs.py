@@ -2,15 +2,16 @@
 
 out/
   release/    the synthetic table, METHOD.release, statement.json, statement.md    (shareable)
-  private/    run.sqlite, bad_rows.jsonl                                            (mode 0700)
+  private/    run.sqlite, bad_rows.jsonl, diary.jsonl                               (mode 0700)
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, UnderstudyError
@@ -89,6 +90,11 @@ class OutputFolder:
         ]:
             with atomic_file(self.shareable / name) as file:
                 file.write(text.encode())
+
+    def note_privately(self, entry: Mapping[str, Any]) -> None:
+        """A line in ``private/diary.jsonl``: what must not leave the building, such as how long something took."""
+        with (self.private / "diary.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(dict(entry)) + "\n")
 
     def write_records(self, records: Sequence[SyntheticRecord], schema: PublicSchema, output_format: str) -> Path:
         path = self.synthetic_file(output_format)

@@ -1,7 +1,8 @@
 """The Release: everything of a run that may leave the building, as one file.
 
 A zip of ``release.json`` (method, parameters, schema, statement, SHA-256 of the other
-members), ``arrays.safetensors`` and ``terms.parquet``. No pickle, no private byte.
+members), ``arrays.safetensors``, ``terms.parquet`` and, where there are such, ``strings.parquet``. No pickle, no
+private byte.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from understudy.statement import Statement
 FORMAT = "understudy-release"
 FORMAT_VERSION = 1
 _MANIFEST = "release.json"
-_MEMBERS = ("arrays.safetensors", "terms.parquet")
+_ARRAYS, _TERMS, _STRINGS = "arrays.safetensors", "terms.parquet", "strings.parquet"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Release:
         statement: the promise.
         arrays: noisy values and public arrays.
         terms: the privatised vocabulary, or empty.
+        strings: further lists of strings by name, such as the texts of populations.
         noise_check: how much stands above the noise, as short sentences (post-processing).
     """
 
@@ -71,6 +73,7 @@ class Release:
     arrays: Mapping[str, NDArray[Any]]
     terms: Sequence[str] = ()
     noise_check: Mapping[str, Any] = field(default_factory=dict)
+    strings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<Release of {self.method}: dataset {self.statement.dataset!r}, {self.statement.budget}>"
@@ -88,7 +91,9 @@ class Release:
 
     def save(self, path: Path) -> None:
         """Write the file, atomically."""
-        members = {"arrays.safetensors": _arrays_to_bytes(self.arrays), "terms.parquet": _terms_to_bytes(self.terms)}
+        members = {_ARRAYS: _arrays_to_bytes(self.arrays), _TERMS: _terms_to_bytes(self.terms)}
+        if self.strings:
+            members[_STRINGS] = _strings_to_bytes(self.strings)
         manifest = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -110,6 +115,8 @@ class Release:
         whole = hashlib.sha256(json.dumps([self.method, dict(self.parameters), self.schema.to_json()]).encode())
         whole.update(_arrays_to_bytes(self.arrays))
         whole.update("\n".join(self.terms).encode())
+        if self.strings:
+            whole.update(json.dumps({name: list(self.strings[name]) for name in sorted(self.strings)}).encode())
         return whole.hexdigest()
 
 
@@ -124,8 +131,8 @@ def load_release(path: str | Path) -> Release:
         with zipfile.ZipFile(path) as archive:
             manifest = json.loads(archive.read(_MANIFEST))
             _check_version(path, manifest)
-            data = {name: archive.read(name) for name in _MEMBERS}
-        for name in _MEMBERS:
+            data = {name: archive.read(name) for name in manifest["sha256"]}
+        for name in data:
             if hashlib.sha256(data[name]).hexdigest() != manifest["sha256"][name]:
                 raise _corrupt(path, f"{name} does not match its hash")
         return Release(
@@ -133,9 +140,10 @@ def load_release(path: str | Path) -> Release:
             parameters=manifest["parameters"],
             schema=PublicSchema.from_json(manifest["schema"]),
             statement=Statement.from_json(manifest["statement"]),
-            arrays=_arrays_from_bytes(data["arrays.safetensors"]),
-            terms=_terms_from_bytes(data["terms.parquet"]),
+            arrays=_arrays_from_bytes(data[_ARRAYS]),
+            terms=_terms_from_bytes(data[_TERMS]),
             noise_check=manifest["noise_check"],
+            strings=_strings_from_bytes(data[_STRINGS]) if _STRINGS in data else {},
         )
     except FileNotFoundError:
         raise ReleaseError(f"There is no Release file {path.name}.", "Check the path.") from None
@@ -180,18 +188,45 @@ def _arrays_from_bytes(data: bytes) -> dict[str, NDArray[Any]]:
 
 
 def _terms_to_bytes(terms: Sequence[str]) -> bytes:
+    return _columns_to_bytes({"term": terms})
+
+
+def _terms_from_bytes(data: bytes) -> list[str]:
+    return _columns_from_bytes(data)["term"]
+
+
+def _strings_to_bytes(strings: Mapping[str, Sequence[str]]) -> bytes:
+    """Lists of different lengths as one table: each string under its list's name."""
+    return _columns_to_bytes(
+        {
+            "name": [name for name, values in strings.items() for _ in values],
+            "value": [value for values in strings.values() for value in values],
+        }
+    )
+
+
+def _strings_from_bytes(data: bytes) -> dict[str, list[str]]:
+    columns = _columns_from_bytes(data)
+    strings: dict[str, list[str]] = {}
+    for name, value in zip(columns["name"], columns["value"], strict=True):
+        strings.setdefault(name, []).append(value)
+    return strings
+
+
+def _columns_to_bytes(columns: Mapping[str, Sequence[str]]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet
 
     sink = io.BytesIO()
-    pyarrow.parquet.write_table(pa.table({"term": pa.array(list(terms), pa.string())}), sink)
+    table = pa.table({name: pa.array(list(values), pa.string()) for name, values in columns.items()})
+    pyarrow.parquet.write_table(table, sink)
     return sink.getvalue()
 
 
-def _terms_from_bytes(data: bytes) -> list[str]:
+def _columns_from_bytes(data: bytes) -> dict[str, list[str]]:
     import pyarrow as pa
     import pyarrow.parquet
 
     # From a buffer and without Arrow's threads: a process as short as `inspect` could end before they did, and abort.
     table = pyarrow.parquet.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-    return table.column("term").to_pylist()  # type: ignore[no-any-return]
+    return {name: table.column(name).to_pylist() for name in table.column_names}

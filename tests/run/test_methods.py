@@ -19,8 +19,7 @@ from run_fixtures import Said, runs_charged
 import understudy as us
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.generation.records import Seed, SyntheticRecord
-from understudy.generation.writing import Writer
-from understudy.methods.protocol import PublicFacts, Released, ReleaseTools
+from understudy.methods.protocol import GenerationTools, PublicFacts, Released, ReleaseTools, Traits
 from understudy.methods.registry import GROUP, method_class, method_names
 from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget
@@ -64,7 +63,7 @@ class WordCount:
         return counts
 
 
-class Counting(CountParameters):
+class Counting(Traits, CountParameters):
     """The smallest method there is: one Laplace count a label."""
 
     name: ClassVar[str] = "counting"
@@ -88,10 +87,10 @@ class Counting(CountParameters):
         return Released(dict(kept), [self.word])
 
     def generate(
-        self, release: us.Release, counts: Sequence[int], *, writer: Writer, seed: int
+        self, release: us.Release, counts: Sequence[int], *, tools: GenerationTools
     ) -> Iterator[SyntheticRecord]:
         phrases = (release.terms[0],) * self.times
-        return writer.write([Seed(phrases, label) for label, count in enumerate(counts) for _ in range(count)])
+        return tools.writer.write([Seed(phrases, label) for label, count in enumerate(counts) for _ in range(count)])
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import click
 from understudy import run as running
 from understudy.cli.listening import listener
 from understudy.cli.options import ParametersCommand, given
-from understudy.config import DEFAULT_METHOD, ModelParameters, OutputParameters, PlanParameters
+from understudy.config import DEFAULT_METHOD, EmbedderParameters, ModelParameters, OutputParameters, PlanParameters
 from understudy.errors import ConfigError
 from understudy.generation.parameters import WritingParameters
 from understudy.parameters import Parameters
@@ -25,6 +25,9 @@ class _Generate(ParametersCommand):
         """That of the Release."""
         files = [word for word in args if is_zipfile(word)]
         return load_release(files[0]).method if files else DEFAULT_METHOD
+
+    def groups_of(self, method: type[Any]) -> Sequence[type[Parameters]]:
+        return (*self.groups, *((EmbedderParameters,) if method.generates_with_embedder else ()))
 
     def method_parameters(self, method: type[Any]) -> type[Parameters]:
         """Those that are free."""

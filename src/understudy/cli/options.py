@@ -43,6 +43,10 @@ class ParametersCommand(click.Command):
         config = _value_of("--config", args)
         return _value_of("--method", args) or str((read_config(config) if config else {}).get("method", DEFAULT_METHOD))
 
+    def groups_of(self, method: type[Any]) -> Sequence[type[Parameters]]:  # noqa: ARG002 - for commands that differ
+        """The groups of flags beside the method's own."""
+        return self.groups
+
     def method_parameters(self, method: type[Any]) -> type[Parameters]:
         """Those of the method's parameters that are flags here."""
         parameters: type[Parameters] = method.parameters
@@ -67,7 +71,8 @@ class ParametersCommand(click.Command):
             formatter.write_dl([record for record in own if record])
 
     def _all_groups(self) -> list[type[Parameters]]:
-        return [*self.groups, self.method_parameters(method_class(self._method))]
+        method = method_class(self._method)
+        return [*self.groups_of(method), self.method_parameters(method)]
 
 
 def _option(name: str, field: FieldInfo) -> click.Option:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -10,9 +11,10 @@ import click
 from understudy import run as running
 from understudy.cli.listening import listener
 from understudy.cli.options import ParametersCommand, given
-from understudy.config import GROUPS, RunConfig, run_config
+from understudy.config import GROUPS, RunConfig, release_groups, run_config
 from understudy.errors import ConfigError
 from understudy.forecast import Forecast, forecast
+from understudy.parameters import Parameters
 
 
 class _Plan(ParametersCommand):
@@ -21,6 +23,9 @@ class _Plan(ParametersCommand):
 
 class _Release(ParametersCommand):
     groups = GROUPS["release"]
+
+    def groups_of(self, method: type[Any]) -> Sequence[type[Parameters]]:
+        return release_groups(method)
 
 
 class _Run(ParametersCommand):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Plan, Receipt
+from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.release import Release
 
@@ -39,11 +41,13 @@ class PublicFacts:
         unit: the privacy unit.
         labels: size of the label set, 1 without labels.
         expected_records: the corpus size as the user types it in; only for the forecast.
+        label_names: the declared labels' canonical strings; empty without labels.
     """
 
     unit: Unit
     labels: int
     expected_records: int | None = None
+    label_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,12 @@ class ReleaseTools:
         keep: stores a noisy value before it is used.
         embedder: the public embedder, if the method needs one.
         seed: public; steers public randomness only, never noise.
+        scratch: the run's private folder (mode 0700), for what must not lie in memory.
+        fingerprint: a keyed digest of the private data and of what bounds them: tells whether scratch is still good.
+        writer: the language model with its prompts, if the method asks for candidates; it must see public text,
+            released values and its own answers only.
+        say: takes a line for the user: public facts only.
+        diary: takes what only the private side may know, such as times; kept in the private folder.
     """
 
     labels: int
@@ -65,6 +75,28 @@ class ReleaseTools:
     keep: Keep
     embedder: Embedder | None
     seed: int
+    scratch: Path = Path()
+    fingerprint: str = ""
+    writer: Writer | None = None
+    say: Callable[[str], None] = lambda _line: None
+    diary: Callable[[Mapping[str, Any]], None] = lambda _entry: None
+
+
+@dataclass(frozen=True)
+class GenerationTools:
+    """What turns a Release into texts.
+
+    Args:
+        writer: the language model with its prompts.
+        embedder: the public embedder, if the method generates with one; the method sees that it is the Release's.
+        seed: steers this draw.
+        say: takes a line for the user.
+    """
+
+    writer: Writer
+    embedder: Embedder | None = None
+    seed: int = 0
+    say: Callable[[str], None] = lambda _line: None
 
 
 @dataclass(frozen=True)
@@ -72,7 +104,7 @@ class Released:
     """What a release hands on: noised and paid for, or public.
 
     Args:
-        arrays, terms: the content of the Release.
+        arrays, terms, strings: the content of the Release.
         public_inputs: name -> {"source", "sha256"}, for the statement.
         noise_check: how much stands above the noise, by name; ``warning`` where it is little.
         notes: remarks for the statement.
@@ -83,15 +115,32 @@ class Released:
     public_inputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     noise_check: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    strings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+class Traits:
+    """What most methods are not: inherit this, and say where yours differs."""
+
+    asks_for_candidates: ClassVar[bool] = False
+    """Whether the release asks a language model (which never sees private text)."""
+    generates_with_embedder: ClassVar[bool] = False
+    """Whether ``generate`` needs the Release's embedder."""
+    protects_secrets: ClassVar[bool] = False
+    """Whether it can be run with a :class:`~understudy.privacy.secrets.budget.SecretBudget`; any other budget too is
+    then its own affair."""
 
 
 class Method(Protocol):
-    """A method with its parameters."""
+    """A method with its parameters, and its :class:`Traits`."""
 
     name: ClassVar[str]
     parameters: ClassVar[type[Parameters]]
     generation_parameters: ClassVar[type[Parameters]]
     """Those of the parameters that may change at every ``generate``."""
+
+    asks_for_candidates: ClassVar[bool]
+    generates_with_embedder: ClassVar[bool]
+    protects_secrets: ClassVar[bool]
 
     @property
     def needs_embedder(self) -> bool:
@@ -102,16 +151,17 @@ class Method(Protocol):
         """The parameters as JSON."""
         ...
 
-    def plan(self, budget: Budget, facts: PublicFacts) -> Plan:
-        """All charges, before a private record is read."""
+    def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
+        """All charges, before a private record is read.
+
+        A method without ``protects_secrets`` is given a :class:`~understudy.privacy.guarantee.Budget` only.
+        """
         ...
 
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
         """The only code that reads private records."""
         ...
 
-    def generate(
-        self, release: Release, counts: Sequence[int], *, writer: Writer, seed: int
-    ) -> Iterator[SyntheticRecord]:
-        """``counts[label]`` synthetic records of each label. Post-processing."""
+    def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
+        """``counts[label]`` synthetic records of each label, with no text where none could be had. Post-processing."""
         ...

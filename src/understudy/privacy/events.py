@@ -95,8 +95,54 @@ class ZCDPEvent:
         return f"zCDP, rho {self.rho:.6g}"
 
 
-Event = GaussianEvent | PureEvent | ZCDPEvent
-_KINDS: dict[str, type[Event]] = {event.kind: event for event in (GaussianEvent, PureEvent, ZCDPEvent)}
+Inclusion = tuple[tuple[float, int], ...]
+"""Of the records that hold one secret: (probability of being drawn, how many records have it), largest first."""
+
+
+@dataclass(frozen=True)
+class MixtureEvent:
+    """Gaussian noise on a sum over records that were each drawn independently, for each of several secrets.
+
+    With K = how many of a secret's records are drawn (Poisson-binomial), the release lies between N(0, sigma^2) and
+    K + N(0, sigma^2), sigma = ``noise_multiplier`` times one record's L2 sensitivity.
+
+    Args:
+        noise_multiplier: in sensitivities of one record.
+        inclusion: one entry a secret; the promise holds for each of them.
+    """
+
+    noise_multiplier: float
+    inclusion: tuple[Inclusion, ...]
+    kind: ClassVar[str] = "mixture"
+
+    def __post_init__(self) -> None:
+        require_positive(noise_multiplier=self.noise_multiplier)
+        # JSON brings lists
+        object.__setattr__(
+            self,
+            "inclusion",
+            tuple(tuple((float(rate), int(records)) for rate, records in secret) for secret in self.inclusion),
+        )
+
+    @property
+    def pure_epsilon(self) -> float:
+        return math.inf
+
+    @property
+    def rho(self) -> float:
+        """All of a secret's records drawn: the most that can happen."""
+        most = max((sum(records for _, records in secret) for secret in self.inclusion), default=0)
+        return most**2 / (2 * self.noise_multiplier**2)
+
+    def to_pld(self) -> None:
+        """Secret protection does not go through (epsilon, delta): see :mod:`understudy.privacy.secrets`."""
+
+    def __str__(self) -> str:
+        return f"Gaussian noise on drawn records, noise multiplier {self.noise_multiplier:.6g}"
+
+
+Event = GaussianEvent | PureEvent | ZCDPEvent | MixtureEvent
+_KINDS: dict[str, type[Event]] = {event.kind: event for event in (GaussianEvent, PureEvent, ZCDPEvent, MixtureEvent)}
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
@@ -106,5 +152,7 @@ def event_to_json(event: Event) -> dict[str, Any]:
 
 def event_from_json(fields: dict[str, Any]) -> Event:
     """The inverse of :func:`event_to_json`."""
-    rest = {name: float(value) for name, value in fields.items() if name != "kind"}
+    rest: dict[str, Any] = {
+        name: value if isinstance(value, list) else float(value) for name, value in fields.items() if name != "kind"
+    }
     return _KINDS[fields["kind"]](**rest)

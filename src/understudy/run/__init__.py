@@ -15,12 +15,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from understudy.config import RunConfig, run_config
+from understudy.config import RunConfig, budget_fields, run_config
 from understudy.corpus import Corpus
 from understudy.errors import ConfigError
 from understudy.methods.protocol import Method
 from understudy.methods.registry import method_class
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release, load_release
 from understudy.run.generating import prepare_writing, write_texts
 from understudy.run.listener import SILENT, Listener
@@ -51,7 +52,8 @@ def release(config: RunConfig, *, corpus: Corpus | None = None, listener: Listen
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     with open_session(config, config.lasting) as session:
-        return Result(make_release(session, config, corpus, listener), folder=session.visible_folder)
+        writing = prepare_writing(session, config, listener) if asks_for_candidates(config) else None
+        return Result(make_release(session, config, corpus, writing, listener), folder=session.visible_folder)
 
 
 def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT) -> Result:
@@ -61,9 +63,10 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     wanted(config, 1)
+    asks_for_candidates(config)
     with open_session(config, config.lasting) as session:
         writing = prepare_writing(session, config, listener)  # before anything is charged
-        made = make_release(session, config, corpus, listener)
+        made = make_release(session, config, corpus, writing, listener)
         return write_texts(session, made, config, writing, listener)
 
 
@@ -97,10 +100,25 @@ def generate(made: Release | str | Path, *, listener: Listener = SILENT, **optio
         return write_texts(session, made, config, writing, listener)
 
 
+def asks_for_candidates(config: RunConfig) -> bool:
+    """Whether the method's release asks a language model.
+
+    Raises:
+        ConfigError: if it does and there is none.
+    """
+    asks = bool(method_class(config.method).asks_for_candidates)
+    if asks and config.llm == "none":
+        raise ConfigError(
+            f"The method {config.method} evolves texts that a language model writes, and there is none.",
+            "Name one with --llm; it never sees a private text.",
+        )
+    return asks
+
+
 def synthesize(
     corpus: Corpus,
     method: Method,
-    budget: Budget,
+    budget: Budget | SecretBudget,
     *,
     llm: str = "embedded",
     records_per_label: int | None = None,
@@ -143,7 +161,7 @@ def synthesize(
 def release_corpus(
     corpus: Corpus,
     method: Method,
-    budget: Budget,
+    budget: Budget | SecretBudget,
     *,
     output: str | Path | None = None,
     listener: Listener = SILENT,
@@ -161,7 +179,7 @@ def release_corpus(
     return release(config, corpus=corpus, listener=listener).release
 
 
-def corpus_config(corpus: Corpus, method: Method, budget: Budget, **options: Any) -> RunConfig:
+def corpus_config(corpus: Corpus, method: Method, budget: Budget | SecretBudget, **options: Any) -> RunConfig:
     """The configuration of a run on an open corpus."""
     schema = corpus.schema
     return run_config(
@@ -173,8 +191,8 @@ def corpus_config(corpus: Corpus, method: Method, budget: Budget, **options: Any
             "labels": (schema.labels or None) if schema.labels_declared else None,
             "labels_from_data": not schema.labels_declared,
             "owner": schema.owner,
-            "epsilon": str(budget.epsilon),
-            "delta": str(budget.delta),
+            "secrets": schema.secrets,
+            **budget_fields(budget),
             "method": method.name,
             **method.dump(),
             **options,

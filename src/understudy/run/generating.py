@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from understudy.config import RunConfig
-from understudy.corpus import canonical
+from understudy.corpus import Label, canonical
 from understudy.errors import ConfigError, ModelError
 from understudy.generation.examples import read_examples, with_phrases
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.template import Example, PromptTemplate, load_template
 from understudy.generation.writing import Writer
+from understudy.methods.protocol import GenerationTools
 from understudy.methods.registry import make_method
 from understudy.release import Release
 from understudy.run.listener import Listener
@@ -22,7 +23,7 @@ from understudy.run.session import GENERATED, Session
 from understudy.statement import NOT_PRIVATE
 
 if TYPE_CHECKING:
-    from understudy.models.types import ChatModel
+    from understudy.models.types import ChatModel, Embedder
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,26 @@ class Writing:
     template: PromptTemplate
     examples: Sequence[Example]
     chat: ChatModel | None
+
+    def writer(
+        self, config: RunConfig, labels: Sequence[Label], listener: Listener, *, known: Sequence[str] = ()
+    ) -> Writer:
+        """The prompting loop of one run.
+
+        Args:
+            labels: the label set.
+            known: phrases that the examples are looked through for, where there are such.
+        """
+        examples = with_phrases(self.examples, known, count=self.parameters.prompt_terms or 5) if known else ()
+        return Writer(
+            self.chat,
+            self.template,
+            self.parameters,
+            labels=[canonical(label) for label in labels],
+            examples=examples,
+            seed=config.seed,
+            progress=lambda done, asked: listener.progress("texts", done, asked),
+        )
 
 
 def prepare_writing(session: Session, config: RunConfig, listener: Listener) -> Writing:
@@ -58,23 +79,17 @@ def write_texts(session: Session, made: Release, config: RunConfig, writing: Wri
     session.begin()
     counts = wanted(config, max(1, len(made.schema.labels)))
     chat, total = writing.chat, sum(counts)
-    writer = Writer(
-        chat,
-        writing.template,
-        writing.parameters,
-        labels=[canonical(label) for label in made.schema.labels],
-        examples=with_phrases(writing.examples, made.terms, count=writing.parameters.prompt_terms or 5),
-        seed=config.seed,
-        progress=lambda done, asked: listener.progress("texts", done, asked),
-    )
+    writer = writing.writer(config, made.schema.labels, listener, known=made.terms)
     if chat is not None:
         calls = total * writer.calls_per_seed
         listener.say(f"Asking {chat.model_id} for {total} texts ({calls} calls); it sees released values only.")
     method = make_method(config.method, config.method_parameters)
+    embedder = _load_embedder(config) if method.generates_with_embedder else None
+    tools = GenerationTools(writer, embedder, config.seed, listener.say)
     origin = {"release": made.digest[:12], **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
     records = [
         replace(record, provenance={**record.provenance, **origin})
-        for record in method.generate(made, counts, writer=writer, seed=config.seed)
+        for record in method.generate(made, counts, tools=tools)
     ]
     written = [record for record in records if record.text]
     if records and not written:
@@ -115,6 +130,12 @@ def _load_chat(config: RunConfig) -> ChatModel:
             "price_per_million_output": config.price_output,
         }
     return load_chat(config.llm, base_url=config.base_url, api_key_env=config.api_key_env, seed=config.seed, **options)
+
+
+def _load_embedder(config: RunConfig) -> Embedder:
+    from understudy.models.catalog import load_embedder
+
+    return load_embedder(config.embedder)
 
 
 def _ping(chat: ChatModel) -> None:

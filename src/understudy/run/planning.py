@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from understudy.config import RunConfig
-from understudy.corpus.labels import declared_labels
+from understudy.corpus.labels import canonical, declared_labels
 from understudy.errors import ConfigError
 from understudy.methods.protocol import PublicFacts
 from understudy.methods.registry import make_method
 from understudy.privacy.plan import Plan
+from understudy.privacy.secrets.budget import SecretBudget
 
 
 def make_plan(config: RunConfig, *, labels: int | None = None) -> Plan:
@@ -20,8 +21,15 @@ def make_plan(config: RunConfig, *, labels: int | None = None) -> Plan:
         ConfigError: if the configuration cannot be run.
     """
     method = make_method(config.method, config.method_parameters)
-    facts = PublicFacts(config.unit, labels or label_count(config), config.expected_records)
-    return method.plan(config.budget, facts)
+    budget = config.budget
+    if isinstance(budget, SecretBudget) and not method.protects_secrets:
+        raise ConfigError(
+            f"The method {config.method} promises (epsilon, delta), not secret protection.",
+            "Give --epsilon and --delta, or choose --method sec-pe or aug-pe.",
+        )
+    names = () if config.labels is None else tuple(canonical(label) for label in declared_labels(config.labels))
+    facts = PublicFacts(config.unit, labels or label_count(config), config.expected_records, names)
+    return method.plan(budget, facts)
 
 
 def label_count(config: RunConfig) -> int:

@@ -20,6 +20,7 @@ from understudy.methods.registry import make_method
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Plan, Receipt
 from understudy.release import PublicSchema, Release, load_release
+from understudy.run.generating import Writing
 from understudy.run.listener import Listener
 from understudy.run.planning import make_plan
 from understudy.run.session import RELEASED, Session
@@ -33,8 +34,14 @@ if TYPE_CHECKING:
 _FINGERPRINT = "fingerprint"
 
 
-def make_release(session: Session, config: RunConfig, corpus: Corpus | None, listener: Listener) -> Release:
-    """The Release of the private data; the one that is there already where the run had come so far."""
+def make_release(
+    session: Session, config: RunConfig, corpus: Corpus | None, writing: Writing | None, listener: Listener
+) -> Release:
+    """The Release of the private data; the one that is there already where the run had come so far.
+
+    Args:
+        writing: what writes candidates, for methods that ask for such.
+    """
     method = make_method(config.method, config.method_parameters)
     file = session.folder.release_file(method.name)
     if RELEASED in session.store.stages() and file.exists():
@@ -62,12 +69,12 @@ def make_release(session: Session, config: RunConfig, corpus: Corpus | None, lis
         plan = make_plan(config, labels=max(1, len(corpus.labels)))
         listener.say(f"Protecting {plan.unit.describe()} with {plan.budget}.")
         if ledger is not None:
-            receipt, hash_key = _charge(ledger, dataset, plan, corpus, session, listener)
+            receipt, hash_key, fingerprint = _charge(ledger, dataset, plan, corpus, session, listener)
             keep = _confirmed(ledger, plan, session.store)
         else:
             session.begin(plan)
             listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
-            receipt, hash_key = Receipt(session.store.run_id, plan.charges), b"insecure"
+            receipt, hash_key, fingerprint = Receipt(session.store.run_id, plan.charges), b"insecure", ""
             keep = session.store.keep_once
         tools = ReleaseTools(
             labels=max(1, len(corpus.labels)),
@@ -76,6 +83,11 @@ def make_release(session: Session, config: RunConfig, corpus: Corpus | None, lis
             keep=keep,
             embedder=embedder,
             seed=config.seed,
+            scratch=session.folder.private,
+            fingerprint=fingerprint,
+            writer=None if writing is None else writing.writer(config, corpus.labels, listener),
+            say=listener.say,
+            diary=session.folder.note_privately,
         )
         if not corpus.schema.labels_declared:
             listener.say("The label set is read from the data: it is not protected.")
@@ -100,6 +112,7 @@ def make_release(session: Session, config: RunConfig, corpus: Corpus | None, lis
         arrays={name: np.asarray(array) for name, array in released.arrays.items()},
         terms=list(released.terms),
         noise_check=released.noise_check,
+        strings={name: list(strings) for name, strings in released.strings.items()},
     )
     session.folder.write_release(made)
     session.store.mark(RELEASED)
@@ -121,8 +134,8 @@ def _without_folders(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def _charge(
     ledger: Ledger, dataset: str, plan: Plan, corpus: Corpus, session: Session, listener: Listener
-) -> tuple[Receipt, bytes]:
-    """Identify the data, then check and charge in one transaction."""
+) -> tuple[Receipt, bytes, str]:
+    """Identify the data, then check and charge in one transaction: receipt, hash key, the data's fingerprint."""
     fingerprint = corpus.fingerprint(ledger.fingerprint_key)
     kept = session.store.value(_FINGERPRINT)
     if kept is not None and bytes(kept["sha"]).decode() != fingerprint:
@@ -147,7 +160,7 @@ def _charge(
     listener.say(f"The ledger holds this run's charge of {plan.budget} to dataset {dataset!r} ({ledger.location}).")
     opened = ledger.dataset(dataset)
     assert opened is not None
-    return receipt, opened.hash_key
+    return receipt, opened.hash_key, fingerprint
 
 
 def _confirmed(ledger: Ledger, plan: Plan, store: RunStore) -> Keep:
@@ -183,7 +196,9 @@ def _open_corpus(config: RunConfig, private: Path) -> Corpus:
     if not config.data:
         raise ConfigError("No private data are named.", "Give them with --data FILE.")
     data: DataParameters = config.part(DataParameters)
-    fields = data.model_dump(exclude={"data", "max_records_per_owner"})
+    fields = data.model_dump(
+        exclude={"data", "max_records_per_owner", "secrets_file", "secret_detectors", "max_records_per_secret"}
+    )
     return read_corpus(config.data[0] if len(config.data) == 1 else config.data, **fields, private_dir=private)
 
 

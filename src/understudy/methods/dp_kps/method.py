@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from understudy.errors import ConfigError
 from understudy.generation.records import Seed, SyntheticRecord
-from understudy.generation.writing import Writer
 from understudy.methods.dp_kps import generate as generating
 from understudy.methods.dp_kps.parameters import DPKPSParameters, SequenceParameters, needs_embeddings
 from understudy.methods.dp_kps.plan import NAME, make_plan
-from understudy.methods.protocol import PublicFacts, Released, ReleaseTools
+from understudy.methods.protocol import GenerationTools, PublicFacts, Released, ReleaseTools, Traits
 from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
+from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release
 from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
 
 
-class DPKPS(DPKPSParameters):
+class DPKPS(Traits, DPKPSParameters):
     """Keyphrase seeding with differential privacy.
 
     >>> DPKPS(bandwidth=0).noise
@@ -40,7 +40,8 @@ class DPKPS(DPKPSParameters):
     def dump(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
 
-    def plan(self, budget: Budget, facts: PublicFacts) -> Plan:
+    def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
+        assert isinstance(budget, Budget), "a method that does not protect secrets is given no other"
         return make_plan(
             self,
             budget,
@@ -55,18 +56,16 @@ class DPKPS(DPKPSParameters):
 
         return release(self, corpus, plan, vocabulary=self._vocabulary(), tools=tools)
 
-    def generate(
-        self, release: Release, counts: Sequence[int], *, writer: Writer, seed: int
-    ) -> Iterator[SyntheticRecord]:
+    def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
         sequences = generating.draw_sequences(
-            self, release.arrays, counts, seed=int(release.parameters["seed"]), draw_seed=seed
+            self, release.arrays, counts, seed=int(release.parameters["seed"]), draw_seed=tools.seed
         )
         seeds = [
             Seed(tuple(release.terms[term] for term in row), label)
             for label, rows in enumerate(sequences)
             for row in rows.tolist()
         ]
-        return writer.write(seeds)
+        return tools.writer.write(seeds)
 
     def _vocabulary(self) -> Vocabulary:
         own = self.vocabulary != BUILT_IN or self.stop_words not in (None, "none")
