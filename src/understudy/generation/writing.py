@@ -5,16 +5,15 @@ Phrases are released values and examples are public, so nothing here touches pri
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePath
 
+from understudy.generation.asking import Asker
 from understudy.generation.choosing import is_blank, kept_phrases, missing_phrases, rank
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.records import Seed, SyntheticRecord
 from understudy.generation.template import Example, PromptTemplate
-from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 
 _SEEDS_AT_ONCE = 1024
@@ -54,11 +53,11 @@ class Writer:
             for seed in seeds:
                 yield SyntheticRecord(_SEPARATOR.join(seed.phrases), seed.label, {"phrases": list(seed.phrases)})
             return
-        asker = _Asker(self.chat, self.progress, expected=len(seeds) * self.calls_per_seed)
+        asker = Asker(self.chat, self.progress, expected=len(seeds) * self.calls_per_seed)
         for start in range(0, len(seeds), _SEEDS_AT_ONCE):
             yield from self._write(asker, seeds[start : start + _SEEDS_AT_ONCE], start)
 
-    def _write(self, asker: _Asker, seeds: Sequence[Seed], first: int) -> Iterator[SyntheticRecord]:
+    def _write(self, asker: Asker, seeds: Sequence[Seed], first: int) -> Iterator[SyntheticRecord]:
         asked = [seed.phrases[: self.parameters.prompt_terms] for seed in seeds]
         prompts = [
             self._messages(phrases, seed, first + index)
@@ -109,7 +108,7 @@ class Writer:
 
     def _replace(
         self,
-        asker: _Asker,
+        asker: Asker,
         best: list[Completion],
         asked: Sequence[Sequence[str]],
         requests: Mapping[int, ChatRequest],
@@ -125,27 +124,3 @@ def public_name(model_id: str) -> str:
     """A model's name without its endpoint's address or the folder of its weights: provenance is shareable."""
     provider, colon, name = model_id.split("@")[0].partition(":")
     return f"{provider}{colon}{PurePath(name).name if name.startswith(('.', '/', '~')) else name}"
-
-
-class _Asker:
-    """Asks the chat model, each time for another sample, and tells how many answers are in."""
-
-    def __init__(self, chat: ChatModel, progress: Callable[[int, int], None], *, expected: int) -> None:
-        self.chat = chat
-        self._progress = progress
-        self._expected = expected
-        self._done = 0
-        self._times: Counter[tuple[Message, ...]] = Counter()
-
-    def ask(self, requests: Sequence[ChatRequest], *, again: bool = False) -> list[Completion]:
-        """The answers to ``requests``; ``again`` marks those that were not expected."""
-        numbered = [replace(request, sample=request.sample + self._count(request)) for request in requests]
-        self._expected += len(requests) if again else 0
-        before = self._done
-        answers = collect(self.chat, numbered, progress=lambda done: self._progress(before + done, self._expected))
-        self._done += len(requests)
-        return answers
-
-    def _count(self, request: ChatRequest) -> int:
-        self._times[request.messages] += 1
-        return self._times[request.messages] - 1

@@ -1,0 +1,34 @@
+"""Asking a chat model many times, each answer another sample."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from understudy.models.collect import collect
+from understudy.models.types import ChatModel, ChatRequest, Completion, Message
+
+
+class Asker:
+    """Asks the chat model, each time for another sample, and tells how many answers are in."""
+
+    def __init__(self, chat: ChatModel, progress: Callable[[int, int], None], *, expected: int) -> None:
+        self.chat = chat
+        self._progress = progress
+        self._expected = expected
+        self._done = 0
+        self._times: Counter[tuple[Message, ...]] = Counter()
+
+    def ask(self, requests: Sequence[ChatRequest], *, again: bool = False) -> list[Completion]:
+        """The answers to ``requests``; ``again`` marks those that were not expected."""
+        numbered = [replace(request, sample=request.sample + self._count(request)) for request in requests]
+        self._expected += len(requests) if again else 0
+        before = self._done
+        answers = collect(self.chat, numbered, progress=lambda done: self._progress(before + done, self._expected))
+        self._done += len(requests)
+        return answers
+
+    def _count(self, request: ChatRequest) -> int:
+        self._times[request.messages] += 1
+        return self._times[request.messages] - 1
