@@ -87,3 +87,23 @@ def test_an_owner_who_appears_between_two_passes_contributes_nothing() -> None:
     before = used(corpus)
     rows.append(Row("rash", 0, "cid"))
     assert used(corpus) == before
+
+
+def test_every_record_is_a_unit_of_its_own_where_units_are_records_or_secrets() -> None:
+    for unit in (RECORD, Unit("secret", 3)):
+        units = [int(number) for batch in bounded(MANY, unit, batch_size=7).batches() for number in batch.units]
+        assert units == list(range(20))
+        assert used(bounded(MANY, unit)) == used(bounded(MANY, RECORD))
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 100])
+def test_an_owner_has_one_number_in_all_batches_and_the_numbers_are_dense(batch_size: int) -> None:
+    rows = [Row(f"text {number}", number % 3, f"owner {number % 5}") for number in range(40)]
+    owner_of = {row.text: row.owner for row in rows}
+    pairs = {
+        (owner_of[text], int(number))
+        for batch in bounded(rows, OWNER, batch_size=batch_size).batches()
+        for text, number in zip(batch.texts, batch.units, strict=True)
+    }
+    assert len(pairs) == 5
+    assert sorted(number for _, number in pairs) == list(range(5))

@@ -278,6 +278,7 @@ class BrokenBound:
             [row.text for row, _ in used],
             np.array([row.label for row, _ in used], dtype=np.int32),
             np.array([share for _, share in used], dtype=np.int64),
+            np.arange(len(used)),
         )
 
 

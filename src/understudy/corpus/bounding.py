@@ -37,20 +37,23 @@ class _Table(Protocol):
 class BoundedBatch:
     """Records that are used. ``shares[i]`` records of record i's unit are used in all: it weighs 1/shares[i].
 
+    ``units[i]`` tells the units apart: from 0, the same for all records of an owner, in all batches.
     Private; its ``repr`` shows nothing.
     """
 
     texts: Sequence[str]
     labels: NDArray[np.int32]
     shares: NDArray[np.int64]
+    units: NDArray[np.int64]
 
 
 @dataclass(frozen=True, repr=False)
 class BoundedCorpus:
     """A corpus of which each unit contributes at most ``unit.max_records`` records, re-iterable.
 
-    For record units every record is used and weighs 1. For owner units the records with the k smallest keyed
-    hashes of (label, text) are used and averaged, jointly over labels, so that an owner weighs at most 1 in all.
+    For record units every record is used and weighs 1. So it is for secret units, whose cap is declared and checked
+    where the secrets are found. For owner units the records with the k smallest keyed hashes of (label, text) are
+    used and averaged, jointly over labels, so that an owner weighs at most 1 in all.
     An owner's identical records count once. The choice depends on the owner's own records and on the dataset's
     persisted ``hash_key`` only, never on row numbers. Memory: a batch, and O(owners * k) hashes for owner units.
     Its ``repr`` shows nothing, the key least of all.
@@ -67,22 +70,31 @@ class BoundedCorpus:
 
     def batches(self) -> Iterator[BoundedBatch]:
         """Stream the used records."""
-        if self.unit.kind == "record":
+        if self.unit.kind != "owner":
+            before = 0
             for batch in self.corpus.batches():
-                yield BoundedBatch(batch.texts, batch.labels, np.ones(len(batch.texts), dtype=np.int64))
+                units_here = np.arange(before, before + len(batch.texts), dtype=np.int64)
+                yield BoundedBatch(batch.texts, batch.labels, np.ones_like(units_here), units_here)
+                before += len(units_here)
             return
         seen: set[tuple[bytes, bytes]] = set()
+        numbers: dict[bytes, int] = {}
         for batch in self.corpus.batches():
             rows: list[int] = []
             shares: list[int] = []
+            units: list[int] = []
             for row, (owner, record) in enumerate(self._digests(batch)):
                 kept = self._kept.get(owner, ())  # a file that grows between passes brings nobody new
                 if record in kept and (owner, record) not in seen:
                     seen.add((owner, record))
                     rows.append(row)
                     shares.append(len(kept))
+                    units.append(numbers.setdefault(owner, len(numbers)))
             yield BoundedBatch(
-                [batch.texts[row] for row in rows], batch.labels[rows], np.asarray(shares, dtype=np.int64)
+                [batch.texts[row] for row in rows],
+                batch.labels[rows],
+                np.asarray(shares, dtype=np.int64),
+                np.asarray(units, dtype=np.int64),
             )
 
     @cached_property
