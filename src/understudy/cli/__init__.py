@@ -20,6 +20,7 @@ _VERBS = {
     "ledger": "understudy.cli.ledger:ledger",
     "models": "understudy.cli.models:models",
     "schema": "understudy.cli.schema:schema",
+    "secrets": "understudy.cli.secrets:secrets",
 }
 _SHORT = {
     "plan": "Show what a run would release, cost and buy. Reads no private data.",
@@ -30,6 +31,7 @@ _SHORT = {
     "ledger": "What each dataset has spent: open, show, history.",
     "models": "Language models and embedders: list, pull, check.",
     "schema": "Print the JSON Schema of the YAML configuration.",
+    "secrets": "Secrets of a private table: the incidence file, and counts for its owner.",
 }
 INTERNAL_ERROR = 70
 INTERRUPTED = 130

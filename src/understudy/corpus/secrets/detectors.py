@@ -119,6 +119,7 @@ def _phone(match: str) -> str | None:
 _NO_PHONE = re.compile(
     r"\d{1,3}(?:\.\d{3})+"  # a large number
     r"|(?:19|20)\d\d[-./ ]\d\d?[-./ ]\d\d?(?: .*)?|\d\d?[-./ ]\d\d?[-./ ](?:19|20)\d\d(?: .*)?"  # a date
+    r"|(?:1[89]|20)\d\d[-/ ](?:1[89]|20)\d\d"  # years
     r"|\d{1,3}(?:\.\d{1,3}){3}"  # an internet address
     r"|\d{5}-\d{4}|\d{3}([- ])\d\d\1\d{4}"  # a ZIP code, a social security number
     r"|[1-9]\d* \d{1,3}"  # two numbers side by side
@@ -171,7 +172,7 @@ _IBAN = "|".join(
 _BUILT_IN: tuple[Detector, ...] = (
     PatternDetector(
         "email",
-        r"[\w.%+'-]+@[\w-]+(?:\.[\w-]+)*\.(?:[^\W\d_]{2,}|xn--[a-z0-9]+)",
+        r"[\w.%+'-]+@[\w-]+(?:\.[\w-]+)*\.(?:xn--[a-z0-9]+|[^\W\d_]{2,})",
         _email,
         before=r"(?<![\w.%+'-])",
         after="",
@@ -194,10 +195,10 @@ _BUILT_IN: tuple[Detector, ...] = (
     PatternDetector("uk_nino", r"[a-z]{2} ?\d\d ?\d\d ?\d\d ?[a-d]", _uk_nino),
     PatternDetector(
         "ip_address",
-        r"\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}",
+        r"\d{1,3}(?:\.\d{1,3}){3}|(?<!:)[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}(?!:)",
         _ip_address,
-        before=r"(?<![\w:])(?<!\d\.)",
-        after=r"(?![\w:])(?!\.\d)",
+        before=r"(?<!\w)(?<!\d\.)",
+        after=r"(?!\w)(?!\.\d)",
     ),
     PatternDetector("url", r"(?:https?://|www\.)[^\s<>\"()\[\]{}]+", _url, after=""),
 )

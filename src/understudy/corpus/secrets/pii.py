@@ -55,8 +55,8 @@ def presidio_detector(entity: str) -> PresidioDetector:
     if entity not in by_entity:
         raise ConfigError(
             f"Presidio does not find {entity!r} by its form.",
-            "List such strings in a column or a file (names need a language model, which is not loaded here); "
-            f"it finds {', '.join(sorted(set(by_entity) - set(_FETCHES)))}.",
+            "Use an entity of Presidio's that it finds by patterns; list names, for which it needs a language model, "
+            "in a column or a file.",
         )
     return PresidioDetector(f"presidio:{entity}", entity, tuple(by_entity[entity]))
 

@@ -1,0 +1,171 @@
+"""The built-in detectors, and their checksums against published examples."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from understudy.corpus.secrets import BUILT_IN, make_detectors
+from understudy.corpus.secrets.checksums import IBAN_LENGTHS, luhn, mod11, mod97
+from understudy.errors import ConfigError
+
+FOUND = {
+    "email": {
+        "Write to Ann.Smith+x@Mail.Example.ORG.": "ann.smith+x@mail.example.org",
+        "<mailto:o'brien@example.co.uk>": "o'brien@example.co.uk",
+        "to='bob@example.org'": "bob@example.org",
+        "jürgen@müller.example": "jürgen@müller.example",
+        "a@b@c.example": "b@c.example",
+        "x@example.xn--p1ai": "x@example.xn--p1ai",
+    },
+    "phone": {
+        "call +44 20 7946 0123 now": "+442079460123",
+        "+44 (0)20 7946-0123": "+442079460123",
+        "0044-20-7946-0123": "+442079460123",
+        "(555) 867-5309,": "5558675309",
+        "555.867.5309 x12": "5558675309",
+        "07700900123": "07700900123",
+        "on 2/3/2021 ring 020 7946 0123": "02079460123",
+        "20-32-85-26": "20328526",
+    },
+    "iban": {
+        "GB82 WEST 1234 5698 7654 32 today": "gb82west12345698765432",
+        "de89370400440532013000": "de89370400440532013000",
+        "to NO93 8601 1117 947.": "no9386011117947",
+        "no12 gb82 west 1234 5698 7654 32": "gb82west12345698765432",  # a false start hides nothing
+        "MT84MALT011000012345MTLCAST001S": "mt84malt011000012345mtlcast001s",
+    },
+    "credit_card": {
+        "4111 1111 1111 1111": "4111111111111111",
+        "5555-5555-5555-4444": "5555555555554444",
+        "amex 378282246310005": "378282246310005",
+        "3782 822463 10005": "378282246310005",
+        "6011111111111117 10/27": "6011111111111117",
+    },
+    "us_ssn": {"SSN 078-05-1120": "078051120", "219 09 9999": "219099999"},
+    "nhs_number": {"NHS 943 476 5919": "9434765919", "943-476-5919": "9434765919", "9434765919": "9434765919"},
+    "uk_nino": {"AA 12 34 56 C": "aa123456c", "ab123456d": "ab123456d"},
+    "ip_address": {
+        "ip:203.0.113.7:8080": "203.0.113.7",
+        "2001:0DB8:0:0:0:0:0:1": "2001:db8::1",
+        "at 2001:db8::ff00:42.": "2001:db8::ff00:42",
+    },
+    "url": {
+        "see https://Example.org/a?b=c#d).": "example.org/a?b=c#d",
+        "www.example.org/": "www.example.org",
+    },
+}
+MISSED = {
+    "email": ["ann@", "@example.org", "ann@example", "ann at example.org", "1@2.3"],
+    "phone": [
+        *("2021-03-04", "12/05/1990 10:30", "1.234.567.890", "078-05-1120", "4111 1111 1111 1111", "203.0.113.17"),
+        *("12345", "90210-1234", "12345678", "1999-2003", "a5558675309", "+1234567", "1200 350"),
+    ],
+    "iban": [
+        "GB82 WEST 1234 5698 7654 33",
+        "GB82WEST1234569876543",
+        "ZZ82WEST12345698765432",
+        "xGB82WEST12345698765432",
+    ],
+    "credit_card": ["4111111111111112", "9111111111111111", "x4111111111111111", "41111111111111111"],
+    "us_ssn": ["000-12-3456", "666-12-3456", "912-12-3456", "123-00-4567", "123-45-0000", "123-45 6789", "123456789"],
+    "nhs_number": ["943 476 5918", "94347659190", "943476591"],
+    "uk_nino": ["BG 12 34 56 C", "AA 12 34 56 E", "AA12345C"],
+    "ip_address": ["256.1.1.1", "1.2.3", "10:20:30", "1.2.3.4.5", "::", "::1", "127.0.0.1", "std::vector"],
+    "url": ["example.org", "http:", "httpsx"],
+}
+
+
+def find(name: str, text: str) -> list[str]:
+    [detector] = make_detectors([name])
+    return list(detector.find(text))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "secret"), [(name, *pair) for name, pairs in FOUND.items() for pair in pairs.items()]
+)
+def test_what_has_the_form_is_found_in_one_spelling(name: str, text: str, secret: str) -> None:
+    assert find(name, text) == [secret]
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in MISSED.items() for text in texts])
+def test_what_fails_the_form_or_its_check_is_not_found(name: str, text: str) -> None:
+    assert find(name, text) == []
+
+
+def test_every_detector_has_examples() -> None:
+    assert set(FOUND) == set(MISSED) == set(BUILT_IN)
+
+
+def test_several_secrets_side_by_side_are_all_found() -> None:
+    assert find("iban", "GB82WEST12345698765432 DE89370400440532013000") == [
+        "gb82west12345698765432",
+        "de89370400440532013000",
+    ]
+    assert len(find("email", "a@example.org,b@example.org;c@example.org")) == 3
+    assert len(find("credit_card", "4111111111111111/5555555555554444")) == 2
+
+
+@pytest.mark.parametrize(
+    ("checksum", "number"), [(luhn, "79927398713"), (mod11, "4010232137"), (mod97, "be68539007547034")]
+)
+def test_a_checksum_catches_every_wrong_digit(checksum, number: str) -> None:
+    assert checksum(number)
+    for place, right in enumerate(number):
+        if right.isdigit():
+            wrong = [number[:place] + digit + number[place + 1 :] for digit in string.digits if digit != right]
+            assert not any(map(checksum, wrong))
+
+
+def test_no_country_has_two_lengths_of_iban() -> None:
+    countries = [country for several in IBAN_LENGTHS.values() for country in several.split()]
+    assert len(countries) == len(set(countries))
+
+
+@pytest.mark.parametrize("name", ["ssn", "", "EMAIL"])
+def test_an_unknown_detector_is_one_clear_error(name: str) -> None:
+    with pytest.raises(ConfigError, match="email, phone, iban"):
+        make_detectors([name])
+
+
+def test_a_detector_that_is_named_twice_is_used_once() -> None:
+    assert [detector.name for detector in make_detectors(["url", "email", "url"])] == ["url", "email"]
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "a",
+        "1",
+        "a.",
+        "1.",
+        "1 ",
+        "a@",
+        "a@a.",
+        "1-",
+        ":",
+        "a:",
+        "(1",
+        "+1",
+        "gb82 ",
+        "http://",
+        "' ",
+        "2 (",
+        "www.",
+        "-",
+    ],
+)
+def test_a_long_hostile_text_is_read_to_its_end(name: str, unit: str) -> None:
+    find(name, unit * (200_000 // len(unit)))  # never ends where an expression goes back over what it has read
+
+
+@given(st.text(alphabet=string.ascii_letters + string.digits + " @.-+()/:_'\u0131\u017f\u0663", max_size=60))
+def test_no_text_is_too_strange_for_a_detector(text: str) -> None:
+    for detector in make_detectors(BUILT_IN):
+        for secret in detector.find(text):
+            assert secret
+        detector.whole(text)
