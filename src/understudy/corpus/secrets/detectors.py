@@ -184,7 +184,7 @@ _BUILT_IN: tuple[Detector, ...] = (
         before=r"(?<![\w+@])(?<!\d[-./:+ ])(?<!\+\()",
         after=r"(?!\w)(?![-./: ]\d)",
     ),
-    PatternDetector("iban", _IBAN, _iban),
+    PatternDetector("iban", _IBAN, _iban, before=r"(?<![^\W_])(?=[a-z]{2}\d\d)"),
     PatternDetector(
         "credit_card",
         r"(?:[2-6]|1(?=800))\d{11,18}|[2-6]\d{3}(?:([ -])\d{4}\1\d{4}\1\d{4}(?:\1\d{3})?|[ -]\d{6}[ -]\d{4,5})",
