@@ -15,7 +15,9 @@ from understudy.privacy.events import Event, GaussianEvent, PureEvent
 from understudy.privacy.guarantee import GDP, Budget
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
-from understudy.statement import DELTAS, NOT_COVERED, NOT_PRIVATE, Statement, _round_up
+from understudy.statement import NOT_PRIVATE, Statement
+from understudy.statement.epsilon import DELTAS, NOT_COVERED
+from understudy.statement.rounding import round_up
 
 PUBLIC = {"vocabulary": {"source": "built-in", "sha256": "ab" * 32}, "prompt": {"source": "general"}}
 
@@ -70,7 +72,7 @@ def test_epsilon_is_stated_at_the_booked_delta_and_at_several_others() -> None:
     for delta, epsilon in made.epsilon_at.items():
         assert epsilon == pytest.approx(GDP(mu).epsilon(delta), rel=1e-6)
         assert epsilon >= GDP(mu).epsilon(delta)
-        assert f"| {delta:g} | {_round_up(epsilon)} |" in made.to_markdown()
+        assert f"| {delta:g} | {round_up(epsilon)} |" in made.to_markdown()
     assert list(made.epsilon_at.values()) == sorted(made.epsilon_at.values())
 
 
@@ -85,14 +87,14 @@ def test_a_pure_statement_has_one_epsilon_at_every_delta_0_included() -> None:
 
 @given(st.floats(1e-9, 1e12))
 def test_a_rounded_epsilon_is_never_less_than_the_value(epsilon: float) -> None:
-    assert epsilon <= float(_round_up(epsilon)) <= epsilon * 1.0011
+    assert epsilon <= float(round_up(epsilon)) <= epsilon * 1.0011
 
 
 @pytest.mark.parametrize(
     ("epsilon", "text"), [(0, "0"), (0.1, "0.1"), (6, "6"), (5.99991, "6"), (1.00001, "1.001"), (12345.6, "12350")]
 )
 def test_a_rounded_epsilon_has_four_digits(epsilon: float, text: str) -> None:
-    assert _round_up(epsilon) == text
+    assert round_up(epsilon) == text
 
 
 @pytest.mark.parametrize(("epsilon", "odds"), [(1, "2.719"), (6, "403.5"), (100, "2.689e+43"), (800, "e^800")])
@@ -137,3 +139,10 @@ def test_a_label_set_read_from_the_data_is_said_to_be_unprotected() -> None:
 def test_the_statement_for_machines_is_plain_json_without_infinities() -> None:
     for made in (gaussian(), laplace(), gaussian(0.01, "1e-12")):
         json.dumps(made.to_json(), allow_nan=False)
+
+
+def test_a_statement_written_before_secrets_were_known_is_still_read() -> None:
+    made = gaussian()
+    fields = made.to_json()
+    assert fields.pop("posterior_at") == []
+    assert Statement.from_json(fields) == made

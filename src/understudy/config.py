@@ -207,17 +207,51 @@ class RunConfig(
     method_parameters: dict[str, Any] = Field(default_factory=dict)
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> Budget | SecretBudget:
         """The run's budget.
 
         Raises:
-            ConfigError: if epsilon or delta is missing or out of range.
+            ConfigError: if one of its two numbers is missing or out of range, or there are two budgets.
         """
-        return Budget(self.epsilon, self.delta)  # type: ignore[arg-type]  # None is an error with its own message
+        if not self._protects_secrets:
+            return Budget(self.epsilon, self.delta)  # type: ignore[arg-type]  # None is an error with its own message
+        if self.epsilon is not None or self.delta is not None:
+            raise ConfigError(
+                "A run protects records or owners by epsilon and delta, or secrets by a prior and a posterior.",
+                "Give --epsilon and --delta, or --secret-prior and --secret-posterior.",
+            )
+        return SecretBudget(self.secret_prior, self.secret_posterior)
 
     @property
     def unit(self) -> Unit:
+        """The privacy unit.
+
+        Raises:
+            ConfigError: if secrets are described and not protected, or protected together with owners or without a cap.
+        """
+        if self._protects_secrets:
+            if self.owner:
+                raise ConfigError(
+                    "A run protects owners or secrets, not both.",
+                    "Leave out --owner, or give --epsilon and --delta in place of the prior and the posterior.",
+                )
+            if self.max_records_per_secret is None:
+                raise ConfigError(
+                    "max_records_per_secret is missing.",
+                    "Declare with --max-records-per-secret M how many records may hold one secret at most; "
+                    "it is checked, and must not be read from the data.",
+                )
+            return Unit("secret", self.max_records_per_secret)
+        if self.secrets or self.secrets_file or self.secret_detectors or self.max_records_per_secret:
+            raise ConfigError(
+                "Secrets are described, but nothing says how strongly they are protected.",
+                "Give --secret-prior P and --secret-posterior R in place of --epsilon and --delta, or leave them out.",
+            )
         return Unit("owner", self.max_records_per_owner, self.owner) if self.owner else Unit("record")
+
+    @property
+    def _protects_secrets(self) -> bool:
+        return self.secret_prior is not None or self.secret_posterior is not None
 
     def part(self, group: type[Parameters]) -> Any:
         """The fields of one group as that group's model."""
@@ -233,8 +267,8 @@ class RunConfig(
         method = make_method(self.method, self.method_parameters)
         own = method_class(self.method).parameters(**self.method_parameters)
         fields = self.model_dump(mode="json", exclude=_OPERATIONAL | {"method_parameters"})
-        if self.epsilon is not None:
-            fields |= self.budget.to_json()
+        if self.epsilon is not None or self._protects_secrets:
+            fields |= budget_fields(self.budget)
         if self.labels is not None:
             fields["labels"] = [canonical(label) for label in declared_labels(self.labels)]
         return {**fields, **method.dump(), "content of files": {**self.file_hashes, **own.file_hashes}}

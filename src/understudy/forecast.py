@@ -10,6 +10,7 @@ from understudy.config import RunConfig
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.template import load_template
 from understudy.privacy.plan import Plan
+from understudy.privacy.secrets.budget import SecretBudget
 from understudy.run import label_count, make_plan, wanted
 
 _CHARACTERS_PER_TOKEN = 4.0
@@ -18,21 +19,27 @@ _A_PHRASE = "keyphrase"
 
 @dataclass(frozen=True)
 class Forecast:
-    """A plan, its epsilon, and the language model calls that a run would make."""
+    """A plan, what it comes to, and the language model calls that a run would make."""
 
     plan: Plan
     calls: Mapping[str, Any]
 
     @property
-    def epsilon(self) -> float:
-        return self.plan.composition.epsilon(float(self.plan.budget.delta))
+    def epsilon(self) -> float | None:
+        """Of all charges together at the budget's delta; None where secrets are protected."""
+        return None if isinstance(self.plan.budget, SecretBudget) else self.plan.total
+
+    @property
+    def posterior(self) -> float | None:
+        """The highest posterior of all charges together at the budget's prior; None where no secrets are protected."""
+        return self.plan.total if isinstance(self.plan.budget, SecretBudget) else None
 
     def to_json(self) -> dict[str, Any]:
         return {
             "method": self.plan.method,
             "unit": self.plan.unit.to_json(),
             "budget": self.plan.budget.to_json(),
-            "epsilon": self.epsilon,
+            **({"epsilon": self.epsilon} if self.posterior is None else {"posterior": self.posterior}),
             "charges": [charge.to_json() for charge in self.plan.charges],
             "forecast": dict(self.plan.forecast),
             "generation": dict(self.calls),

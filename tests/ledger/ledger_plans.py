@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from understudy.privacy.accountant import gaussian_split
-from understudy.privacy.events import Event, GaussianEvent, PureEvent
+from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
 RECORD = Unit("record")
@@ -22,5 +23,16 @@ def gaussian_plan(epsilon: object, delta: object = "1e-6") -> Plan:
     return _plan(budget, GaussianEvent(gaussian_split(budget, [1])[0]), RECORD, "to test")
 
 
-def _plan(budget: Budget, event: Event, unit: Unit, why: str) -> Plan:
+def _plan(budget: Budget | SecretBudget, event: Event, unit: Unit, why: str) -> Plan:
     return Plan("test", unit, budget, (Charge("sums", event, {"N": 3, "scale": 0.1}, why),))
+
+
+SECRET = Unit("secret", 5)
+SECRET_CAP = SecretBudget("1e-4", "1e-3")
+
+
+def secret_plan(prior: object = "1e-4", posterior: object = "1e-3", *, unit: Unit = SECRET, noise: float = 1) -> Plan:
+    """All records of a secret drawn: one Gaussian release of sensitivity ``max_records``, ``noise`` times too much."""
+    budget = SecretBudget(prior, posterior)
+    multiplier = unit.max_records / budget.mu * (1 + 1e-3) * noise
+    return _plan(budget, MixtureEvent(multiplier, (((1.0, unit.max_records),),)), unit, "to test")

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from ledger_plans import pure_plan
 
-from understudy.cli.ledger import ledger as command
+from understudy.cli import cli
 from understudy.errors import ConfigError, LedgerError
 from understudy.ledger import Ledger
 from understudy.privacy.guarantee import Budget
@@ -24,7 +24,7 @@ def where(tmp_path: Path) -> str:
 
 
 def call(where: str, line: str) -> Result:
-    return CliRunner().invoke(command, [*line.split(), "--ledger", where], catch_exceptions=False)
+    return CliRunner().invoke(cli, ["ledger", *line.split(), "--ledger", where], catch_exceptions=False)
 
 
 def test_open_makes_a_dataset_with_a_cap(where: str) -> None:

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.privacy.accountant import BudgetFilter, Spending, gaussian_split, renyi_epsilon
-from understudy.privacy.events import GaussianEvent, ZCDPEvent
+from understudy.errors import PrivacyError
+from understudy.privacy.accountant import BudgetFilter, CrossRunRule, Spending, gaussian_split, renyi_epsilon
+from understudy.privacy.events import GaussianEvent, MixtureEvent, ZCDPEvent
 from understudy.privacy.guarantee import ZCDP, Budget
+from understudy.privacy.secrets.budget import SecretBudget
 
 
 def run(epsilon: object, delta: object = 0) -> Spending:
@@ -86,3 +88,12 @@ def test_the_renyi_rule_admits_nothing_it_cannot_bound() -> None:
 @pytest.mark.parametrize("rule", ["basic", "rdp"])
 def test_a_run_that_does_not_fit_alone_is_not_admitted(rule: str) -> None:
     assert not BudgetFilter(Budget(1, "1e-6"), rule).admits([], gaussian_run(1.5))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rule", ["basic", "rdp"])
+def test_a_cost_of_secrets_never_adds_to_an_epsilon(rule: CrossRunRule) -> None:
+    secrets = Spending(SecretBudget("1e-4", "1e-3"), (MixtureEvent(2.0, (((1.0, 1),),)),))
+    cap = BudgetFilter(Budget(100, "1e-5"), rule)
+    for call in (lambda: cap.spent([secrets]), lambda: cap.admits([secrets], gaussian_run(1))):
+        with pytest.raises(PrivacyError, match="adds to no epsilon and delta"):
+            call()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from understudy.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import gaussian_split, pure_split
-from understudy.privacy.events import GaussianEvent, PureEvent
+from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan, Receipt
+from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
 BUDGET = Budget(2, "1e-6")
@@ -18,7 +21,7 @@ def plan(*charges: Charge, budget: Budget = BUDGET) -> Plan:
     return Plan("test", Unit(), budget, charges)
 
 
-def charge(name: str, event: GaussianEvent | PureEvent) -> Charge:
+def charge(name: str, event: Event) -> Charge:
     return Charge(name, event, {"N": 1}, "to test")
 
 
@@ -59,9 +62,10 @@ def test_a_receipt_pays_each_charge_once_in_any_order() -> None:
             receipt.pay(name, event)
 
 
-def test_a_charge_survives_json() -> None:
-    made = charge("a", GaussianEvent(0.1))
-    assert Charge.from_json(made.to_json()) == made
+@pytest.mark.parametrize("event", [GaussianEvent(0.1), MixtureEvent(2.5, (((0.5, 3), (0.25, 1)), ((1.0, 2),)))])
+def test_a_charge_survives_json(event: Event) -> None:
+    made = charge("a", event)
+    assert Charge.from_json(json.loads(json.dumps(made.to_json()))) == made
 
 
 def test_units_say_what_they_protect_and_survive_json() -> None:
@@ -71,7 +75,60 @@ def test_units_say_what_they_protect_and_survive_json() -> None:
     assert Unit.from_json(owner.to_json()) == owner
 
 
-@pytest.mark.parametrize(("kind", "records"), [("record", 2), ("owner", 0), ("record", 0)])
+SECRETS = SecretBudget("1e-4", "1e-3")
+MULTIPLIERS = {((1.0, 1),): 1.59037, ((1.0, 5),): 7.95185, ((0.05, 80),): 7.68717}
+"""Smallest that keep (1e-4, 1e-3), to five decimals."""
+
+
+@pytest.mark.parametrize(("inclusion", "multiplier"), MULTIPLIERS.items())
+def test_a_plan_for_secrets_keeps_the_posterior_at_the_prior_and_no_more(
+    inclusion: tuple[tuple[float, int], ...], multiplier: float
+) -> None:
+    unit = Unit("secret", sum(records for _, records in inclusion))
+    made = Plan("test", unit, SECRETS, (charge("a", MixtureEvent(multiplier * (1 + 1e-3), (inclusion,))),))
+    assert made.spending.cost == SECRETS
+    assert made.total == made.posterior(1e-4)
+    assert 0.99e-3 < made.total <= 1e-3
+    with pytest.raises(PrivacyError, match=r"more than its budget \(p=0.0001, r=0.001\)"):
+        Plan("test", unit, SECRETS, (charge("a", MixtureEvent(multiplier * (1 - 1e-3), (inclusion,))),))
+
+
+def test_two_releases_at_the_noise_of_one_are_more_than_the_posterior() -> None:
+    event = MixtureEvent(1.6, (((1.0, 1),),))
+    Plan("test", Unit("secret"), SECRETS, (charge("a", event),))
+    with pytest.raises(PrivacyError, match="more than its budget"):
+        Plan("test", Unit("secret"), SECRETS, (charge("a", event), charge("b", event)))
+
+
+def test_gaussian_releases_protect_secrets_too() -> None:
+    """mu = Phi^-1(1 - p) - Phi^-1(1 - r) in all: 1/multiplier^2 add up to mu^2."""
+    multiplier = 2**0.5 / SECRETS.mu
+    plan = Plan("test", Unit("secret", 3), SECRETS, tuple(charge(n, GaussianEvent(multiplier * 1.001)) for n in "ab"))
+    assert plan.total == pytest.approx(1e-3, rel=0.01)
+    with pytest.raises(PrivacyError, match="more than its budget"):
+        Plan("test", Unit("secret", 3), SECRETS, tuple(charge(n, GaussianEvent(multiplier * 0.999)) for n in "ab"))
+
+
+@pytest.mark.parametrize(
+    ("unit", "budget"),
+    [(Unit(), SECRETS), (Unit("owner", 3), SECRETS), (Unit("secret", 3), BUDGET), (Unit("secret", 3), Budget(1, 0))],
+)
+def test_secrets_take_a_prior_and_a_posterior_and_nothing_else_does(unit: Unit, budget: Budget | SecretBudget) -> None:
+    with pytest.raises(ConfigError, match=r"is no budget for one \w+\. Secrets take a prior and a posterior"):
+        Plan("test", unit, budget, ())
+
+
+def test_a_secret_is_all_records_that_hold_it_in_any_column() -> None:
+    secret = Unit("secret", 5)
+    assert secret.describe() == "one secret: all records that hold it, at most 5 of them"
+    assert Unit("secret").describe() == "one secret: all records that hold it, at most one"
+    assert secret.name == Unit("secret", 7).name == "secret"
+    assert Unit.from_json(json.loads(json.dumps(secret.to_json()))) == secret
+    with pytest.raises(ConfigError, match="no column"):
+        Unit("secret", 5, "name")
+
+
+@pytest.mark.parametrize(("kind", "records"), [("secret", 0), ("record", 2), ("owner", 0), ("record", 0)])
 def test_impossible_contribution_bounds_are_refused(kind: str, records: int) -> None:
     with pytest.raises(ConfigError):
         Unit(kind, records)  # type: ignore[arg-type]

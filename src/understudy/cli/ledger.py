@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from understudy.ledger import Dataset, Ledger
     from understudy.privacy.accountant import CrossRunRule
     from understudy.privacy.guarantee import Budget
+    from understudy.privacy.secrets.budget import SecretBudget
     from understudy.privacy.unit import UnitKind
 
 
@@ -37,12 +38,14 @@ def ledger() -> None:
 
 @ledger.command("open")
 @click.argument("name")
-@click.option("--epsilon", required=True, metavar="E", help="The cap: what all runs together may spend.")
-@click.option("--delta", required=True, metavar="D", help="The cap's delta; 0 for pure differential privacy.")
+@click.option("--epsilon", metavar="E", help="The cap: what all runs together may spend.")
+@click.option("--delta", metavar="D", help="The cap's delta; 0 for pure differential privacy.")
+@click.option("--secret-prior", metavar="P", help="The cap for secrets: the chance to guess one before any run, ...")
+@click.option("--secret-posterior", metavar="R", help="... and the highest that all runs together may raise it to.")
 @click.option(
     "--unit",
     "kind",
-    type=click.Choice(["record", "owner"]),
+    type=click.Choice(["record", "owner", "secret"]),
     help="What is protected.  [default: record]",
 )
 @click.option("--owner-column", metavar="NAME", help="Whose values tell owners apart; needed with --unit owner.")
@@ -50,20 +53,23 @@ def ledger() -> None:
     "--max-records",
     type=int,
     metavar="K",
-    help="How many records of one owner runs are expected to use at most.  [default: 1]",
+    help="How many records of one owner runs are expected to use at most (default: 1), or how many hold one secret.",
 )
 @click.option(
     "--rule",
     type=click.Choice(["basic", "rdp"]),
-    help="How runs compose: stated costs add up, or all events in one Renyi accountant.  [default: basic]",
+    help="How runs compose: stated costs add up, or all events in one Renyi accountant.  "
+    "[default: basic; rdp for secrets]",
 )
 @click.option("--raise", "raises", is_flag=True, help="Raise the cap of a dataset that is open.")
 @_location_option
 def open_command(
     name: str,
     *,
-    epsilon: str,
-    delta: str,
+    epsilon: str | None,
+    delta: str | None,
+    secret_prior: str | None,
+    secret_posterior: str | None,
     kind: UnitKind | None,
     owner_column: str | None,
     max_records: int | None,
@@ -72,10 +78,9 @@ def open_command(
     location: str | None,
 ) -> None:
     """Open the dataset NAME with a cap on what all of its runs together may spend."""
-    from understudy.privacy.guarantee import Budget
     from understudy.privacy.unit import Unit
 
-    cap = Budget(epsilon, delta)
+    cap = _cap(epsilon, delta, secret_prior, secret_posterior)
     if raises and (kind, owner_column, max_records, rule) != (None, None, None, None):
         raise ConfigError(
             "--raise changes the cap alone.", "Leave out --unit, --owner-column, --max-records and --rule."
@@ -85,24 +90,32 @@ def open_command(
             "A dataset of owners, and no other, has a column that tells them apart.",
             "Give --unit owner and --owner-column NAME together.",
         )
+    if kind == "secret" and max_records is None:
+        raise ConfigError(
+            "How many records may hold one secret is not declared.", "Give --max-records M with --unit secret."
+        )
     unit = Unit(kind or "record", 1 if max_records is None else max_records, owner_column)
     with _ledger(location) as book:
         if raises:
             dataset = book.raise_cap(name, cap=cap)
         else:
-            dataset = book.open_dataset(name, cap=cap, unit=unit, rule=rule or "basic")
+            dataset = book.open_dataset(name, cap=cap, unit=unit, rule=rule)
         click.echo(f"Dataset {name} is open in {book.location}: cap {dataset.cap}.")
 
 
 @ledger.command()
 @click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="The same in full, as JSON.")
 @_location_option
-def show(name: str | None, *, location: str | None) -> None:
+def show(name: str | None, *, as_json: bool, location: str | None) -> None:
     """Caps, and what is spent and left of them, for one dataset or all."""
     with _ledger(location) as book:
         names = [name] if name else [dataset.name for dataset in book.datasets()]
-        rows = [_summary(book, name) for name in names]
-    _table(("dataset", "unit", "rule", "cap", "spent", "remaining"), rows)
+        states = [_state(book, name) for name in names]
+    if as_json:
+        click.echo(json.dumps([_state_json(*state) for state in states], indent=2))
+        return
+    _table(("dataset", "unit", "rule", "cap", "spent", "remaining"), [_summary(*state) for state in states])
 
 
 @ledger.command()
@@ -113,6 +126,8 @@ def history(name: str, *, as_json: bool, location: str | None) -> None:
     """The runs that the dataset NAME was charged for, and the raises of its cap."""
     with _ledger(location) as book:
         entries = book.history(name)
+        dataset = book.dataset(name)
+    assert dataset is not None  # or `history` would have raised
     if as_json:
         click.echo(json.dumps([entry.to_json() for entry in entries], indent=2))
         return
@@ -127,7 +142,8 @@ def history(name: str, *, as_json: bool, location: str | None) -> None:
         )
         for entry in entries
     ]
-    _table(("at (UTC)", "method", "epsilon, delta", "releases", "run", "note"), rows)
+    numbers = "prior, posterior" if dataset.unit.kind == "secret" else "epsilon, delta"
+    _table(("at (UTC)", "method", numbers, "releases", "run", "note"), rows)
 
 
 def _ledger(location: str | None) -> Ledger:
@@ -136,17 +152,50 @@ def _ledger(location: str | None) -> Ledger:
     return Ledger(location)
 
 
-def _summary(book: Ledger, name: str) -> tuple[str, ...]:
+def _cap(epsilon: str | None, delta: str | None, prior: str | None, posterior: str | None) -> Budget | SecretBudget:
+    from understudy.privacy.guarantee import Budget
+    from understudy.privacy.secrets.budget import SecretBudget
+
+    if prior is None and posterior is None:
+        return Budget(epsilon, delta)  # type: ignore[arg-type]  # None is an error with its own message
+    if epsilon is not None or delta is not None:
+        raise ConfigError(
+            "A cap is an epsilon and a delta, or a prior and a posterior for secrets.",
+            "Give --epsilon and --delta, or --secret-prior and --secret-posterior.",
+        )
+    return SecretBudget(prior, posterior)
+
+
+_State = tuple["Dataset", "Budget | SecretBudget | None", "Budget | SecretBudget | None"]
+"""A dataset, what is spent and what remains."""
+
+
+def _state(book: Ledger, name: str) -> _State:
     spent, remaining = book.spent(name), book.remaining(name)
     dataset = book.dataset(name)
     assert dataset is not None  # or `spent` would have raised
+    return dataset, spent, remaining
+
+
+def _state_json(dataset: Dataset, spent: Budget | SecretBudget | None, remaining: Budget | SecretBudget | None) -> Any:
+    return {
+        **dataset.to_json(),
+        "spent": spent and spent.to_json(),
+        "remaining": remaining and remaining.to_json(),
+    }
+
+
+def _summary(
+    dataset: Dataset, spent: Budget | SecretBudget | None, remaining: Budget | SecretBudget | None
+) -> tuple[str, ...]:
+    nothing = "depends on the run" if dataset.unit.kind == "secret" else "0"  # posteriors do not subtract
     return (
-        name,
+        dataset.name,
         _unit(dataset),
         dataset.rule,
         _show(dataset.cap, ROUND_FLOOR),
         _show(spent, ROUND_CEILING),
-        "0" if remaining is None else _show(remaining, ROUND_FLOOR),
+        nothing if remaining is None else _show(remaining, ROUND_FLOOR),
     )
 
 
@@ -155,11 +204,16 @@ def _unit(dataset: Dataset) -> str:
     return unit.kind if unit.kind == "record" else f"{unit.name}, at most {unit.max_records} records"
 
 
-def _show(budget: Budget | None, rounding: str) -> str:
-    """epsilon and delta in six digits, rounded to the side that promises nothing too much."""
+def _show(budget: Budget | SecretBudget | None, rounding: str) -> str:
+    """The two numbers in six digits, rounded to the side that promises nothing too much (the prior to the other)."""
+    from understudy.privacy.guarantee import Budget
+
     if budget is None:
         return "-"
-    return f"{_digits(budget.epsilon, rounding)}, {_digits(budget.delta, rounding)}"
+    if isinstance(budget, Budget):
+        return f"{_digits(budget.epsilon, rounding)}, {_digits(budget.delta, rounding)}"
+    other = ROUND_FLOOR if rounding == ROUND_CEILING else ROUND_CEILING
+    return f"{_digits(budget.prior, other)}, {_digits(budget.posterior, rounding)}"
 
 
 def _digits(number: Fraction, rounding: str) -> str:

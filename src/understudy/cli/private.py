@@ -15,6 +15,8 @@ from understudy.config import GROUPS, RunConfig, release_groups, run_config
 from understudy.errors import ConfigError
 from understudy.forecast import Forecast, forecast
 from understudy.parameters import Parameters
+from understudy.privacy.plan import Plan
+from understudy.privacy.secrets.budget import SecretBudget
 
 
 class _Plan(ParametersCommand):
@@ -82,12 +84,18 @@ def _table(made: Forecast) -> str:
         "",
         "Charges, in order:",
         *(f"  {charge.name}: {charge.why} ({charge.event})" for charge in made.plan.charges),
-        f"  together: epsilon {made.epsilon:.6g} at delta {float(made.plan.budget.delta):g}",
+        f"  together: {_together(made.plan)}",
         "",
         "What the budget buys:",
         *(f"  {name}: {_number(value)}" for name, value in {**made.plan.forecast, **made.calls}.items()),
     ]
     return "\n".join(lines)
+
+
+def _together(plan: Plan) -> str:
+    if isinstance(plan.budget, SecretBudget):
+        return f"posterior {plan.total:.6g} at prior {float(plan.budget.prior):g}"
+    return f"epsilon {plan.total:.6g} at delta {float(plan.budget.delta):g}"
 
 
 def _number(value: object) -> str:

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from understudy.errors import BudgetExceeded, LedgerError
-from understudy.ledger import rows
+from understudy.ledger import caps, rows
 from understudy.ledger.values import Dataset, canonical
 from understudy.privacy.accountant import BudgetFilter, Spending
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
+from understudy.privacy.secrets.budget import SecretBudget
+
+if TYPE_CHECKING:
+    from understudy.privacy.secrets.composition import SecretFilter
 
 
-def spent(connection: sa.Connection, dataset: Dataset) -> Budget | None:
+def spent(connection: sa.Connection, dataset: Dataset) -> Budget | SecretBudget | None:
     """What the dataset's runs spend together; None if nothing is."""
-    return BudgetFilter(dataset.cap, dataset.rule).spent(_spendings(connection, dataset))
+    return _filter(dataset).spent(_spendings(connection, dataset))
 
 
-def remaining(dataset: Dataset, spent: Budget | None) -> Budget | None:
-    """The cap less what is spent; None if no epsilon is left."""
+def remaining(dataset: Dataset, spent: Budget | SecretBudget | None) -> Budget | SecretBudget | None:
+    """The cap less what is spent; None if no epsilon is left, or where secrets' posteriors cannot be subtracted."""
+    cap = dataset.cap
     if spent is None:
-        return dataset.cap
-    epsilon = dataset.cap.epsilon - spent.epsilon
-    delta = dataset.cap.delta - spent.delta if dataset.rule == "basic" else dataset.cap.delta
+        return cap
+    if isinstance(cap, SecretBudget) or isinstance(spent, SecretBudget):
+        return None
+    epsilon = cap.epsilon - spent.epsilon
+    delta = cap.delta - spent.delta if dataset.rule == "basic" else cap.delta
     return Budget(epsilon, delta) if epsilon > 0 else None
 
 
@@ -53,7 +60,7 @@ def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) 
             )
         return False
     history = _spendings(connection, dataset)
-    budget_filter = BudgetFilter(dataset.cap, dataset.rule)
+    budget_filter = _filter(dataset)
     if not budget_filter.admits(history, plan.spending):
         raise _exceeded(dataset, plan.budget, budget_filter.spent(history))
     return True
@@ -82,11 +89,25 @@ def _terms(charges: Iterable[Mapping[str, Any]]) -> str:
     return canonical([{key: value for key, value in charge.items() if key != "why"} for charge in charges])
 
 
-def _exceeded(dataset: Dataset, asked: Budget, spent: Budget | None) -> BudgetExceeded:
+def _filter(dataset: Dataset) -> BudgetFilter | SecretFilter:
+    if isinstance(dataset.cap, SecretBudget):
+        from understudy.privacy.secrets.composition import SecretFilter
+
+        return SecretFilter(dataset.cap)
+    return BudgetFilter(dataset.cap, dataset.rule)
+
+
+def _exceeded(dataset: Dataset, asked: Budget | SecretBudget, spent: Budget | SecretBudget | None) -> BudgetExceeded:
+    if isinstance(asked, SecretBudget):
+        so_far = f"the runs so far come to {spent}, and this one" if spent else "this run"
+        return BudgetExceeded(
+            f"The run asks for {asked}, but the cap of dataset {dataset.name!r} is {dataset.cap}: "
+            f"{so_far} would bring an attacker with that prior above that posterior.",
+            f"Choose a smaller posterior, or raise the cap with: {caps.raising(dataset)}",
+        )
     left = remaining(dataset, spent)
     return BudgetExceeded(
         f"The run asks for {asked}, but of the cap {dataset.cap} of dataset {dataset.name!r} "
         f"{spent or 'nothing'} is spent and {left or 'no epsilon'} remains.",
-        "Choose a smaller epsilon or delta, or raise the cap with: "
-        f"understudy ledger open {dataset.name} --epsilon E --delta D --raise",
+        f"Choose a smaller epsilon or delta, or raise the cap with: {caps.raising(dataset)}",
     )

@@ -9,8 +9,8 @@ from types import MappingProxyType, TracebackType
 
 import sqlalchemy as sa
 
-from understudy.errors import ConfigError, LedgerError, PrivacyError
-from understudy.ledger import admission, rows, schema
+from understudy.errors import LedgerError, PrivacyError
+from understudy.ledger import admission, caps, rows, schema
 from understudy.ledger.database import Database
 from understudy.ledger.location import default_location, parse_location
 from understudy.ledger.schema import datasets, draws, entries, fingerprints
@@ -18,6 +18,7 @@ from understudy.ledger.values import Dataset, Entry, canonical, now, require_nam
 from understudy.privacy.accountant import CrossRunRule
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan, Receipt
+from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -67,25 +68,25 @@ class Ledger:
         """Where it is, fit to be shown (no user, no password)."""
         return self._database.place
 
-    def open_dataset(self, name: str, *, cap: Budget, unit: Unit, rule: CrossRunRule = "basic") -> Dataset:
+    def open_dataset(
+        self, name: str, *, cap: Budget | SecretBudget, unit: Unit, rule: CrossRunRule | None = None
+    ) -> Dataset:
         """Open a dataset; opening it again with the same values changes nothing.
 
         Args:
             name: 1 to 64 letters, digits, dots, underscores and hyphens.
-            cap: what all runs together may spend.
+            cap: what all runs together may spend; a ``SecretBudget`` where the unit is a secret.
             unit: the privacy unit.
-            rule: ``basic`` adds the stated (epsilon, delta) of the runs; ``rdp`` composes all of their events
-                in one Renyi accountant at the cap's delta.
+            rule: ``basic`` (the default) adds the stated (epsilon, delta) of the runs; ``rdp`` composes all of their
+                events in one Renyi accountant at the cap's delta. Posteriors never add: for secrets it is ``rdp``.
 
         Raises:
-            ConfigError: if the name or the rule is impossible.
+            ConfigError: if the name or the rule is impossible, or the cap is of a kind that the unit does not have.
             LedgerError: if the dataset is open with another cap, kind of unit, owner column or rule.
         """
         require_name(name)
-        if rule not in ("basic", "rdp"):
-            raise ConfigError(f"There is no rule {rule!r} of composition over runs.", "Use basic or rdp.")
-        if rule == "rdp" and cap.delta == 0:
-            raise ConfigError("The rule rdp needs a delta greater than 0.", "Give a delta, or use rule basic.")
+        rule = caps.rule_for(cap, unit, rule)
+        epsilon, delta = rows.stored(cap)
         with self._database.write() as connection:
             known = rows.find(connection, name)
             if known is not None:
@@ -93,15 +94,14 @@ class Ledger:
                     raise LedgerError(
                         f"Dataset {name!r} is already open with cap {known.cap}, unit {known.unit.name} "
                         f"and rule {known.rule}.",
-                        "Keep these values; a cap can be raised with: "
-                        f"understudy ledger open {name} --epsilon E --delta D --raise",
+                        f"Keep these values; a cap can be raised with: {caps.raising(known)}",
                     )
                 return known
             connection.execute(
                 sa.insert(datasets).values(
                     name=name,
-                    cap_epsilon=str(cap.epsilon),
-                    cap_delta=str(cap.delta),
+                    cap_epsilon=epsilon,
+                    cap_delta=delta,
                     unit=canonical(unit.to_json()),
                     rule=rule,
                     hash_key=secrets.token_hex(32),
@@ -110,22 +110,19 @@ class Ledger:
             )
             return rows.require(connection, name)
 
-    def raise_cap(self, name: str, *, cap: Budget, note: str = "") -> Dataset:
+    def raise_cap(self, name: str, *, cap: Budget | SecretBudget, note: str = "") -> Dataset:
         """Raise a dataset's cap, and record it in the history; the same cap changes nothing.
 
         Raises:
-            LedgerError: if the dataset is not open, or the new cap is lower in epsilon or delta.
+            LedgerError: if the dataset is not open, or the new cap is lower in epsilon or delta, or (for secrets) in
+                the posterior, or has another prior.
         """
         with self._database.write() as connection:
             known = rows.require(connection, name)
-            if cap.epsilon < known.cap.epsilon or cap.delta < known.cap.delta:
-                raise LedgerError(
-                    f"The cap {cap} is lower than the cap {known.cap} of dataset {name!r}.",
-                    "A cap can only be raised: give at least its epsilon and its delta.",
-                )
+            caps.require_no_lower(known, cap)
             if cap == known.cap:
                 return known
-            epsilon, delta = str(cap.epsilon), str(cap.delta)
+            epsilon, delta = rows.stored(cap)
             connection.execute(
                 sa.update(datasets).where(datasets.c.name == name).values(cap_epsilon=epsilon, cap_delta=delta)
             )
@@ -152,13 +149,16 @@ class Ledger:
             rows.require(connection, name)
             return rows.history(connection, name)
 
-    def spent(self, name: str) -> Budget | None:
-        """What the runs so far spend together; None if nothing is."""
+    def spent(self, name: str) -> Budget | SecretBudget | None:
+        """What the runs so far spend together (for secrets: the posterior at the cap's prior); None if nothing is."""
         with self._database.read() as connection:
             return admission.spent(connection, rows.require(connection, name))
 
-    def remaining(self, name: str) -> Budget | None:
-        """The cap less :meth:`spent`; None if no epsilon is left.
+    def remaining(self, name: str) -> Budget | SecretBudget | None:
+        """The cap less :meth:`spent`; None if no epsilon is left, or once anything is spent on secrets.
+
+        Posteriors neither add nor subtract: after a first run, what still fits depends on the events of the next, and
+        only :meth:`check` can tell.
 
         With rule ``basic`` a run of this budget is the largest that fits. With rule ``rdp`` spending is at the
         cap's delta, and so is what remains: a larger run may fit.
@@ -196,6 +196,7 @@ class Ledger:
             BudgetExceeded, LedgerError: as :meth:`check`; nothing is booked then.
             LedgerError: if a value of this run is confirmed that is not among ``kept``.
         """
+        epsilon, delta = rows.stored(plan.budget)
         with self._database.write() as connection:
             if admission.admit(connection, name, plan, run_id):
                 connection.execute(
@@ -203,8 +204,8 @@ class Ledger:
                         dataset=name,
                         kind="run",
                         at=now(),
-                        epsilon=str(plan.budget.epsilon),
-                        delta=str(plan.budget.delta),
+                        epsilon=epsilon,
+                        delta=delta,
                         run_id=run_id,
                         method=plan.method,
                         unit=canonical(plan.unit.to_json()),

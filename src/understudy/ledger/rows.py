@@ -1,4 +1,4 @@
-"""Reads rows into values."""
+"""Reads rows into values, and budgets into rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from understudy.errors import LedgerError
 from understudy.ledger.schema import datasets, draws, entries, fingerprints
 from understudy.ledger.values import Dataset, Entry, require_name
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
+
+_ENTRIES = sa.select(entries, datasets.c.unit.label("dataset_unit")).join(datasets)
+
+
+def stored(budget: Budget | SecretBudget) -> tuple[str, str]:
+    """The two numbers of a budget as the ledger keeps them."""
+    first, second = budget.to_json().values()
+    return first, second
 
 
 def find(connection: sa.Connection, name: str) -> Dataset | None:
@@ -41,13 +50,13 @@ def every_dataset(connection: sa.Connection) -> list[Dataset]:
 
 def history(connection: sa.Connection, name: str) -> list[Entry]:
     """The dataset's entries, in order."""
-    wanted = sa.select(entries).where(entries.c.dataset == name).order_by(entries.c.number)
+    wanted = _ENTRIES.where(entries.c.dataset == name).order_by(entries.c.number)
     return [_to_entry(row) for row in connection.execute(wanted)]
 
 
 def booked(connection: sa.Connection, run_id: str) -> tuple[str, Entry] | None:
     """The dataset's name and the entry of a run, None if it was never charged."""
-    row = connection.execute(sa.select(entries).where(entries.c.run_id == run_id)).one_or_none()
+    row = connection.execute(_ENTRIES.where(entries.c.run_id == run_id)).one_or_none()
     return None if row is None else (row.dataset, _to_entry(row))
 
 
@@ -64,10 +73,15 @@ def known_as(connection: sa.Connection, fingerprint: str) -> str | None:
     return name
 
 
+def _budget(unit: str, first: str, second: str) -> Budget | SecretBudget:
+    """As the dataset's unit says: epsilon and delta, or a secret's prior and posterior."""
+    return SecretBudget(first, second) if json.loads(unit)["kind"] == "secret" else Budget(first, second)
+
+
 def _to_dataset(row: sa.Row[Any]) -> Dataset:
     return Dataset(
         name=row.name,
-        cap=Budget(row.cap_epsilon, row.cap_delta),
+        cap=_budget(row.unit, row.cap_epsilon, row.cap_delta),
         unit=Unit.from_json(json.loads(row.unit)),
         rule=row.rule,
         hash_key=bytes.fromhex(row.hash_key),
@@ -76,7 +90,7 @@ def _to_dataset(row: sa.Row[Any]) -> Dataset:
 
 
 def _to_entry(row: sa.Row[Any]) -> Entry:
-    budget = Budget(row.epsilon, row.delta)
+    budget = _budget(row.dataset_unit, row.epsilon, row.delta)
     return Entry(
         at=datetime.fromisoformat(row.at),
         cost=budget if row.kind == "run" else None,

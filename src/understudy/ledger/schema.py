@@ -1,4 +1,8 @@
-"""The ledger's tables. Budgets are exact fractions as text ("1/10"); nothing is ever deleted."""
+"""The ledger's tables. Budgets are exact fractions as text ("1/10"); nothing is ever deleted.
+
+A budget is two columns, named after epsilon and delta. Where the dataset's unit is a secret they hold a prior and a
+posterior instead: the unit says how they are read, for the cap and for every entry of the dataset.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,7 @@ entries = sa.Table(
     sa.Column("dataset", sa.ForeignKey(datasets.c.name), nullable=False, index=True),
     sa.Column("kind", sa.Text, nullable=False),  # "run" or "cap"
     sa.Column("at", sa.Text, nullable=False),
-    sa.Column("epsilon", sa.Text, nullable=False),  # the run's cost, or the new cap
+    sa.Column("epsilon", sa.Text, nullable=False),  # with delta: the run's cost, or the new cap
     sa.Column("delta", sa.Text, nullable=False),
     sa.Column("run_id", sa.Text, unique=True),
     sa.Column("method", sa.Text),

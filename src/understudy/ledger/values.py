@@ -13,6 +13,7 @@ from understudy.errors import ConfigError, LedgerError
 from understudy.privacy.accountant import CrossRunRule, Spending
 from understudy.privacy.events import event_from_json
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -27,17 +28,27 @@ class Dataset:
         cap: what all of its runs together may spend.
         unit: the privacy unit it was opened with. Every run protects the same kind of unit, told apart by
             the same column; how many records of one unit a run uses at most is the run's own choice.
-        rule: how charges compose over runs: ``basic`` or ``rdp``.
+        rule: how charges compose over runs: ``basic`` or ``rdp``; always ``rdp`` where secrets are protected.
         hash_key: 32 bytes for keyed hashes that sort its records into batches and shards; the same for ever.
         opened_at: when it was opened.
     """
 
     name: str
-    cap: Budget
+    cap: Budget | SecretBudget
     unit: Unit
     rule: CrossRunRule
     hash_key: bytes = field(repr=False)
     opened_at: datetime
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON fields; the cap stays exact, the key stays here."""
+        return {
+            "dataset": self.name,
+            "unit": self.unit.to_json(),
+            "rule": self.rule,
+            "cap": self.cap.to_json(),
+            "opened_at": self.opened_at.isoformat(),
+        }
 
 
 @dataclass(frozen=True)
@@ -56,8 +67,8 @@ class Entry:
     """
 
     at: datetime
-    cost: Budget | None
-    cap: Budget | None
+    cost: Budget | SecretBudget | None
+    cap: Budget | SecretBudget | None
     run_id: str | None
     method: str | None
     unit: Unit | None

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, PrivacyError
 from understudy.privacy.events import Event, GaussianEvent
 from understudy.privacy.guarantee import (
     GDP,
@@ -29,6 +29,7 @@ from understudy.privacy.guarantee import (
     normal_quantile,
     phi_bar,
 )
+from understudy.privacy.secrets.budget import SecretBudget
 
 CrossRunRule = Literal["basic", "rdp"]
 
@@ -157,7 +158,7 @@ _LEAST = Fraction(1, 10**9)  # a Renyi accountant may say 0 for a tiny spending;
 class Spending:
     """One run's entry in a dataset's history: what it states, and the events behind the statement."""
 
-    cost: Budget
+    cost: Budget | SecretBudget
     events: tuple[Event, ...]
 
 
@@ -169,6 +170,9 @@ class BudgetFilter:
         ``basic``: stated (epsilon, delta) add up exactly, as fractions; sound under adaptive choice
         (Rogers, Roth, Ullman and Vadhan 2016). ``rdp``: the events of all runs in one Renyi accountant at
         the cap's delta; a filter at each fixed order, hence also at the best order (Lecuyer 2021).
+
+    Raises:
+        PrivacyError: if a cost is for secrets: it never adds to one for records or owners.
     """
 
     cap: Budget
@@ -179,8 +183,9 @@ class BudgetFilter:
         entries = list(history)
         if not entries:
             return None
+        costs = _sums(entries)
         if self.rule == "basic":
-            return Budget(sum(e.cost.epsilon for e in entries), sum(e.cost.delta for e in entries))
+            return Budget(*costs)
         epsilon = renyi_epsilon((event for entry in entries for event in entry.events), float(self.cap.delta))
         return Budget(max(Fraction(epsilon), _LEAST), self.cap.delta)
 
@@ -188,9 +193,19 @@ class BudgetFilter:
         """True if the history and ``new`` together stay within the cap."""
         entries = [*history, new]
         if self.rule == "basic":
-            return (
-                sum(e.cost.epsilon for e in entries) <= self.cap.epsilon
-                and sum(e.cost.delta for e in entries) <= self.cap.delta
-            )
+            epsilon, delta = _sums(entries)
+            return epsilon <= self.cap.epsilon and delta <= self.cap.delta
         total = self.spent(entries)
         return total is not None and total.epsilon <= self.cap.epsilon
+
+
+def _sums(entries: Iterable[Spending]) -> tuple[Fraction, Fraction]:
+    epsilon, delta = Fraction(), Fraction()
+    for entry in entries:
+        if isinstance(entry.cost, SecretBudget):
+            raise PrivacyError(
+                f"The cost {entry.cost} of protecting secrets adds to no epsilon and delta.",
+                "Keep runs that protect secrets in a dataset of their own.",
+            )
+        epsilon, delta = epsilon + entry.cost.epsilon, delta + entry.cost.delta
+    return epsilon, delta

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from understudy.errors import PrivacyError
+from understudy.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Composition, Spending
 from understudy.privacy.events import Event, event_from_json, event_to_json
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
 
@@ -36,6 +37,20 @@ class Charge:
         return cls(fields["name"], event_from_json(fields["event"]), fields["parameters"], fields["why"])
 
 
+def require_budget_of(unit: Unit, budget: Budget | SecretBudget) -> None:
+    """See that the budget is of the kind that the unit needs: a prior and a posterior for secrets, and for no other.
+
+    Raises:
+        ConfigError: if it is not.
+    """
+    if (unit.kind == "secret") != isinstance(budget, SecretBudget):
+        raise ConfigError(
+            f"The budget {budget} is no budget for one {unit.name}.",
+            "Secrets take a prior and a posterior (--secret-prior, --secret-posterior); "
+            "records and owners take an epsilon and a delta.",
+        )
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a run will release and spend. A function of public parameters only.
@@ -43,24 +58,27 @@ class Plan:
     Args:
         method: the method's name.
         unit: the privacy unit.
-        budget: what the run may spend; what is booked in the ledger.
+        budget: what the run may spend; what is booked in the ledger. A ``SecretBudget`` where the unit is a secret.
         charges: the releases, in order.
         forecast: what the budget buys, by name (noise against expected signal, calls, tokens, money).
 
     Raises:
         PrivacyError: if the charges compose to more than the budget, or two share a name.
+        ConfigError: if the budget is of a kind that the unit does not have.
     """
 
     method: str
     unit: Unit
-    budget: Budget
+    budget: Budget | SecretBudget
     charges: tuple[Charge, ...]
     forecast: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
         if len({charge.name for charge in self.charges}) != len(self.charges):
             raise PrivacyError("Two charges of a plan share a name.", "Name every release of a method differently.")
-        if self.composition.epsilon(float(self.budget.delta)) > float(self.budget.epsilon):
+        require_budget_of(self.unit, self.budget)
+        limit = self.budget.posterior if isinstance(self.budget, SecretBudget) else self.budget.epsilon
+        if self.total > float(limit):
             raise PrivacyError(
                 f"The plan's charges compose to more than its budget {self.budget}.",
                 "This is a fault of the method: its calibration and its events disagree.",
@@ -69,6 +87,19 @@ class Plan:
     @property
     def composition(self) -> Composition:
         return Composition(tuple(charge.event for charge in self.charges))
+
+    @property
+    def total(self) -> float:
+        """What the charges compose to: epsilon at the budget's delta, or the highest posterior at its prior."""
+        if isinstance(self.budget, SecretBudget):
+            return self.posterior(float(self.budget.prior))
+        return self.composition.epsilon(float(self.budget.delta))
+
+    def posterior(self, prior: float) -> float:
+        """The most that a test for one secret is right if it is wrong with probability ``prior``; never understated."""
+        from understudy.privacy.secrets.composition import posterior
+
+        return posterior(self.composition.events, prior)
 
     @property
     def spending(self) -> Spending:

@@ -16,8 +16,9 @@ class Unit:
 
     Args:
         kind: ``record`` (one row), ``owner`` (all rows of one owner) or ``secret`` (all rows that hold it).
-        max_records: contribution bound: at most this many records of one unit are used (k). 1 for records.
-        column: whose values tell owners apart, as the public schema names it; none for records.
+        max_records: contribution bound. At most this many records of one owner are used (k); at most this many records
+            hold one secret (m), which is declared and checked, never enforced by dropping records. 1 for records.
+        column: whose values tell owners apart, as the public schema names it; none for records and secrets.
     """
 
     kind: UnitKind = "record"
@@ -32,6 +33,8 @@ class Unit:
             )
         if self.kind == "record" and (self.max_records, self.column) != (1, None):
             raise ConfigError("A record unit is one record.", "Name an owner column to bound records per owner.")
+        if self.kind == "secret" and self.column is not None:
+            raise ConfigError("A secret unit has no column.", "A secret is protected wherever it stands.")
 
     @property
     def name(self) -> str:
@@ -42,6 +45,9 @@ class Unit:
         """In words, for the statement."""
         if self.kind == "record":
             return "one record (one row of the table)"
+        if self.kind == "secret":
+            records = "at most one" if self.max_records == 1 else f"at most {self.max_records} of them"
+            return f"one secret: all records that hold it, {records}"
         return f"one {self.name}: all of its records, of which at most {self.max_records} are used"
 
     def to_json(self) -> dict[str, Any]:

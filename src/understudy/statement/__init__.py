@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
-from understudy.privacy.guarantee import Budget, as_typed
+from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
+from understudy.statement.epsilon import EpsilonPromise, epsilon_at
+from understudy.statement.secrets import SecretPromise, posterior_at, public_incidence
 
 FALSE_ALARMS = 0.01
-DELTAS = (1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
 
 NOT_PRIVATE = "NOT PRIVATE"
 _NO_PROMISE = (
     f"> **{NOT_PRIVATE}.** The noise of this run was switched off or seeded. No promise holds; nothing was booked. The "
     "figures below are those of a run with noise."
-)
-_LARGEST_EXPONENT = 700.0
-
-NOT_COVERED = (
-    "Facts about the population that hold with or without any one unit: the synthetic texts are meant to show them.",
-    "Other runs on the same data: their budgets add up (see the ledger).",
-    "Choosing parameters, a run or a method by looking at results on the private data, unless that was charged too.",
-    "Groups: k units together are protected k times more weakly in epsilon, and delta grows faster.",
-    "That a run ended in an error, and how long it took.",
-    "What a language model learned from its own training data.",
 )
 
 
@@ -45,14 +36,15 @@ class Statement:
         labels_declared: False if the label set was read from the data.
         dataset: the dataset's declared name.
         private: False if noise was off or seeded.
-        epsilon_at: epsilon at the booked delta and at several others; infinite ones are left out.
+        epsilon_at: epsilon at the booked delta and at several others; infinite ones are left out. Empty for secrets.
         power: largest true-positive rate of a test for one unit's presence that is wrong about 1 absent unit in 100.
         notes: further remarks of the method, one sentence each.
+        posterior_at: the highest posterior at the booked prior and at several others. Empty but for secrets.
     """
 
     method: str
     unit: Unit
-    budget: Budget
+    budget: Budget | SecretBudget
     charges: tuple[Charge, ...]
     public_inputs: Mapping[str, Mapping[str, str]]
     labels_declared: bool
@@ -61,6 +53,7 @@ class Statement:
     epsilon_at: Mapping[float, float]
     power: float
     notes: tuple[str, ...] = ()
+    posterior_at: Mapping[float, float] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def of(
@@ -73,6 +66,7 @@ class Statement:
         private: bool,
         notes: tuple[str, ...] = (),
     ) -> Statement:
+        secret = isinstance(plan.budget, SecretBudget)
         return cls(
             plan.method,
             plan.unit,
@@ -82,10 +76,20 @@ class Statement:
             labels_declared,
             dataset,
             private,
-            _epsilon_at(plan),
-            plan.composition.power(FALSE_ALARMS),
+            {} if secret else epsilon_at(plan),
+            plan.posterior(FALSE_ALARMS) if secret else plan.composition.power(FALSE_ALARMS),
             notes,
+            posterior_at(plan) if secret else {},
         )
+
+    @property
+    def promise(self) -> EpsilonPromise | SecretPromise:
+        """What is promised, in its own words."""
+        if isinstance(self.budget, SecretBudget):
+            return SecretPromise(
+                self.budget, self.unit.max_records, self.posterior_at, self.power, public_incidence(self.charges)
+            )
+        return EpsilonPromise(self.budget, self.epsilon_at, self.power)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -95,24 +99,27 @@ class Statement:
             "dataset": self.dataset,
             "unit": self.unit.to_json(),
             "protects": self.unit.describe(),
-            "neighbours": "add or remove one unit",
+            "neighbours": self.promise.neighbours,
             "budget": self.budget.to_json(),
             "epsilon_at_delta": [{"delta": d, "epsilon": e} for d, e in self.epsilon_at.items()],
+            "posterior_at": [{"prior": p, "posterior": r} for p, r in self.posterior_at.items()],
             "power_at_1_percent_false_alarms": self.power,
             "charges": [charge.to_json() for charge in self.charges],
             "public_inputs": {name: dict(entry) for name, entry in self.public_inputs.items()},
             "label_set": "declared, public" if self.labels_declared else "read from the data, not protected",
             "labels_declared": self.labels_declared,
             "notes": list(self.notes),
-            "not_covered": list(NOT_COVERED),
+            "not_covered": list(self.promise.not_covered),
         }
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Statement:
+        unit = Unit.from_json(fields["unit"])
+        budget: type[Budget | SecretBudget] = SecretBudget if unit.kind == "secret" else Budget
         return cls(
             method=fields["method"],
-            unit=Unit.from_json(fields["unit"]),
-            budget=Budget.from_json(fields["budget"]),
+            unit=unit,
+            budget=budget.from_json(fields["budget"]),
             charges=tuple(Charge.from_json(charge) for charge in fields["charges"]),
             public_inputs=fields["public_inputs"],
             labels_declared=bool(fields["labels_declared"]),
@@ -121,22 +128,24 @@ class Statement:
             epsilon_at={float(entry["delta"]): float(entry["epsilon"]) for entry in fields["epsilon_at_delta"]},
             power=float(fields["power_at_1_percent_false_alarms"]),
             notes=tuple(fields["notes"]),
+            posterior_at={
+                float(entry["prior"]): float(entry["posterior"]) for entry in fields.get("posterior_at", ())
+            },  # older Releases have none
         )
 
     def to_markdown(self) -> str:
         """The statement for people."""
         protected = "Protected" if self.private else "Not protected"
         booked = f"Booked in the ledger of dataset `{self.dataset}`: {self.budget}. " if self.private else ""
+        labels = "" if self.labels_declared else " **The label set is not covered: it was read from the data.**"
         lines = [
             "# Privacy statement",
             "",
             f"Method **{self.method}**. {protected}: **{self.unit.describe()}**.",
             "",
-            self._promise() if self.private else _NO_PROMISE,
+            self.promise.words() + labels if self.private else _NO_PROMISE,
             "",
-            "| at delta | epsilon |",
-            "|---|---|",
-            *(f"| {delta:g} | {_round_up(epsilon)} |" for delta, epsilon in self.epsilon_at.items()),
+            *self.promise.table(),
             "",
             "## What was released, and what it cost",
             "",
@@ -156,33 +165,7 @@ class Statement:
             *(["## Notes", "", *(f"- {note}" for note in self.notes), ""] if self.notes else []),
             "## What is not covered",
             "",
-            *(f"- {item}" for item in NOT_COVERED),
+            *(f"- {item}" for item in self.promise.not_covered),
             "",
         ]
         return "\n".join(lines)
-
-    def _promise(self) -> str:
-        epsilon, delta = as_typed(self.budget.epsilon), as_typed(self.budget.delta)
-        exponent = float(self.budget.epsilon)
-        odds = _round_up(math.exp(exponent)) if exponent < _LARGEST_EXPONENT else f"e^{epsilon}"
-        failure = f", except with probability {delta}" if self.budget.delta else ""
-        labels = "" if self.labels_declared else " **The label set is not covered: it was read from the data.**"
-        hits = _round_up(min(100 * self.power, 100.0))
-        return (
-            f"With or without any one unit, the probability of everything in the Release, and of every text made from "
-            f"it, changes by a factor of at most {odds}{failure}: ({epsilon}, {delta})-differential privacy; "
-            f"neighbours add or remove one unit.\n\n"
-            f"In other words: whoever guesses from it whether one given unit was in the data, and is wrong about 1 in "
-            f"100 units that were not, is right about at most {hits} in 100 that were, whatever else they know.{labels}"
-        )
-
-
-def _epsilon_at(plan: Plan) -> dict[float, float]:
-    deltas = {float(plan.budget.delta), *DELTAS}
-    values = {delta: plan.composition.epsilon(delta) for delta in sorted(deltas, reverse=True)}
-    return {delta: epsilon for delta, epsilon in values.items() if math.isfinite(epsilon)}
-
-
-def _round_up(value: float) -> str:
-    """Four digits, never less than the value."""
-    return f"{float(Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(value))):g}"

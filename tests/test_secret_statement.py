@@ -1,0 +1,125 @@
+"""The statement where secrets are protected: what it promises, what it does not, and no secret in it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from understudy.privacy.events import Event, GaussianEvent, MixtureEvent
+from understudy.privacy.guarantee import normal_quantile, phi_bar
+from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.unit import Unit
+from understudy.statement import NOT_PRIVATE, Statement
+from understudy.statement.rounding import round_up
+from understudy.statement.secrets import NOT_COVERED, PRIORS
+
+BUDGET = SecretBudget("1e-4", "1e-3")
+ALL_DRAWN = MixtureEvent(5 * 1.5905, (((1.0, 5),),))
+
+
+def statement(event: Event = ALL_DRAWN, *, budget: SecretBudget = BUDGET, m: int = 5, **options: Any) -> Statement:
+    parameters = {"incidence": options.pop("incidence", "private")}
+    return Statement.of(
+        Plan("sec-pe", Unit("secret", m), budget, (Charge("centres", event, parameters, "noisy sums"),)),
+        public_inputs={"public corpus": {"source": "news.csv", "sha256": "ab" * 32}},
+        labels_declared=options.pop("labels_declared", True),
+        dataset="clinic",
+        private=options.pop("private", True),
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"private": False},
+        {"event": MixtureEvent(20, (((1.0, 5),), ((0.25, 3), (0.125, 2)))), "incidence": "public", "notes": ("One.",)},
+        {"event": GaussianEvent(1.6), "m": 1, "labels_declared": False},
+    ],
+)
+def test_a_statement_on_secrets_survives_json(options: dict[str, Any]) -> None:
+    made = statement(**options)
+    fields = json.loads(json.dumps(made.to_json(), allow_nan=False))
+    again = Statement.from_json(fields)
+    assert again == made
+    assert again.to_markdown() == made.to_markdown()
+    assert json.loads(json.dumps(again.to_json())) == fields
+    assert fields["budget"] == {"prior": "1/10000", "posterior": "1/1000"}
+    assert fields["epsilon_at_delta"] == []
+    assert fields["neighbours"] == "remove all records that hold one secret"
+
+
+def test_the_posterior_is_stated_at_the_booked_prior_and_at_several_others() -> None:
+    """All records drawn is mu-GDP: r(p) = Phi(Phi^-1(p) + mu)."""
+    made = statement(budget=SecretBudget("3e-4", "3e-3"))
+    assert list(made.posterior_at) == sorted([*PRIORS, 3e-4])
+    assert made.posterior_at[3e-4] <= 3e-3
+    for prior, posterior in made.posterior_at.items():
+        exact = phi_bar(-normal_quantile(prior) - 1 / 1.5905)
+        assert exact <= posterior * (1 + 1e-9)
+        assert posterior <= exact * 1.01
+        assert f"| {prior:g} | {round_up(posterior)} |" in made.to_markdown()
+    assert [entry["prior"] for entry in made.to_json()["posterior_at"]] == list(made.posterior_at)
+
+
+def test_the_power_at_one_percent_is_the_posterior_at_that_prior() -> None:
+    made = statement()
+    assert made.power == made.posterior_at[1e-2]
+    assert f"is right about at most {round_up(100 * made.power)} in 100" in made.to_markdown()
+
+
+def test_the_promise_says_the_prior_the_posterior_their_ratio_and_the_test() -> None:
+    text = statement().to_markdown()
+    for part in (
+        "Protected: **one secret: all records that hold it, at most 5 of them**",
+        "with a probability of at most 0.0001 (the prior, p)",
+        "with at most 0.001 (the posterior, r) after",
+        "at most 10 times as often (r/p)",
+        "with probability 0.0001 where it is not says so with probability at most 0.001 where it is",
+        "not how sure one lucky draw of the noise may make them",
+        "**This is not differential privacy of a record or of an owner:** it implies no epsilon and no delta",
+        "for each secret that stands in at most 5 records",
+        "Booked in the ledger of dataset `clinic`: (p=0.0001, r=0.001).",
+        "Secrets are known here by number only",
+    ):
+        assert part in text
+    for item in NOT_COVERED:
+        assert f"- {item}" in text
+    assert "-differential privacy" not in text
+    assert "at delta" not in text
+    assert "in at most 1 record;" in statement(GaussianEvent(1.6), m=1).to_markdown()
+
+
+def test_a_ratio_is_never_understated() -> None:
+    assert "at most 3.334 times" in statement(GaussianEvent(3), budget=SecretBudget("3e-4", "1e-3")).to_markdown()
+
+
+def test_public_incidence_is_said_to_leave_records_without_secrets_unprotected() -> None:
+    private, public = statement().to_markdown(), statement(incidence="public").to_markdown()
+    for part in ("Which records hold which secret is taken as public", "for the record unit epsilon is infinite"):
+        assert part in public
+        assert part not in private
+
+
+def test_a_label_set_read_from_the_data_is_said_to_be_unprotected() -> None:
+    made = statement(labels_declared=False)
+    assert "The label set is not covered: it was read from the data." in made.to_markdown()
+    assert "label set is not covered" not in statement().to_markdown()
+
+
+def test_a_run_without_noise_is_stamped_and_promises_nothing() -> None:
+    text = statement(private=False).to_markdown()
+    assert f"**{NOT_PRIVATE}.**" in text
+    for promise in ("Protected:", "guesses it rightly", "Booked in the ledger"):
+        assert promise in statement().to_markdown()
+        assert promise not in text
+
+
+def test_one_secret_among_many_that_is_drawn_more_often_sets_the_posterior() -> None:
+    rare, both = MixtureEvent(8, (((0.1, 5),),)), MixtureEvent(8, (((0.1, 5),), ((1.0, 5),)))
+    assert statement(rare).posterior_at[1e-4] < 0.5e-3
+    assert statement(both).posterior_at[1e-4] == pytest.approx(1e-3, rel=0.02)
