@@ -9,6 +9,7 @@ import pytest
 
 from understudy.errors import ConfigError
 from understudy.generation.choosing import kept_phrases
+from understudy.generation.evolving import EvolutionPrompts, fill_in
 from understudy.generation.examples import read_examples, with_phrases
 from understudy.generation.template import Example, PromptTemplate, load_template
 
@@ -154,3 +155,93 @@ def test_examples_without_a_known_phrase_are_one_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="hold no text with a phrase of the Release"):
         with_phrases(read_examples(tmp_path / "examples.txt"), ["fever"], count=3)
     assert with_phrases([], ["fever"], count=3) == []
+
+
+VALUES = {"label": "sport", "keyword": "a comeback", "style": "briefly", "words": "40", "text": "An [old] {text}."}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_templates_evolution_prompts_name_what_is_wanted(name: str) -> None:
+    template = load_shipped(name)
+    prompts = template.evolution
+    (*_, new), (*_, filled), (*_, again) = (
+        template.evolution_messages(pattern, VALUES) for pattern in (prompts.random, prompts.fill, prompts.rephrase)
+    )
+    for message in (new, filled, again):
+        assert all(wish in message.content for wish in ("sport", "briefly", "40"))
+        assert "[" not in message.content.replace(VALUES["text"], "")
+        assert "{" not in message.content.replace(VALUES["text"], "")
+    assert "a comeback" in new.content
+    assert all(VALUES["text"] in message.content for message in (filled, again))
+    assert len(prompts.styles) >= 5
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_templates_evolution_examples_come_twice_in_different_words(name: str) -> None:
+    template = load_shipped(name)
+    assert len(template.evolution.examples) >= 3
+    assert template.evolution_examples == template.evolution.examples
+    for example in template.evolution.examples:
+        assert example.text
+        assert example.again not in ("", example.text)
+        assert not any(stop in text for stop in template.stop for text in (example.text, example.again))
+    if template.evolution.keywords:
+        assert len(template.evolution.keywords_of("")) >= 10
+
+
+def test_a_part_in_brackets_is_left_out_where_it_would_be_empty() -> None:
+    pattern = "Write[ ({label})][ on {keyword} in {style}][ as is][ {unknown}]."
+    assert fill_in(pattern, {"label": "x", "keyword": "y", "style": "z"}) == "Write (x) on y in z[ as is][ {unknown}]."
+    assert fill_in(pattern, {"label": "", "keyword": "y", "style": ""}) == "Write[ as is][ {unknown}]."
+    assert fill_in("{text}", {"text": "[{label}] {text}", "label": ""}) == "[{label}] {text}"
+
+
+def test_a_template_without_evolution_has_the_general_prompts_and_its_own_examples(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "document_type: haiku\nsystem: A poet.\nuser: '{phrases}'\nexamples: [{phrases: [snow, cold], text: Snow.}]",
+        "utf-8",
+    )
+    template = load_template("", file=path)
+    assert template.evolution == EvolutionPrompts()
+    assert [(each.text, each.keyword) for each in template.evolution_examples] == [("Snow.", "snow")]
+    system, question, answer, asked = template.evolution_messages(
+        template.evolution.random,
+        {"style": "briefly", "words": "9", "label": "", "keyword": ""},
+        turns=[({"keyword": "snow"}, "Snow.")],
+    )
+    assert system.content == "A poet."
+    assert (question.role, answer.role, answer.content) == ("user", "assistant", "Snow.")
+    assert asked.content == "Write a short haiku. Write briefly. Use about 9 words."
+
+
+def test_an_evolution_block_replaces_only_what_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "document_type: haiku\nsystem: A poet.\nuser: '{phrases}'\n"
+        "evolution: {system: '', random: 'One[ on {keyword}]', keywords: [snow, moon]}",
+        "utf-8",
+    )
+    template = load_template("", file=path)
+    (message,) = template.evolution_messages(template.evolution.random, {"keyword": "snow"})
+    assert message.content == "One on snow"
+    assert template.evolution.keywords_of("any label") == ("snow", "moon")
+    assert template.evolution.rephrase == EvolutionPrompts().rephrase
+
+
+@pytest.mark.parametrize(
+    "block", ["3", "{more: b}", "{styles: briefly}", "{keywords: snow}", "{examples: [{again: b}]}"]
+)
+def test_an_evolution_block_that_is_none_is_one_error(tmp_path: Path, block: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"document_type: haiku\nuser: a\nevolution: {block}", "utf-8")
+    with pytest.raises(ConfigError, match=r"mine.yaml is no prompt template.* See docs/prompts.md for its form"):
+        load_template("news", file=path)
+
+
+def test_keywords_go_by_the_longest_name_in_the_label() -> None:
+    prompts = EvolutionPrompts(keywords={"bars": ["wine"], "wine bars": ["port"], "*": ["staff"]})
+    assert prompts.keywords_of("Bars, 4 stars") == ("wine",)
+    assert prompts.keywords_of("WINE-BARS") == ("port",)
+    assert prompts.keywords_of("barstools") == ("staff",)
+    assert EvolutionPrompts().keywords_of("bars") == ()

@@ -10,6 +10,7 @@
     examples:                         # shown as earlier turns; invented, public
       - phrases: [rain, harvest]
         text: "..."
+    evolution: {...}                  # for private evolution: see :mod:`understudy.generation.evolving`
 
 Placeholders: {document_type}, {phrases}, {count}, {label}, {missing}, {text}.
 """
@@ -26,6 +27,7 @@ from typing import Any
 from pydantic import Field
 
 from understudy.errors import ConfigError
+from understudy.generation.evolving import EvolutionExample, EvolutionPrompts, fill_in
 from understudy.models.types import Message
 from understudy.parameters import Parameters
 
@@ -54,6 +56,7 @@ class PromptTemplate(Parameters):
     )
     stop: tuple[str, ...] = ()
     examples: tuple[Example, ...] = Field(default=())
+    evolution: EvolutionPrompts = EvolutionPrompts()
 
     def messages(
         self, phrases: Sequence[str], *, label: str | None = None, examples: Sequence[Example] = ()
@@ -72,12 +75,39 @@ class PromptTemplate(Parameters):
         return (*turns, Message("user", asked))
 
     @property
+    def evolution_examples(self) -> tuple[EvolutionExample, ...]:
+        """Texts to show in prompts that make texts evolve: those made for it, else the others."""
+        return self.evolution.examples or as_evolution_examples(self.examples)
+
+    def evolution_messages(
+        self, pattern: str, values: Mapping[str, str], *, turns: Sequence[tuple[Mapping[str, str], str]] = ()
+    ) -> tuple[Message, ...]:
+        """The chat that asks for one text of the evolution.
+
+        Args:
+            pattern: ``evolution.random``, ``.fill`` or ``.rephrase``.
+            values: of the placeholders ``label``, ``keyword``, ``style``, ``words`` and ``text``.
+            turns: earlier turns: the values of each, and the answer.
+        """
+        system = self.system if self.evolution.system is None else self.evolution.system
+        shown = [
+            message
+            for asked, answer in turns
+            for message in (Message("user", self._ask_evolution(pattern, asked)), Message("assistant", answer))
+        ]
+        first = [Message("system", self._ask_evolution(system, values))] if system else []
+        return (*first, *shown, Message("user", self._ask_evolution(pattern, values)))
+
+    @property
     def sha256(self) -> str:
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
     def _ask(self, phrases: Sequence[str], label: str | None) -> str:
         chosen = self.user_with_label if label is not None and self.user_with_label else self.user
         return self._fill(chosen, phrases, label)
+
+    def _ask_evolution(self, pattern: str, values: Mapping[str, str]) -> str:
+        return fill_in(pattern, {"document_type": self.document_type, **values})
 
     def _fill(
         self, pattern: str, phrases: Sequence[str], label: str | None, more: Mapping[str, str] | None = None
@@ -90,6 +120,11 @@ class PromptTemplate(Parameters):
             **(more or {}),
         }
         return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), pattern).strip()
+
+
+def as_evolution_examples(examples: Sequence[Example]) -> tuple[EvolutionExample, ...]:
+    """Example texts for prompts that make texts evolve: about their first phrase."""
+    return tuple(EvolutionExample(text=each.text, keyword=next(iter(each.phrases), "")) for each in examples)
 
 
 def load_template(document_type: str, *, file: str | Path | None = None) -> PromptTemplate:

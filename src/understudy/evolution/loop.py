@@ -1,0 +1,169 @@
+"""Private evolution (Xie et al. 2024, Algorithm 1), the votes left to the caller.
+
+    S_0     <- RANDOM_API
+    for t in 0 .. T - 1:
+        e       <- embeddings of S_t                    # look-ahead: mean over variations of each candidate
+        votes   <- vote(e)                              # the only step that may see anything private
+        chosen  <- the N_syn of each label with most votes
+        S_{t+1} <- chosen, and L - 1 VARIATION_API of each
+    return chosen
+
+Everything but ``vote`` is post-processing or public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.evolution.parameters import EvolutionParameters
+from understudy.evolution.population import KEPT, NO_PARENT, Population, Round
+from understudy.evolution.selection import select, share_out
+from understudy.evolution.variation import TextAPI
+
+Arrays = Mapping[str, NDArray[Any]]
+Keep = Callable[[str, Callable[[], Arrays]], Arrays]
+"""Returns the stored arrays of this name, or makes them and stores them before anything is done with them."""
+Embed = Callable[[Sequence[str]], NDArray[np.float32]]
+"""``embed(texts) -> Float32[len(texts), d]`` of unit length."""
+Vote = Callable[[int, NDArray[np.float32], NDArray[np.int32]], NDArray[np.float64]]
+"""``vote(round, Float32[n, d] of unit length, labels Int32[n]) -> Float64[n]``; n may be 0."""
+
+_NEW, _NEXT, _LOOKAHEAD, _SELECT = _PURPOSES = range(4)  # what is drawn in a round, each with random numbers of its own
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a run takes, if no call fails.
+
+    Args:
+        candidates: of each round, over all labels.
+        calls: of the language model, in each round.
+    """
+
+    candidates: tuple[int, ...]
+    calls: tuple[int, ...]
+
+
+def evolve(
+    api: TextAPI, sizes: Sequence[Sequence[int]], *, embed: Embed, vote: Vote, keep: Keep | None = None
+) -> Iterator[Round]:
+    """Evolve texts; each round is yielded as it ends. The texts that the last one chose are the result.
+
+    A population is stored, as ``population-0``, ``population-1``, ..., before it is voted on, so a resumed run
+    votes on the same texts. A label that has no text left, as all calls failed, gets new ones in the next round;
+    fewer candidates than wanted are all chosen, and multiply.
+
+    Args:
+        api: new texts and variations.
+        sizes: ``sizes[round][label]``, texts to be chosen; see :func:`population_sizes`.
+        embed: the embedder of the voters.
+        vote: see :data:`Vote`.
+        keep: stores a population; None: nothing is stored.
+    """
+    before = _nothing(len(sizes[0]))
+    for number, wanted in enumerate(sizes):
+        candidates = _proposal(api, number, before, wanted)
+        population = Population.from_arrays(keep(f"population-{number}", candidates) if keep else candidates())
+        votes = vote(number, _vectors(api, embed, population, number), population.labels)
+        chosen = select(
+            votes,
+            population.labels,
+            sizes=wanted,
+            selection=api.parameters.selection,
+            threshold=api.parameters.threshold,
+            generator=np.random.default_rng([api.writer.seed, _stage(number, _SELECT)]),
+        )
+        before = Round(population, votes, chosen)
+        yield before
+
+
+def population_sizes(parameters: EvolutionParameters, weights: Sequence[float]) -> list[list[int]]:
+    """``sizes[round][label]``: population times labels, shared out by ``weights`` (equal ones: no shares known).
+
+    Args:
+        weights: one a label: declared shares, noisy counts, or all equal; [1] without labels.
+    """
+    return [share_out(parameters.population_at(number) * len(weights), weights) for number in range(parameters.rounds)]
+
+
+def candidates_per_round(parameters: EvolutionParameters, labels: int) -> Work:
+    """The candidates and language model calls of each round, for a label set of this size (at least 1)."""
+    sizes = [parameters.population_at(number) * labels for number in range(parameters.rounds)]
+    if parameters.initial_candidates is None:
+        new = sizes[0] * parameters.variations
+    else:
+        new = parameters.initial_candidates * labels
+    candidates = [new, *(size * parameters.variations for size in sizes[:-1])]
+    asked = [new, *(size * parameters.new_variations for size in sizes[:-1])]
+    calls = [some + every * parameters.lookahead for some, every in zip(asked, candidates, strict=True)]
+    return Work(tuple(candidates), tuple(calls))
+
+
+def _proposal(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) -> Callable[[], Arrays]:
+    return lambda: _propose(api, number, before, wanted).to_arrays()
+
+
+def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) -> Population:
+    """The candidates of a round: chosen texts, their variations, and new texts for labels without any."""
+    parameters = api.parameters
+    texts, labels, numbers = before.chosen_texts, before.chosen_labels, before.chosen_numbers
+    kept = len(texts) if parameters.keep_selected else 0
+    times = parameters.new_variations
+    varied = api.variations(texts * times, np.tile(labels, times), round_number=number, stage=_stage(number, _NEXT))
+    there = set(labels.tolist())
+    missing = [0 if label in there else _initial(parameters, size) for label, size in enumerate(wanted)]
+    new = api.random(missing, round_number=number, stage=_stage(number, _NEW))
+    return Population(
+        texts=(*texts[:kept], *varied.texts, *new.texts),
+        labels=np.concatenate([labels[:kept], varied.labels, new.labels]),
+        parents=np.concatenate(
+            [numbers[:kept], np.tile(numbers, times)[varied.sources], np.full(len(new.texts), NO_PARENT)]
+        ),
+        prompts=(*[KEPT] * kept, *varied.prompts, *new.prompts),
+        first=before.population.first + len(before.population),
+        failed=varied.failed + new.failed,
+    )
+
+
+def _nothing(labels: int) -> Round:
+    """What stands before the first round."""
+    no_numbers = np.empty(0, dtype=np.int64)
+    empty = Population((), np.empty(0, dtype=np.int32), no_numbers, (), 0, np.zeros(labels, dtype=np.int64))
+    return Round(empty, np.empty(0, dtype=np.float64), no_numbers)
+
+
+def _initial(parameters: EvolutionParameters, size: int) -> int:
+    """New texts for a label without any, of which ``size`` are to be chosen."""
+    if parameters.initial_candidates is not None:
+        return parameters.initial_candidates if size else 0
+    return size * parameters.variations
+
+
+def _vectors(api: TextAPI, embed: Embed, population: Population, number: int) -> NDArray[np.float32]:
+    """``Float32[n, d]`` of unit length, of each candidate: its own, or the mean over its look-ahead variations.
+
+    A candidate whose look-ahead calls all failed is there with its own.
+    """
+    own = embed(population.texts)
+    times = api.parameters.lookahead
+    if times == 0 or not len(population):
+        return own
+    ahead = api.variations(
+        population.texts * times,
+        np.tile(population.labels, times),
+        round_number=number,
+        stage=_stage(number, _LOOKAHEAD),
+    )
+    sums = np.zeros(own.shape, dtype=np.float64)
+    np.add.at(sums, ahead.sources % len(population), embed(ahead.texts))
+    norms = np.linalg.norm(sums, axis=1, keepdims=True)
+    return np.where(norms > 0, sums / np.maximum(norms, 1e-30), own).astype(np.float32)
+
+
+def _stage(number: int, purpose: int) -> int:
+    return number * len(_PURPOSES) + purpose

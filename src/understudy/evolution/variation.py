@@ -1,0 +1,197 @@
+"""The two APIs that private evolution asks of a language model: new texts, and variations of texts.
+
+All that a prompt holds is public, released, or the model's own answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.errors import ModelError
+from understudy.evolution.parameters import EvolutionParameters
+from understudy.generation.asking import Asker
+from understudy.generation.evolving import EvolutionExample
+from understudy.generation.template import as_evolution_examples
+from understudy.generation.tidying import tidy
+from understudy.generation.writing import Writer
+from understudy.models.types import ChatRequest, Message
+
+BLANK = "_"
+_WORD = re.compile(r"\w+(?:['’\-]\w+)*")
+_SAMPLES = 1_000_000  # of one prompt, at most
+_STAGES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Texts that a language model gave; answers that failed, were empty or left blanks are left out and counted.
+
+    Args:
+        texts: one each, never blank.
+        labels: ``Int32[n]``.
+        sources: ``Int64[n]``, index of the text that each is a variation of; -1 for new ones.
+        prompts: what was asked for, in short.
+        failed: ``Int64[labels]``, calls without a text.
+    """
+
+    texts: tuple[str, ...]
+    labels: NDArray[np.int32]
+    sources: NDArray[np.int64]
+    prompts: tuple[str, ...]
+    failed: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TextAPI:
+    """Asks a language model for new texts and for variations.
+
+    What a prompt names (keyword, style, words, blanks) is drawn before anything is asked, from the seed, the stage
+    and the texts alone, so it does not depend on which answers fail. The same call made again, in a resumed run say,
+    asks for the same.
+
+    Args:
+        writer: the chat model with its template, labels, public examples and settings.
+        parameters: how texts evolve.
+        keywords: of each label (one entry if there are no labels), public or released; an entry may be empty.
+
+    Raises:
+        ModelError: if there is no chat model.
+    """
+
+    writer: Writer
+    parameters: EvolutionParameters
+    keywords: Sequence[Sequence[str]]
+
+    def __post_init__(self) -> None:
+        if self.writer.chat is None:
+            raise ModelError("Evolution needs a language model.", "Name one with --llm, such as 'embedded'.")
+
+    def random(self, counts: Sequence[int], *, round_number: int, stage: int) -> Answers:
+        """New texts: ``counts[label]`` are asked for of each label.
+
+        Args:
+            counts: of each label.
+            round_number: from 0; picks the temperature.
+            stage: a number from 0 below a million; whatever is asked under another one is drawn anew.
+        """
+        draw = self._generator(stage)
+        labels = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        sources = np.full(len(labels), -1, dtype=np.int64)
+        asked = [self._random_prompt(int(label), index, draw) for index, label in enumerate(labels)]
+        return self._ask(asked, labels, sources, round_number, stage)
+
+    def variations(self, texts: Sequence[str], labels: NDArray[np.int32], *, round_number: int, stage: int) -> Answers:
+        """One variation of each of ``texts``; a text that stands there twice gets two.
+
+        Args:
+            texts: public, released, or the model's own.
+            labels: ``Int32[len(texts)]``.
+            round_number: from 0; picks temperature and blank probability.
+            stage: a number from 0 below a million; whatever is asked under another one is drawn anew.
+        """
+        draw = self._generator(stage)
+        probability = self.parameters.blank_probability_at(round_number)
+        asked = [
+            self._variation_prompt(text, int(label), index, probability, draw)
+            for index, (text, label) in enumerate(zip(texts, labels, strict=True))
+        ]
+        return self._ask(asked, labels, np.arange(len(texts), dtype=np.int64), round_number, stage)
+
+    def _random_prompt(self, label: int, index: int, draw: np.random.Generator) -> tuple[str, tuple[Message, ...]]:
+        words = int(draw.integers(self.parameters.min_words, self.parameters.max_words, endpoint=True))
+        keywords = self.keywords[label]
+        keyword = keywords[int(draw.integers(len(keywords)))] if keywords else ""
+        wish = {**self._wish(label, words, draw), "keyword": keyword}
+        turns = [({**self._about(each, each.text), "keyword": each.keyword}, each.text) for each in self._shown(index)]
+        short = f"random|keyword:{keyword}|style:{wish['style']}|words:{words}"
+        return short, self.writer.template.evolution_messages(self.writer.template.evolution.random, wish, turns=turns)
+
+    def _variation_prompt(
+        self, text: str, label: int, index: int, probability: float, draw: np.random.Generator
+    ) -> tuple[str, tuple[Message, ...]]:
+        parameters, prompts = self.parameters, self.writer.template.evolution
+        target = round(draw.normal(len(text.split()), parameters.words_spread))
+        words = min(max(target, parameters.min_words), parameters.max_words)
+        wish = {**self._wish(label, words, draw), "text": with_blanks(text, probability, draw)}
+        filling = probability > 0
+        turns = [
+            ({**self._about(each, answer), "text": with_blanks(each.text, probability, draw)}, answer)
+            for each in self._shown(index)
+            if (answer := each.text if filling else each.again)
+        ]
+        short = f"variation|style:{wish['style']}|words:{words}|blanks:{probability:g}"
+        pattern = prompts.fill if filling else prompts.rephrase
+        return short, self.writer.template.evolution_messages(pattern, wish, turns=turns)
+
+    def _wish(self, label: int, words: int, draw: np.random.Generator) -> dict[str, str]:
+        styles = self.writer.template.evolution.styles
+        return {
+            "label": self.writer.labels[label] if self.writer.labels else "",
+            "style": styles[int(draw.integers(len(styles)))] if styles else "",
+            "words": str(words),
+        }
+
+    def _about(self, example: EvolutionExample, answer: str) -> dict[str, str]:
+        return {
+            "label": example.label if self.writer.labels else "",
+            "keyword": "",
+            "style": "",
+            "words": str(len(answer.split())),
+        }
+
+    def _shown(self, index: int) -> list[EvolutionExample]:
+        """The examples of the prompt at ``index``: in turn, so that not all texts resemble the same ones."""
+        known = as_evolution_examples(self.writer.examples) or self.writer.template.evolution_examples
+        count = min(self.writer.parameters.examples_per_prompt, len(known))
+        return [known[(index * count + offset) % len(known)] for offset in range(count)]
+
+    def _ask(
+        self,
+        asked: Sequence[tuple[str, tuple[Message, ...]]],
+        labels: NDArray[np.int32],
+        sources: NDArray[np.int64],
+        round_number: int,
+        stage: int,
+    ) -> Answers:
+        writing, chat = self.writer.parameters, self.writer.chat
+        assert chat is not None
+        temperature = self.parameters.temperature_at(round_number)
+        request = ChatRequest(
+            (),
+            max_tokens=writing.max_tokens,
+            temperature=writing.llm_temperature if temperature is None else temperature,
+            top_p=writing.top_p,
+            stop=self.writer.template.stop,
+            sample=(self.writer.seed * _STAGES + stage) * _SAMPLES,
+        )
+        asker = Asker(chat, self.writer.progress, expected=len(asked))
+        answers = asker.ask([replace(request, messages=messages) for _, messages in asked])
+        texts = [_filled(tidy(answer)) for answer in answers]
+        kept = np.array([bool(text) for text in texts], dtype=bool)
+        return Answers(
+            texts=tuple(text for text in texts if text),
+            labels=labels[kept],
+            sources=sources[kept],
+            prompts=tuple(short for (short, _), text in zip(asked, texts, strict=True) if text),
+            failed=np.bincount(labels[~kept], minlength=len(self.keywords)).astype(np.int64),
+        )
+
+    def _generator(self, stage: int) -> np.random.Generator:
+        return np.random.default_rng([self.writer.seed, stage])
+
+
+def with_blanks(text: str, probability: float, draw: np.random.Generator) -> str:
+    """``text`` with each word a blank with ``probability``; spaces and punctuation stay."""
+    if probability == 0:
+        return text
+    return _WORD.sub(lambda match: BLANK if draw.random() < probability else match[0], text)
+
+
+def _filled(text: str) -> str:
+    """Nothing, if ``text`` still holds a blank."""
+    return "" if BLANK in text.split() else text

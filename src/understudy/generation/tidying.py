@@ -1,0 +1,34 @@
+"""What is left of an answer of a language model when it is taken as a text."""
+
+from __future__ import annotations
+
+import re
+
+from understudy.generation.choosing import is_blank
+from understudy.models.types import Completion
+from understudy.vocabulary.words import split_words
+
+_SENTENCE = re.compile(r".+?(?:[.!?…]+[\"'”’)\]]*(?=\s|$)|[。！？]|$)\s*", re.DOTALL)
+_ENDS = (".", "!", "?", "…", "。", "！", "？", '"', "'", "”", "’", ")", "]")
+
+
+def tidy(answer: Completion) -> str:
+    """The text of an answer, up to where it begins to go round in circles or breaks off.
+
+    Small models repeat whole sentences without end: the text ends before the first repeated one (of three words
+    or more). An answer that was cut at its longest ends with its last whole sentence, if there is one. Halves of
+    surrogate pairs, which UTF-8 cannot hold, become U+FFFD. Empty if nothing is left.
+    """
+    if is_blank(answer):
+        return ""
+    text = answer.text.strip().encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    kept, seen = [], set[tuple[str, ...]]()
+    for sentence in _SENTENCE.findall(text):
+        words = tuple(split_words(sentence))
+        if len(words) >= 3 and words in seen:
+            break
+        seen.add(words)
+        kept.append(sentence)
+    if answer.finish_reason == "length" and len(kept) > 1 and not kept[-1].rstrip().endswith(_ENDS):
+        kept.pop()
+    return "".join(kept).strip()
