@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Distance = Literal["cosine", "l2"]
-_SCORES = 1 << 22  # scores computed at once: 16 MiB, which stays near the processor
+_SCORES = 1 << 23  # scores computed at once: 32 MiB, much of which stays near the processor
 
 
 class _Block(Protocol):
@@ -41,7 +41,7 @@ def nearest(
     """Yield, for each block, ``Int32[rows, k]``: each record's k nearest candidates of its own label, nearest first.
 
     Where a label has fewer than k candidates all of them are named and -1 fills up; -1 throughout where it has none,
-    and for a zero vector, which is near to nothing. Memory: a block, the candidates in float32, 16 MiB.
+    and for a zero vector, which is near to nothing. Memory: a block, the candidates in float32, 32 MiB.
 
     Args:
         blocks: records as integer vectors of norm at most 4096, and their labels.
