@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "AugPE": "understudy.methods.aug_pe.method",
     "Budget": "understudy.privacy.guarantee",
     "Corpus": "understudy.corpus",
     "DPKPS": "understudy.methods.dp_kps.method",
     "Listener": "understudy.run",
     "Release": "understudy.release",
     "Result": "understudy.run",
+    "SecPE": "understudy.methods.sec_pe.method",
+    "SecretBudget": "understudy.privacy.secrets.budget",
     "Statement": "understudy.statement",
     "UnderstudyError": "understudy.errors",
     "generate": "understudy.run",
@@ -35,19 +38,25 @@ if TYPE_CHECKING:
     from understudy.api import plan
     from understudy.corpus import Corpus, read_corpus
     from understudy.errors import UnderstudyError
+    from understudy.methods.aug_pe.method import AugPE
     from understudy.methods.dp_kps.method import DPKPS
+    from understudy.methods.sec_pe.method import SecPE
     from understudy.privacy.guarantee import Budget
+    from understudy.privacy.secrets.budget import SecretBudget
     from understudy.release import Release, load_release
     from understudy.run import Listener, Result, generate, release_corpus, synthesize
     from understudy.statement import Statement
 
 __all__ = [
     "DPKPS",
+    "AugPE",
     "Budget",
     "Corpus",
     "Listener",
     "Release",
     "Result",
+    "SecPE",
+    "SecretBudget",
     "Statement",
     "UnderstudyError",
     "generate",

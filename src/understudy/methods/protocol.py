@@ -26,7 +26,9 @@ from understudy.privacy.unit import Unit
 from understudy.release import Release
 
 if TYPE_CHECKING:
+    from understudy.corpus import Corpus
     from understudy.corpus.bounding import BoundedCorpus
+    from understudy.corpus.secrets import SecretFinder
 
 Arrays = Mapping[str, NDArray[Any]]
 Keep = Callable[[str, Callable[[], Arrays]], Arrays]
@@ -56,13 +58,14 @@ class ReleaseTools:
 
     Args:
         labels: size of the label set, as in :class:`PublicFacts`.
+        label_names: the label set's canonical strings; empty without labels.
         receipt: proof that the plan's charges are in the ledger.
         noise: where noise comes from.
         keep: stores a noisy value before it is used.
         embedder: the public embedder, if the method needs one.
         seed: public; steers public randomness only, never noise.
         scratch: the run's private folder (mode 0700), for what must not lie in memory.
-        fingerprint: a keyed digest of the private data and of what bounds them: tells whether scratch is still good.
+        run_key: names this run on these data: what lies in ``scratch`` under another key is another's.
         writer: the language model with its prompts, if the method asks for candidates; it must see public text,
             released values and its own answers only.
         say: takes a line for the user: public facts only.
@@ -70,13 +73,14 @@ class ReleaseTools:
     """
 
     labels: int
+    label_names: tuple[str, ...]
     receipt: Receipt
     noise: NoiseSource
     keep: Keep
     embedder: Embedder | None
     seed: int
     scratch: Path = Path()
-    fingerprint: str = ""
+    run_key: str = ""
     writer: Writer | None = None
     say: Callable[[str], None] = lambda _line: None
     diary: Callable[[Mapping[str, Any]], None] = lambda _entry: None
@@ -129,6 +133,12 @@ class Traits:
     """Whether it can be run with a :class:`~understudy.privacy.secrets.budget.SecretBudget`; any other budget too is
     then its own affair."""
 
+    def check_secrets(self, corpus: Corpus, finder: SecretFinder) -> None:
+        """What else must hold of the corpus's secrets before anything is charged; raise CorpusError where it does not.
+
+        That no secret is in more records than declared has been checked.
+        """
+
 
 class Method(Protocol):
     """A method with its parameters, and its :class:`Traits`."""
@@ -141,6 +151,8 @@ class Method(Protocol):
     asks_for_candidates: ClassVar[bool]
     generates_with_embedder: ClassVar[bool]
     protects_secrets: ClassVar[bool]
+
+    def check_secrets(self, corpus: Corpus, finder: SecretFinder) -> None: ...
 
     @property
     def needs_embedder(self) -> bool:

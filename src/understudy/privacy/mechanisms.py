@@ -122,3 +122,39 @@ class NoisySum(Generic[Data]):
             )
         noise = source.draw(self.noise, scale=self.scale, size=exact.size).reshape(exact.shape)
         return np.asarray((exact + noise) / self.query.grid, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class GroupSum(Generic[Data]):
+    """``query`` where one unit is up to ``records`` records, each of which adds one of its vectors.
+
+    Guarantee:
+        Unit: all records that hold one secret, at most ``records`` of them.
+        Sensitivity: ``records`` times that of ``query``, by the triangle inequality.
+    """
+
+    query: IntegerSum[Data]
+    records: int
+
+    @property
+    def name(self) -> str:
+        return self.query.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.query.shape
+
+    @property
+    def grid(self) -> float:
+        return self.query.grid
+
+    @property
+    def l1_sensitivity(self) -> float:
+        return self.records * self.query.l1_sensitivity
+
+    @property
+    def l2_sensitivity(self) -> float:
+        return math.nextafter(self.records * self.query.l2_sensitivity, math.inf)
+
+    def evaluate(self, data: Data) -> NDArray[np.int64]:
+        return self.query.evaluate(data)

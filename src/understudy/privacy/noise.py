@@ -7,6 +7,7 @@ Steinke 2020), which take their bits from the operating system. It is never seed
 
 from __future__ import annotations
 
+import secrets
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -26,6 +27,10 @@ class NoiseSource(Protocol):
         """``size`` independent integers; ``scale`` is sigma (gaussian) or b (laplace), in grid units."""
         ...
 
+    def include(self, rates: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Independent coins: entry i is True with probability ``rates[i]`` (in [0, 1]), never with a higher one."""
+        ...
+
 
 class SystemNoise:
     """Exact discrete noise from the operating system's entropy: the only source that keeps the promise."""
@@ -38,6 +43,9 @@ class SystemNoise:
             np.asarray(sampler([0] * min(_CHUNK, size - start)), dtype=np.int64) for start in range(0, size, _CHUNK)
         ]
         return np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.int64)
+
+    def include(self, rates: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return _below(np.frombuffer(secrets.token_bytes(8 * len(rates)), dtype=np.uint64), rates)
 
 
 class InsecureSeededNoise:
@@ -52,6 +60,9 @@ class InsecureSeededNoise:
         draw = self._generator.normal if kind == "gaussian" else self._generator.laplace
         return np.rint(draw(0.0, scale, size)).astype(np.int64)
 
+    def include(self, rates: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return _below(self._generator.integers(0, 2**64, size=len(rates), dtype=np.uint64), rates)
+
 
 class InsecureNoNoise:
     """No noise at all (``--insecure-no-noise``), to see what the budget costs. NOT PRIVATE."""
@@ -60,6 +71,16 @@ class InsecureNoNoise:
 
     def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:  # noqa: ARG002
         return np.zeros(size, dtype=np.int64)
+
+    def include(self, rates: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return SystemNoise().include(rates)
+
+
+def _below(bits: NDArray[np.uint64], rates: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether each 64-bit integer is below its rate, as a fraction of 2^64 rounded down."""
+    certain = rates >= 1
+    limits = np.where(certain, 0.0, rates * 2.0**64).astype(np.uint64)
+    return np.asarray((bits < limits) | certain, dtype=np.bool_)
 
 
 def _sampler(kind: NoiseKind, scale: float) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from understudy.config import DataParameters, RunConfig
-from understudy.corpus import Corpus, read_corpus
+from understudy.corpus import Corpus, canonical, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.read import proposed_name
 from understudy.corpus.sources import SPOOL
@@ -68,6 +68,8 @@ def make_release(
             )
         plan = make_plan(config, labels=max(1, len(corpus.labels)))
         listener.say(f"Protecting {plan.unit.describe()} with {plan.budget}.")
+        if plan.unit.kind == "secret":
+            _check_secrets(method, config, corpus, plan)
         if ledger is not None:
             receipt, hash_key, fingerprint = _charge(ledger, dataset, plan, corpus, session, listener)
             keep = _confirmed(ledger, plan, session.store)
@@ -78,13 +80,14 @@ def make_release(
             keep = session.store.keep_once
         tools = ReleaseTools(
             labels=max(1, len(corpus.labels)),
+            label_names=tuple(canonical(label) for label in corpus.labels),
             receipt=receipt,
             noise=noise,
             keep=keep,
             embedder=embedder,
             seed=config.seed,
             scratch=session.folder.private,
-            fingerprint=fingerprint,
+            run_key=f"{session.store.run_id} {fingerprint}",
             writer=None if writing is None else writing.writer(config, corpus.labels, listener),
             say=listener.say,
             diary=session.folder.note_privately,
@@ -122,6 +125,15 @@ def make_release(
     for line in made.noise_lines:
         listener.say(line)
     return made
+
+
+def _check_secrets(method: Method, config: RunConfig, corpus: Corpus, plan: Plan) -> None:
+    """What was declared of the secrets, checked before anything is charged, as a rule of the schema."""
+    from understudy.corpus.secrets import check_records_per_secret, secret_finder
+
+    finder = secret_finder(corpus, file=config.secrets_file, detectors=config.secret_detectors)
+    check_records_per_secret(corpus, finder, plan.unit.max_records)
+    method.check_secrets(corpus, finder)
 
 
 def _without_folders(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,110 @@
+"""From an evolved population to as many texts as are asked for. Post-processing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from understudy.evolution.population import Round
+from understudy.evolution.variation import TextAPI
+from understudy.generation.records import SyntheticRecord
+from understudy.generation.writing import public_name
+from understudy.parameters import Parameters
+
+_STAGE = 999_999
+"""No round of an evolution has it."""
+
+
+class HarvestParameters(Parameters):
+    """How texts are taken out of a Release: post-processing, free, changeable at every ``generate``."""
+
+    harvest: Literal["population", "variations"] = "population"
+    """``population``: the evolved texts first, then variations of them. ``variations``: variations only."""
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """A text that the last round chose.
+
+    Args:
+        number: its place in the lineage.
+        origin: what is known of where it comes from, for the provenance.
+    """
+
+    text: str
+    label: int
+    number: int
+    origin: dict[str, Any]
+
+
+def survivors(rounds: Sequence[Round]) -> list[Survivor]:
+    """The texts that the last round chose, each once, best first within a label."""
+    last = rounds[-1]
+    found: dict[int, Survivor] = {}
+    for index in last.chosen.tolist():
+        number = last.population.first + index
+        origin = {
+            "number": number,
+            "parent": int(last.population.parents[index]),
+            "prompt": last.population.prompts[index],
+        }
+        text, label = last.population.texts[index], int(last.population.labels[index])
+        found.setdefault(number, Survivor(text, label, number, origin))
+    return list(found.values())
+
+
+def harvest(
+    survivors: Sequence[Survivor],
+    counts: Sequence[int],
+    *,
+    kind: Literal["population", "variations"],
+    api: TextAPI | None,
+) -> Iterator[SyntheticRecord]:
+    """``counts[label]`` records of each label, without a text where none could be had.
+
+    A label's survivors come first (unless ``kind`` is ``variations``), then variations of them, all in turn.
+
+    Args:
+        survivors: best first within a label.
+        api: writes variations; without one there are none.
+    """
+    pools = [[survivor for survivor in survivors if survivor.label == label] for label in range(len(counts))]
+    taken = [pool[:count] if kind == "population" else [] for pool, count in zip(pools, counts, strict=True)]
+    parents = [
+        pool[number % len(pool)]
+        for pool, count, some in zip(pools, counts, taken, strict=True)
+        if pool and api is not None
+        for number in range(count - len(some))
+    ]
+    varied = _variations(parents, api) if api is not None and parents else []
+    for label, (count, some) in enumerate(zip(counts, taken, strict=True)):
+        yield from (SyntheticRecord(each.text, label, {"source": "population", **each.origin}) for each in some)
+        new = [record for record in varied if record.label == label]
+        yield from new
+        for _ in range(count - len(some) - len(new)):
+            yield SyntheticRecord("", label, {"source": "none"})
+
+
+def _variations(parents: Sequence[Survivor], api: TextAPI) -> list[SyntheticRecord]:
+    """One variation of each, those left out that the language model gave no text for."""
+    chat = api.writer.chat
+    assert chat is not None, "a TextAPI has one"
+    labels = np.array([parent.label for parent in parents], dtype=np.int32)
+    texts = [parent.text for parent in parents]
+    answers = api.variations(texts, labels, round_number=api.parameters.rounds, stage=_STAGE)
+    return [
+        SyntheticRecord(
+            text,
+            parents[source].label,
+            {
+                "source": "variation",
+                "parent": parents[source].number,
+                "prompt": prompt,
+                "model": public_name(chat.model_id),
+            },
+        )
+        for text, source, prompt in zip(answers.texts, answers.sources.tolist(), answers.prompts, strict=True)
+    ]

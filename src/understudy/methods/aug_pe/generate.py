@@ -1,0 +1,40 @@
+"""Aug-PE, after the privacy boundary: texts out of the evolved population. Free, any number of times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from understudy.evolution.harvest import Survivor, harvest
+from understudy.evolution.variation import TextAPI
+from understudy.generation.records import SyntheticRecord
+from understudy.methods.aug_pe.parameters import AugPEParameters
+from understudy.methods.protocol import GenerationTools
+from understudy.release import Release
+
+
+def generate(
+    parameters: AugPEParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
+) -> Iterator[SyntheticRecord]:
+    """The evolved texts, and variations of them where more are asked for (none without a language model)."""
+    api = None if tools.writer.chat is None else TextAPI(tools.writer, parameters, [()] * len(counts))
+    return harvest(survivors(release), counts, kind=parameters.harvest, api=api)
+
+
+def survivors(release: Release) -> list[Survivor]:
+    """The texts that the last round chose, each once, best first within a label."""
+    texts, prompts = release.strings.get("texts", ()), release.strings.get("prompts", ())
+    labels, parents, rounds = (release.arrays[name] for name in ("label", "parent", "round"))
+    return [
+        Survivor(
+            texts[number],
+            int(labels[number]),
+            number,
+            {
+                "number": number,
+                "parent": int(parents[number]),
+                "round": int(rounds[number]) + 1,
+                "prompt": prompts[number],
+            },
+        )
+        for number in dict.fromkeys(release.arrays["survivors"].tolist())
+    ]

@@ -1,0 +1,67 @@
+"""Aug-PE: private evolution of texts by the votes of private records (Xie et al. 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from understudy.errors import ConfigError
+from understudy.evolution.harvest import HarvestParameters
+from understudy.evolution.keywords import keywords_of_labels
+from understudy.generation.evolving import EvolutionPrompts
+from understudy.generation.records import SyntheticRecord
+from understudy.methods.aug_pe import generate as generating
+from understudy.methods.aug_pe.parameters import AugPEParameters
+from understudy.methods.aug_pe.plan import NAME, make_plan
+from understudy.methods.protocol import GenerationTools, PublicFacts, Released, ReleaseTools, Traits
+from understudy.parameters import Parameters
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Plan
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.release import Release
+from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
+
+if TYPE_CHECKING:
+    from understudy.corpus.bounding import BoundedCorpus
+
+
+class AugPE(Traits, AugPEParameters):
+    """Private evolution with differential privacy.
+
+    >>> AugPE(rounds=3).variations
+    7
+    """
+
+    name: ClassVar[str] = NAME
+    parameters: ClassVar[type[Parameters]] = AugPEParameters
+    generation_parameters: ClassVar[type[Parameters]] = HarvestParameters
+    needs_embedder: ClassVar[bool] = True
+    asks_for_candidates: ClassVar[bool] = True
+    protects_secrets: ClassVar[bool] = True
+
+    def dump(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+    def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
+        vocabulary = self._vocabulary()
+        keywords_of_labels(self, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
+        return make_plan(self, budget, facts, vocabulary_size=None if vocabulary is None else len(vocabulary.terms))
+
+    def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
+        from understudy.methods.aug_pe.release import release  # only here: it reads private records
+
+        return release(self, corpus, plan, vocabulary=self._vocabulary(), tools=tools)
+
+    def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
+        return generating.generate(self, release, counts, tools=tools)
+
+    def _vocabulary(self) -> Vocabulary | None:
+        """The public vocabulary of private keywords; None without such."""
+        if not self.private_keywords:
+            return None
+        if self.vocabulary != BUILT_IN and not self.vocabulary_is_public:
+            raise ConfigError(
+                "A vocabulary of your own must not be made from the private data.",
+                "If it is public, say so with --vocabulary-is-public.",
+            )
+        return load_vocabulary(self.vocabulary, size=self.vocabulary_size)

@@ -1,0 +1,88 @@
+"""SecPE, after the privacy boundary: texts evolve against the released centres. No private data; free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.errors import ModelError, ReleaseError
+from understudy.evolution.embeddings import Block, integer_vectors
+from understudy.evolution.harvest import harvest, survivors
+from understudy.evolution.keywords import keywords_of_labels
+from understudy.evolution.loop import evolve
+from understudy.evolution.population import Round
+from understudy.evolution.variation import TextAPI
+from understudy.evolution.voting import nearest
+from understudy.generation.records import SyntheticRecord
+from understudy.methods.protocol import GenerationTools
+from understudy.methods.sec_pe.parameters import SecPEParameters
+from understudy.models.types import Embedder
+from understudy.release import Release
+
+
+def generate(
+    parameters: SecPEParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
+) -> Iterator[SyntheticRecord]:
+    """Evolve ``population`` texts of each label (no more than asked for) against the centres, and take them out.
+
+    Raises:
+        ReleaseError: if the embedder is not the Release's.
+        ModelError: if there is no language model.
+    """
+    if tools.writer.chat is None:
+        raise ModelError(
+            "sec-pe evolves texts that a language model writes, and there is none.", "Name one with --llm."
+        )
+    embedder = _same_embedder(release, tools.embedder)
+    votes = CentreVotes(release.arrays["centres"], release.arrays["sizes"])
+    keywords = keywords_of_labels(parameters, tools.writer.template.evolution, tools.writer.labels)
+    api = TextAPI(tools.writer, parameters, keywords)
+    sizes = [[min(parameters.population_at(number), count) for count in counts] for number in range(parameters.rounds)]
+    rounds: list[Round] = []
+    for each in evolve(api, sizes, embed=embedder.embed, vote=votes):
+        rounds.append(each)
+        tools.say(f"Round {len(rounds)} of {parameters.rounds}: {len(each.population)} candidates.")
+    return harvest(survivors(rounds), counts, kind=parameters.harvest, api=api)
+
+
+class CentreVotes:
+    """Each centre votes for the candidate of its label that is nearest to it, with the weight of its noisy size.
+
+    Args:
+        centres: ``Float32[labels, K, d]``.
+        sizes: ``Float64[labels, K]``; those below 0 count as 0.
+    """
+
+    def __init__(self, centres: NDArray[np.float32], sizes: NDArray[np.float64]) -> None:
+        labels, count, dimension = centres.shape
+        flat = centres.reshape(-1, dimension)
+        norms = np.linalg.norm(flat, axis=1, keepdims=True)
+        known = norms[:, 0] > 0
+        self._centres = Block(
+            integer_vectors((flat[known] / norms[known]).astype(np.float32)),
+            np.repeat(np.arange(labels, dtype=np.int32), count)[known],
+            np.zeros(int(known.sum()), dtype=np.int64),
+        )
+        self._weights = np.maximum(sizes.ravel(), 0.0)[known]
+
+    def __call__(self, _number: int, vectors: NDArray[np.float32], labels: NDArray[np.int32]) -> NDArray[np.float64]:
+        """``Float64[n]``: the votes of each candidate."""
+        votes = np.zeros(len(vectors))
+        if len(vectors):
+            (found,) = nearest([self._centres], integer_vectors(vectors), labels)
+            voted = found[:, 0] >= 0
+            np.add.at(votes, found[voted, 0], self._weights[voted])
+        return votes
+
+
+def _same_embedder(release: Release, embedder: Embedder | None) -> Embedder:
+    assert embedder is not None, "the run loads one where generates_with_embedder says so"
+    if embedder.fingerprint != release.statement.public_inputs["embedder"]["sha256"]:
+        source = release.statement.public_inputs["embedder"]["source"]
+        raise ReleaseError(
+            f"The centres of this Release are embeddings of {source}, not of {embedder.model_id}.",
+            "Generate with the embedder that it was made with (--embedder).",
+        )
+    return embedder

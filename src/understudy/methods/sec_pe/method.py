@@ -1,0 +1,91 @@
+"""SecPE: secret-protected evolution (Wang et al. 2025)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from understudy.errors import ConfigError
+from understudy.generation.records import SyntheticRecord
+from understudy.methods.protocol import GenerationTools, PublicFacts, Released, ReleaseTools, Traits
+from understudy.methods.sec_pe import generate as generating
+from understudy.methods.sec_pe.parameters import FreeParameters, SecPEParameters
+from understudy.methods.sec_pe.plan import NAME, Drawing, make_plan, private_drawing, public_drawing
+from understudy.methods.sec_pe.stricter import read_stricter
+from understudy.parameters import Parameters
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Plan
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.unit import Unit
+from understudy.release import Release
+
+if TYPE_CHECKING:
+    from understudy.corpus import Corpus
+    from understudy.corpus.bounding import BoundedCorpus
+    from understudy.corpus.secrets import Incidence, SecretFinder
+
+
+class SecPE(Traits, SecPEParameters):
+    """Evolution against noisy centres, with the secrets of a corpus protected.
+
+    >>> SecPE(clusters=50).incidence
+    'private'
+    """
+
+    name: ClassVar[str] = NAME
+    parameters: ClassVar[type[Parameters]] = SecPEParameters
+    generation_parameters: ClassVar[type[Parameters]] = FreeParameters
+    needs_embedder: ClassVar[bool] = True
+    generates_with_embedder: ClassVar[bool] = True
+    protects_secrets: ClassVar[bool] = True
+
+    def dump(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+    def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
+        if not isinstance(budget, SecretBudget):
+            raise ConfigError(
+                "sec-pe promises secret protection, not (epsilon, delta).",
+                "Give --secret-prior P and --secret-posterior R, or choose --method aug-pe.",
+            )
+        if self.public_corpus is None and not self.records_without_secrets_are_public:
+            raise ConfigError(
+                "sec-pe counts the private records in clusters of a public corpus, and there is none.",
+                "Name one: --public-corpus FILE --public-corpus-is-public.",
+            )
+        drawing = self._drawing(facts.unit)
+        stricter = read_stricter(self.secret_budgets, len(drawing.inclusion))
+        return make_plan(self, budget, facts, drawing, stricter=stricter)
+
+    def check_secrets(self, corpus: Corpus, finder: SecretFinder) -> None:
+        from understudy.corpus.secrets import check_incidence
+        from understudy.methods.sec_pe.release import check_public_corpus
+
+        if self.incidence == "public":
+            check_incidence(corpus, finder, self._incidence())
+        check_public_corpus(self, corpus)
+
+    def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
+        from understudy.methods.sec_pe.release import release  # only here: it reads private records
+
+        return release(self, corpus, plan, drawing=self._drawing(plan.unit), tools=tools)
+
+    def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
+        return generating.generate(self, release, counts, tools=tools)
+
+    def _drawing(self, unit: Unit) -> Drawing:
+        if self.incidence == "private":
+            return private_drawing(self, unit)
+        found = self._incidence()
+        free = np.ones(found.n_records, dtype=np.bool_)
+        free[found.records] = False
+        return public_drawing(self, found.to_csr().T.tocsr(), free, unit)
+
+    def _incidence(self) -> Incidence:
+        """The public incidence: no private table is read."""
+        from understudy.corpus.secrets import Incidence
+
+        assert self.incidence_file is not None, "the parameters see to it"
+        return Incidence.read(self.incidence_file)

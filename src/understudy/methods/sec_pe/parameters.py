@@ -1,0 +1,74 @@
+"""What a user may choose in SecPE: for the release, and for the evolution against it (which is free)."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from understudy.evolution.harvest import HarvestParameters
+from understudy.evolution.parameters import EvolutionParameters
+from understudy.parameters import Parameters, public_file
+
+
+class FreeParameters(EvolutionParameters, HarvestParameters):
+    """How texts evolve against the released centres: post-processing, free, changeable at every ``generate``."""
+
+
+class ReleaseParameters(Parameters):
+    """What SecPE releases, and from which public texts its clusters come."""
+
+    incidence: Literal["private", "public"] = "private"
+    """Whether it is known which record holds which secret. ``private``: it is protected too."""
+    incidence_file: str | None = public_file(None)
+    """Public incidence: the file of ``understudy secrets incidence``, which you thereby declare public."""
+    inclusion: float = Field(1.0, gt=0, le=1)
+    """Private incidence: probability with which each record is drawn (rho)."""
+    expected_sample: float | None = Field(None, gt=0)
+    """Public incidence: expected number of drawn records (V). Default: the sum of the weights over the largest."""
+    secret_weight: float = Field(1.0, gt=0)
+    """Public incidence: most weight that the records of one secret may have together (eta of the linear program)."""
+    secret_budgets: str | None = public_file(None)
+    """A CSV file ``number,prior,posterior`` with stricter promises for some secrets; public incidence only."""
+    releases: int = Field(1, ge=1, le=100)
+    """Fresh releases of the same sums, which are averaged. More than one never pays; the printed algorithm makes one a
+    round."""
+    public_corpus: str | None = public_file(None)
+    """A public table of similar texts, whose clusters the private records are counted in."""
+    public_corpus_is_public: bool = False
+    """Your word that the public corpus was not made from private data."""
+    public_text: str = "text"
+    """The public corpus's text column."""
+    public_label: str | None = None
+    """The public corpus's label column, with the same labels. Default: one set of clusters for all labels."""
+    records_without_secrets_are_public: bool = False
+    """Public incidence: take the records without secrets for the public corpus. They get no protection at all."""
+    clusters: int = Field(100, ge=1)
+    """Clusters of each label (K)."""
+    residual_clip: float = Field(1.0, gt=0, le=2)
+    """Largest distance of an embedding from its centre that counts (C); unit vectors are at most 2 apart."""
+    size_share: float = Field(0.8, gt=0, lt=1)
+    """Share of a record's squared norm that the sizes get; the centres get the rest."""
+
+
+class SecPEParameters(ReleaseParameters, FreeParameters):
+    """All parameters of SecPE."""
+
+    @model_validator(mode="after")
+    def _incidence_fits(self) -> Self:
+        if self.incidence == "public" and self.incidence_file is None:
+            raise ValueError("public incidence needs an incidence_file")
+        if self.incidence == "private":
+            public = ("incidence_file", "expected_sample", "secret_budgets")
+            for name in public:
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name} belongs to public incidence")
+            if self.records_without_secrets_are_public:
+                raise ValueError("which records hold no secret is known with public incidence only")
+        if self.records_without_secrets_are_public and self.public_corpus is not None:
+            raise ValueError("there are two public corpora: a file, and the records without secrets")
+        if self.public_corpus is not None and not self.public_corpus_is_public:
+            raise ValueError(
+                "a public corpus must not be made from the private data; if it is public, set public_corpus_is_public"
+            )
+        return self

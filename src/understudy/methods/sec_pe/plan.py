@@ -1,0 +1,159 @@
+"""SecPE, before a private record is read: how records are drawn, how much noise the sums get, and what that buys.
+
+    clusters     per label and public cluster: noisy size and noisy residual sum over drawn records
+                 (clusters-1 .. clusters-T where several fresh releases are asked for)
+
+With private incidence all of it follows from the declared rate rho and the declared cap m. With public incidence it is
+a function of the incidence file: weights by linear program, from them each record's rate, from these each secret's
+Poisson-binomial.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.errors import ConfigError, PrivacyError
+from understudy.methods.protocol import PublicFacts
+from understudy.methods.sec_pe.clusters import GRID
+from understudy.methods.sec_pe.parameters import SecPEParameters
+from understudy.privacy.events import Inclusion, MixtureEvent
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA
+from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.secrets.composition import calibrate
+from understudy.privacy.secrets.weights import grouped_inclusion, inclusion_probabilities, largest_weights
+from understudy.privacy.unit import Unit
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+NAME = "sec-pe"
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How records are drawn.
+
+    Args:
+        rates: the rate of every record, or ``Float64[n]``, one a record in the corpus's order.
+        inclusion: what that means for each secret.
+        free: ``Bool[n]``: which records hold no secret, where that is public.
+    """
+
+    rates: float | NDArray[np.float64]
+    inclusion: tuple[Inclusion, ...]
+    free: NDArray[np.bool_] | None = None
+
+
+def release_names(parameters: SecPEParameters) -> list[str]:
+    """The charges, in order."""
+    if parameters.releases == 1:
+        return ["clusters"]
+    return [f"clusters-{number + 1}" for number in range(parameters.releases)]
+
+
+def private_drawing(parameters: SecPEParameters, unit: Unit) -> Drawing:
+    """One rate for all records; at most m of them hold one secret, so K ~ Binomial(m, rho) dominates."""
+    rate = float(parameters.inclusion)
+    return Drawing(rate, (((rate, unit.max_records),),))
+
+
+def public_drawing(parameters: SecPEParameters, incidence: csr_array, free: NDArray[np.bool_], unit: Unit) -> Drawing:
+    """Each record's rate by linear program: the largest weights with at most ``secret_weight`` on any one secret.
+
+    Args:
+        incidence: ``Float64[records, secrets]``, 0/1.
+        free: ``Bool[records]``: which records hold no secret.
+
+    Raises:
+        ConfigError: if a secret is in more records than declared, or no secret is in any.
+    """
+    most = int(incidence.sum(axis=0).max()) if incidence.shape[1] else 0
+    if most == 0:
+        raise ConfigError("The incidence file holds no secret.", "Make it with the detectors or files that find some.")
+    if most > unit.max_records:
+        raise ConfigError(
+            "A secret of the incidence file is in more records than declared.",
+            "Declare more with --max-records-per-secret.",
+        )
+    weights = largest_weights(incidence, np.full(incidence.shape[1], parameters.secret_weight))
+    rates = inclusion_probabilities(weights, expected=parameters.expected_sample)
+    return Drawing(rates, grouped_inclusion(rates, incidence), free)
+
+
+def make_plan(
+    parameters: SecPEParameters,
+    budget: Budget | SecretBudget,
+    facts: PublicFacts,
+    drawing: Drawing,
+    *,
+    stricter: Sequence[tuple[int, SecretBudget]] = (),
+) -> Plan:
+    """The plan of a release.
+
+    Args:
+        stricter: promises to some secrets beyond the one to all, by the secret's number (public incidence).
+
+    Raises:
+        ConfigError: if the budget is no secret budget, or the noise does not fit its grid.
+    """
+    if not isinstance(budget, SecretBudget):
+        raise ConfigError(
+            "sec-pe promises secret protection, not (epsilon, delta).",
+            "Give --secret-prior P and --secret-posterior R, or choose --method aug-pe.",
+        )
+    multiplier = calibrate(budget, drawing.inclusion, releases=parameters.releases)
+    for number, own in stricter:
+        multiplier = max(multiplier, calibrate(own, [drawing.inclusion[number]], releases=parameters.releases))
+    strictest = min([budget.mu, *(own.mu for _, own in stricter)])
+    multiplier = max(multiplier, 1 / strictest)  # a record that is drawn keeps (p, r) by itself
+    if not SMALLEST_SIGMA <= multiplier * GRID <= LARGEST_SCALE:
+        raise ConfigError(
+            "This secret budget is out of range: its noise does not fit the integer grid.",
+            "Choose a prior and a posterior that are nearer to each other, or further apart.",
+        )
+    event = MixtureEvent(multiplier, drawing.inclusion)
+    known = {"noise": "gaussian", "noise_multiplier": multiplier, "incidence": parameters.incidence}
+    why = f"noisy sizes and centres of {parameters.clusters} public clusters for each of {facts.labels} label(s)"
+    charges = tuple(Charge(name, event, known, why) for name in release_names(parameters))
+    try:
+        return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, budget, facts, drawing, multiplier))
+    except PrivacyError as error:
+        raise ConfigError(f"This budget cannot be planned for. {error.problem}", error.cure) from None
+
+
+def _forecast(
+    parameters: SecPEParameters, budget: SecretBudget, facts: PublicFacts, drawing: Drawing, multiplier: float
+) -> dict[str, Any]:
+    """Noise against signal, beside Aug-PE's for the same secrets: all of a secret's m records, in every round."""
+    releases = parameters.releases
+    noise = multiplier / math.sqrt(parameters.size_share) / math.sqrt(releases)
+    candidates = max(parameters.population) * parameters.variations * facts.labels
+    other = facts.unit.max_records * math.sqrt(parameters.rounds) / budget.mu
+    forecast: dict[str, Any] = {
+        "noise on the size of a cluster (std, records)": noise,
+        "aug-pe, for the same secrets: noise on the votes of a candidate (std, votes)": other,
+    }
+    records, drawn = facts.expected_records, None
+    if isinstance(drawing.rates, float):
+        drawn = None if records is None else drawing.rates * records
+    else:
+        records, drawn = len(drawing.rates), float(drawing.rates.sum())
+    if records is not None and drawn is not None:
+        clusters = parameters.clusters * facts.labels
+        ours, theirs = drawn / clusters / noise, records / candidates / other
+        forecast["records (as declared)"] = records
+        forecast["records drawn (expected)"] = drawn
+        forecast["signal / noise of a cluster of mean size"] = ours
+        forecast["aug-pe, for the same secrets: signal / noise of a candidate with the mean number of votes"] = theirs
+        forecast["sec-pe's signal / noise over aug-pe's, at equal numbers of clusters and candidates"] = (
+            drawn / noise
+        ) / (records / other)
+    return forecast

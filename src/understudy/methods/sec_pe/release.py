@@ -1,0 +1,183 @@
+"""SecPE, the only code that reads private records.
+
+SecPE (Wang et al. 2025), cut at the privacy boundary; the centres are released once, not once a round:
+
+    e_k, n_k   = k-means on a public corpus
+    D          = each record of the corpus, drawn with its probability             fresh for every release
+    sums_k     = sum over records of D nearest to e_k of (1, clip(x - e_k)) + noise       charge "clusters"
+    size_k     = noisy count;  centre_k = e_k + noisy residual sum / (n_k + size_k)
+
+Guarantee:
+    Unit: a secret; neighbours are the corpus with and without all records that hold it, at most m.
+    The line with noise is one :class:`~understudy.privacy.sampling.SampledSum` of
+    :class:`~understudy.methods.sec_pe.clusters.ClusterSums`, which state rates, sensitivity and event. Clusters are
+    public: of a public corpus, or (public incidence, by a flag) of the records without secrets, which no secret's
+    neighbours differ in. Everything else is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.corpus import Corpus, canonical, read_corpus
+from understudy.corpus.bounding import BoundedCorpus
+from understudy.errors import ConfigError
+from understudy.methods.protocol import Arrays, Released, ReleaseTools
+from understudy.methods.sec_pe.clusters import Clusters, ClusterSums, noisy_centres
+from understudy.methods.sec_pe.parameters import SecPEParameters
+from understudy.methods.sec_pe.plan import Drawing, release_names
+from understudy.methods.sec_pe.public import make_clusters
+from understudy.models.types import Embedder
+from understudy.privacy.plan import Plan
+from understudy.privacy.sampling import SampledSum
+
+
+def release(
+    parameters: SecPEParameters,
+    corpus: BoundedCorpus,
+    plan: Plan,
+    *,
+    drawing: Drawing,
+    tools: ReleaseTools,
+) -> Released:
+    """Release the noisy sizes and centres of public clusters.
+
+    Args:
+        drawing: how records are drawn, as the plan has it.
+    """
+    embedder = tools.embedder
+    assert embedder is not None, "the run loads one where needs_embedder says so"
+    multiplier = float(plan.charges[0].parameters["noise_multiplier"])
+
+    def public_clusters() -> Arrays:
+        vectors, labels = _public_texts(parameters, corpus, drawing, tools.label_names, embedder)
+        made = make_clusters(vectors, labels, labels=tools.labels, count=parameters.clusters, seed=tools.seed)
+        return {"centres": made.centres, "sizes": made.sizes}
+
+    stored = tools.keep("public-clusters", public_clusters)
+    clusters = Clusters(stored["centres"], stored["sizes"])
+    tools.say(f"{clusters.count} public clusters for each of {clusters.labels} label(s).")
+
+    def noisy(name: str) -> NDArray[np.float64]:
+        query = ClusterSums(clusters, embedder, parameters.residual_clip, parameters.size_share, name)
+        mechanism = SampledSum(query, drawing.rates, drawing.inclusion, multiplier)
+        return mechanism.run(corpus, receipt=tools.receipt, source=tools.noise)
+
+    drawn = [tools.keep(name, lambda name=name: {"sums": noisy(name)})["sums"] for name in release_names(parameters)]  # type: ignore[misc]
+    sums = np.mean(drawn, axis=0)
+    noise = multiplier / math.sqrt(len(drawn))
+    sizes, centres = noisy_centres(
+        clusters, sums, clip=parameters.residual_clip, size_share=parameters.size_share, noise=noise
+    )
+    size_noise = noise / math.sqrt(parameters.size_share)
+    return Released(
+        {
+            "sizes": sizes,
+            "centres": centres.astype(np.float32),
+            "public_centres": clusters.centres,
+            "public_sizes": clusters.sizes,
+            **{f"sums-{number + 1}": each for number, each in enumerate(drawn)},
+        },
+        public_inputs={
+            **_named(parameters),
+            "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
+        },
+        noise_check={
+            "noise on the size of a cluster (std, records)": round(size_noise, 3),
+            "clusters whose size stands 3 std above the noise, by label": [
+                int(number) for number in (sizes > 3 * size_noise).sum(axis=1)
+            ],
+        },
+    )
+
+
+def _named(parameters: SecPEParameters) -> dict[str, dict[str, str]]:
+    """The public files, for the statement."""
+    files = {"public corpus": "public_corpus", "incidence of secrets": "incidence_file"}
+    found = {
+        name: {"source": str(getattr(parameters, field)).rsplit("/", 1)[-1], "sha256": parameters.file_hashes[field]}
+        for name, field in files.items()
+        if field in parameters.file_hashes
+    }
+    if parameters.records_without_secrets_are_public:
+        found["public corpus"] = {"source": "the private table's records without secrets, declared public"}
+    return found
+
+
+def _public_texts(
+    parameters: SecPEParameters,
+    corpus: BoundedCorpus,
+    drawing: Drawing,
+    label_names: tuple[str, ...],
+    embedder: Embedder,
+) -> tuple[NDArray[np.float32], NDArray[np.int32] | None]:
+    """Embeddings ``Float32[n, d]`` of the public texts, and their labels where these are known."""
+    if parameters.records_without_secrets_are_public:
+        found = list(_without_secrets(corpus, drawing, embedder))
+    else:
+        with open_public(parameters, label_names) as public:
+            found = [(embedder.embed(batch.texts), batch.labels) for batch in public.batches()]
+    if not found:
+        raise ConfigError("The public corpus is empty.", "Give one with more texts than clusters.")
+    vectors, labels = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return vectors, labels if parameters.public_label else None
+
+
+def check_public_corpus(parameters: SecPEParameters, corpus: Corpus) -> None:
+    """That the public corpus has enough texts for its clusters, seen before anything is charged.
+
+    Raises:
+        ConfigError: if it has not.
+    """
+    if parameters.records_without_secrets_are_public:
+        return  # one set of clusters, whatever their labels
+    names = [canonical(label) for label in corpus.labels]
+    counts = np.zeros(max(1, len(names)), dtype=np.int64)
+    with open_public(parameters, names) as public:
+        for batch in public.batches():
+            counts += np.bincount(batch.labels, minlength=len(counts))
+    fewest = int(counts.min() if parameters.public_label else counts.sum())
+    if fewest < parameters.clusters:
+        raise ConfigError(
+            f"The public corpus has {fewest} texts{' of a label' if parameters.public_label else ''}, fewer than the "
+            f"{parameters.clusters} clusters.",
+            "Lower clusters, or give a larger public corpus.",
+        )
+
+
+def open_public(parameters: SecPEParameters, label_names: Sequence[str]) -> Corpus:
+    """The public corpus, rows that cannot be used left out.
+
+    Raises:
+        ConfigError, CorpusError: if it cannot be read, or there is none.
+    """
+    if parameters.public_corpus is None:
+        raise ConfigError(
+            "sec-pe counts the private records in clusters of a public corpus, and there is none.",
+            "Name one: --public-corpus FILE --public-corpus-is-public.",
+        )
+    labels = list(label_names) if parameters.public_label else None
+    return read_corpus(
+        parameters.public_corpus,
+        text=parameters.public_text,
+        label=parameters.public_label,
+        labels=labels,
+        label_type="string" if labels else None,
+        on_bad_row="skip",
+    )
+
+
+def _without_secrets(
+    corpus: BoundedCorpus, drawing: Drawing, embedder: Embedder
+) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int32]]]:
+    assert drawing.free is not None, "public incidence"
+    first = 0
+    for batch in corpus.batches():
+        rows = np.flatnonzero(drawing.free[first : first + len(batch.texts)])
+        first += len(batch.texts)
+        if len(rows):
+            yield embedder.embed([batch.texts[row] for row in rows.tolist()]), batch.labels[rows]

@@ -1,0 +1,41 @@
+"""Stricter promises for some secrets: a public CSV file ``number,prior,posterior``."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from understudy.errors import ConfigError
+from understudy.privacy.secrets.budget import SecretBudget
+
+_COLUMNS = ("number", "prior", "posterior")
+
+
+def read_stricter(file: str | None, secrets: int) -> list[tuple[int, SecretBudget]]:
+    """The promises by the secrets' numbers in the incidence file; none without a file.
+
+    Args:
+        secrets: how many secrets there are.
+
+    Raises:
+        ConfigError: if the file cannot be read, or names a secret that there is not, or one twice.
+    """
+    if file is None:
+        return []
+    name = Path(file).name
+    try:
+        with Path(file).open(encoding="utf-8-sig", newline="") as stream:
+            rows = list(csv.DictReader(stream))
+        found = [(int(row["number"]), SecretBudget(row["prior"], row["posterior"])) for row in rows]
+    except (OSError, UnicodeDecodeError, csv.Error, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"The secret budgets {name} cannot be read ({type(error).__name__}).",
+            f"Give a CSV file with the columns {', '.join(_COLUMNS)}.",
+        ) from None
+    numbers = [number for number, _ in found]
+    if len(set(numbers)) < len(numbers) or not all(0 <= number < secrets for number in numbers):
+        raise ConfigError(
+            f"The secret budgets {name} name a secret twice, or one that the incidence file does not have.",
+            "Give each secret's number, as in the incidence file, at most once.",
+        )
+    return found

@@ -1,0 +1,130 @@
+"""A noisy sum over records that are drawn at random: sampler, noise and event in one object, so they can't disagree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.errors import PrivacyError
+from understudy.privacy.checks import require_positive
+from understudy.privacy.events import Inclusion, MixtureEvent
+from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA, Data, Data_contra
+from understudy.privacy.noise import NoiseSource
+from understudy.privacy.plan import Receipt
+
+Draw = Callable[[int], NDArray[np.bool_]]
+"""Of the next n records, in the corpus's order: which are drawn."""
+
+
+class DrawnSum(Protocol[Data_contra]):
+    """A query that sums one integer vector a record, over the records that are drawn.
+
+    ``l2_sensitivity`` bounds one record's integer vector, after all rounding.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def grid(self) -> float: ...
+    @property
+    def l2_sensitivity(self) -> float: ...
+    def evaluate(self, data: Data_contra, draw: Draw) -> NDArray[np.int64]:
+        """The exact sum, ``Int64[shape]``. Private: only :class:`SampledSum` may call it."""
+        ...
+
+
+@dataclass(frozen=True)
+class SampledSum(Generic[Data]):
+    """Draw records independently, sum their integer vectors, add discrete Gaussian noise.
+
+    Guarantee:
+        Unit: a secret; neighbours are the corpus with and without all records that hold it.
+        Sensitivity: ``query.l2_sensitivity`` in L2 for each *drawn* record of the secret; K of them are drawn, K
+        Poisson-binomial with the rates of ``inclusion``. The vectors of drawn records add up to at most K in norm, and
+        a mixture of shifted Gaussians is dominated by the one whose shifts all point one way.
+        Noise: discrete Gaussian, sigma = noise_multiplier * query.l2_sensitivity, at least SMALLEST_SIGMA grid units.
+        Event: :class:`~understudy.privacy.events.MixtureEvent`; every run draws records and noise anew.
+        Source: SecPE (Wang et al. 2025); Choquette-Choo et al. 2024 for the domination of mixtures.
+
+    Args:
+        query: what is summed.
+        rates: the probability of every record, or ``Float64[n]``, one a record of the corpus, in its order.
+        inclusion: what ``rates`` means for each secret, as the event states it.
+        noise_multiplier: in sensitivities of one record.
+
+    Raises:
+        PrivacyError: if the grid does not fit the noise, or one rate for all is not the rate of ``inclusion``.
+    """
+
+    query: DrawnSum[Data]
+    rates: float | NDArray[np.float64]
+    inclusion: tuple[Inclusion, ...]
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        require_positive(noise_multiplier=self.noise_multiplier)
+        if not SMALLEST_SIGMA <= self.scale <= LARGEST_SCALE:
+            raise PrivacyError(
+                f"The grid of {self.query.name!r} does not fit its noise: sigma is {self.scale:g} grid units.",
+                "Choose a prior and a posterior that are further apart, or nearer to each other.",
+            )
+        stated = {rate for secret in self.inclusion for rate, _ in secret}
+        if isinstance(self.rates, float) and stated != {self.rates}:
+            raise PrivacyError(
+                f"The sum {self.query.name!r} draws with another rate than its event states.",
+                "This is a fault of the method: its sampler and its event disagree.",
+            )
+
+    @property
+    def event(self) -> MixtureEvent:
+        """What one run costs; known before it runs."""
+        return MixtureEvent(self.noise_multiplier, self.inclusion)
+
+    @property
+    def scale(self) -> float:
+        """sigma in grid units."""
+        return math.nextafter(self.noise_multiplier * self.query.l2_sensitivity, math.inf)
+
+    def run(self, data: Data, *, receipt: Receipt, source: NoiseSource) -> NDArray[np.float64]:
+        """Pay, draw, sum, add noise: ``Float64[query.shape]`` in the query's own units.
+
+        Raises:
+            PrivacyError: if ``receipt`` holds no unused charge of this name and event.
+        """
+        receipt.pay(self.query.name, self.event)
+        exact = self.query.evaluate(data, _Coins(self.rates, source))
+        if exact.dtype != np.int64 or exact.shape != self.query.shape:
+            raise PrivacyError(
+                f"The query {self.query.name!r} answered with the wrong type or shape.",
+                "A query returns int64 sums of its declared shape whatever the data holds.",
+            )
+        noise = source.draw("gaussian", scale=self.scale, size=exact.size).reshape(exact.shape)
+        return np.asarray((exact + noise) / self.query.grid, dtype=np.float64)
+
+
+class _Coins:
+    """One coin a record, in order."""
+
+    def __init__(self, rates: float | NDArray[np.float64], source: NoiseSource) -> None:
+        self._rates = rates
+        self._source = source
+        self._next = 0
+
+    def __call__(self, count: int) -> NDArray[np.bool_]:
+        if isinstance(self._rates, float):
+            return self._source.include(np.full(count, self._rates))
+        rates = self._rates[self._next : self._next + count]
+        self._next += count
+        if len(rates) < count:
+            raise PrivacyError(
+                "The corpus holds more records than there are inclusion probabilities.",
+                "Make the incidence file anew from the corpus as it is now.",
+            )
+        return self._source.include(rates)
