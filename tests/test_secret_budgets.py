@@ -28,7 +28,9 @@ def config(**values: Any) -> RunConfig:
 def test_a_prior_and_a_posterior_are_a_budget_for_secrets() -> None:
     made = config(**SECRETS, secrets="name,phone", secrets_file="names.txt", secret_detectors="email")
     assert made.budget == SecretBudget("1e-4", "1e-3")
-    assert made.unit == Unit("secret", 5)
+    told = "columns name, phone; file names.txt; detector email"
+    assert made.unit == Unit("secret", 5, recognised_by=told)
+    assert made.unit.name == f"secret (recognised by {told})"
     plain = config(**EPSILON)
     assert (plain.budget, plain.unit) == (Budget(3, "1e-6"), Unit())
     assert config(**EPSILON, owner="patient").unit == Unit("owner", 5, "patient")

@@ -19,7 +19,7 @@ from understudy.methods.registry import make_method, method_class
 from understudy.parameters import CommaSeparated, OneOrSeveral, Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.privacy.unit import Unit
+from understudy.privacy.unit import Unit, recognised_by
 
 DEFAULT_METHOD = "dp-kps"
 
@@ -75,9 +75,9 @@ class PrivacyParameters(Parameters):
     delta: str | float | int | None = None
     """Privacy budget delta of this run; 0 for pure differential privacy."""
     secret_prior: str | float | int | None = None
-    """Secret protection instead of (epsilon, delta): an attacker's prior belief in a secret (p)."""
+    """Secret protection instead of (epsilon, delta): how often a secret is guessed rightly before the release (p)."""
     secret_posterior: str | float | int | None = None
-    """The highest belief that the release may bring the attacker to (r)."""
+    """How often it may be guessed rightly at most, after the release (r)."""
     dataset: str | None = None
     """The dataset's name in the ledger. Default: the data file's stem."""
     ledger: str | None = None
@@ -241,7 +241,8 @@ class RunConfig(
                     "Declare with --max-records-per-secret M how many records may hold one secret at most; "
                     "it is checked, and must not be read from the data.",
                 )
-            return Unit("secret", self.max_records_per_secret)
+            told = recognised_by(self.secrets, self.secrets_file, self.secret_detectors)
+            return Unit("secret", self.max_records_per_secret, recognised_by=told)
         if self.secrets or self.secrets_file or self.secret_detectors or self.max_records_per_secret:
             raise ConfigError(
                 "Secrets are described, but nothing says how strongly they are protected.",

@@ -27,7 +27,7 @@ def _plan(budget: Budget | SecretBudget, event: Event, unit: Unit, why: str) -> 
     return Plan("test", unit, budget, (Charge("sums", event, {"N": 3, "scale": 0.1}, why),))
 
 
-SECRET = Unit("secret", 5)
+SECRET = Unit("secret", 5, recognised_by="detector email")
 SECRET_CAP = SecretBudget("1e-4", "1e-3")
 
 

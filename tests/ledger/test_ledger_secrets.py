@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from ledger_plans import CAP, RECORD, SECRET, SECRET_CAP, pure_plan, secret_plan
@@ -99,12 +100,19 @@ def test_secrets_are_never_charged_with_records_or_owners(ledger: Ledger) -> Non
     ledger.open_dataset("secrets", cap=SECRET_CAP, unit=SECRET)
     ledger.open_dataset("records", cap=CAP, unit=RECORD)
     ledger.open_dataset("owners", cap=CAP, unit=Unit("owner", 5))
-    with pytest.raises(LedgerError, match=r"protects one secret, this run one record.*cannot be added"):
+    with pytest.raises(LedgerError, match=r"protects one secret .*, this run one record.*cannot be added"):
         ledger.charge("secrets", pure_plan("0.1"), run_id="r1")
     for name in ("records", "owners"):
-        with pytest.raises(LedgerError, match=r"this run one secret.*cannot be added"):
+        with pytest.raises(LedgerError, match=r"this run one secret .*cannot be added"):
             ledger.charge(name, secret_plan(), run_id="r1")
-    ledger.check("secrets", secret_plan(unit=Unit("secret", 9)))  # another bound is the run's own choice
+    ledger.check("secrets", secret_plan(unit=replace(SECRET, max_records=9)))  # another bound is the run's own choice
+
+
+def test_runs_that_recognise_other_secrets_are_not_added(ledger: Ledger) -> None:
+    ledger.open_dataset("clinic", cap=SECRET_CAP, unit=SECRET)
+    for told in ("detector phone", "column who; detector email", None):
+        with pytest.raises(LedgerError, match=r"recognised by detector email.*cannot be added"):
+            ledger.check("clinic", secret_plan(unit=replace(SECRET, recognised_by=told)))
 
 
 def test_a_cap_of_one_kind_opens_no_dataset_of_another(ledger: Ledger) -> None:

@@ -13,7 +13,7 @@ from understudy.cli import cli
 from understudy.errors import ConfigError, LedgerError
 from understudy.ledger import Ledger
 
-OPEN = "open clinic --unit secret --secret-prior 1e-4 --secret-posterior 1e-3 --max-records 5"
+OPEN = "open clinic --unit secret --secret-detectors email --secret-prior 1e-4 --secret-posterior 1e-3 --max-records 5"
 
 
 @pytest.fixture
@@ -37,12 +37,30 @@ def test_open_makes_a_dataset_with_a_cap_for_secrets(where: str) -> None:
 @pytest.mark.parametrize(
     ("line", "cure"),
     [
-        ("open d --unit secret --secret-prior 1e-4 --secret-posterior 1e-3", "Give --max-records M"),
-        ("open d --unit secret --max-records 5 --secret-prior 1e-4", "secret_posterior is missing"),
-        ("open d --unit secret --max-records 5 --secret-posterior 1e-4", "secret_prior is missing"),
-        ("open d --unit secret --max-records 5 --secret-prior 1e-3 --secret-posterior 1e-4", "posterior is what"),
-        ("open d --unit secret --max-records 0 --secret-prior 1e-4 --secret-posterior 1e-3", "one record or more"),
-        ("open d --unit secret --max-records 5 --epsilon 1 --delta 0", "Secrets take a prior and a posterior"),
+        (
+            "open d --unit secret --secret-detectors email --secret-prior 1e-4 --secret-posterior 1e-3",
+            "Give --max-records M",
+        ),
+        (
+            "open d --unit secret --secret-detectors email --max-records 5 --secret-prior 1e-4",
+            "secret_posterior is missing",
+        ),
+        (
+            "open d --unit secret --secret-detectors email --max-records 5 --secret-posterior 1e-4",
+            "secret_prior is missing",
+        ),
+        (
+            "open d --unit secret --secret-detectors email --max-records 5 --secret-prior 1e-3 --secret-posterior 1e-4",
+            "posterior is how often",
+        ),
+        (
+            "open d --unit secret --secret-detectors email --max-records 0 --secret-prior 1e-4 --secret-posterior 1e-3",
+            "one record or more",
+        ),
+        (
+            "open d --unit secret --secret-detectors email --max-records 5 --epsilon 1 --delta 0",
+            "Secrets take a prior and a posterior",
+        ),
         ("open d --secret-prior 1e-4 --secret-posterior 1e-3", "records and owners take an epsilon and a delta"),
         (f"{OPEN} --epsilon 1", "Give --epsilon and --delta, or --secret-prior"),
         (f"{OPEN} --rule basic", "Use rule rdp"),
@@ -62,7 +80,7 @@ def test_raise_raises_the_posterior(where: str) -> None:
     with pytest.raises(LedgerError, match="another kind"):
         call(where, "open clinic --epsilon 4 --delta 1e-6 --raise")
     call(where, "open clinic --secret-prior 1e-4 --secret-posterior 1e-2 --raise")
-    assert "clinic\tsecret, at most 5 records\trdp\t0.0001, 0.01\t-\t0.0001, 0.01" in call(where, "show").output
+    assert "clinic\tsecret (recognised by detector email), at most 5 records\trdp\t0.0001, 0.01\t-\t0.0001, 0.01" in call(where, "show").output
     assert "cap raised\t0.0001, 0.01" in call(where, "history clinic").output
 
 

@@ -49,6 +49,9 @@ def ledger() -> None:
     help="What is protected.  [default: record]",
 )
 @click.option("--owner-column", metavar="NAME", help="Whose values tell owners apart; needed with --unit owner.")
+@click.option("--secrets", metavar="COLUMNS", help="Columns that list secrets, as the runs will name them.")
+@click.option("--secrets-file", metavar="FILE", help="The file of secrets, as the runs will name it.")
+@click.option("--secret-detectors", metavar="NAMES", help="The detectors, as the runs will name them.")
 @click.option(
     "--max-records",
     type=int,
@@ -72,13 +75,16 @@ def open_command(
     secret_posterior: str | None,
     kind: UnitKind | None,
     owner_column: str | None,
+    secrets: str | None,
+    secrets_file: str | None,
+    secret_detectors: str | None,
     max_records: int | None,
     rule: CrossRunRule | None,
     raises: bool,
     location: str | None,
 ) -> None:
     """Open the dataset NAME with a cap on what all of its runs together may spend."""
-    from understudy.privacy.unit import Unit
+    from understudy.privacy.unit import Unit, recognised_by
 
     cap = _cap(epsilon, delta, secret_prior, secret_posterior)
     if raises and (kind, owner_column, max_records, rule) != (None, None, None, None):
@@ -94,13 +100,23 @@ def open_command(
         raise ConfigError(
             "How many records may hold one secret is not declared.", "Give --max-records M with --unit secret."
         )
-    unit = Unit(kind or "record", 1 if max_records is None else max_records, owner_column)
+    told = recognised_by(_listed(secrets), secrets_file, _listed(secret_detectors))
+    if (kind == "secret") != (told is not None) and not raises:
+        raise ConfigError(
+            "A dataset of secrets, and no other, says what tells them.",
+            "Give --unit secret with --secrets, --secrets-file or --secret-detectors, as the runs will.",
+        )
+    unit = Unit(kind or "record", 1 if max_records is None else max_records, owner_column, told)
     with _ledger(location) as book:
         if raises:
             dataset = book.raise_cap(name, cap=cap)
         else:
             dataset = book.open_dataset(name, cap=cap, unit=unit, rule=rule)
         click.echo(f"Dataset {name} is open in {book.location}: cap {dataset.cap}.")
+
+
+def _listed(names: str | None) -> list[str]:
+    return [name.strip() for name in (names or "").split(",") if name.strip()]
 
 
 @ledger.command()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Literal
 
 from understudy.errors import ConfigError
@@ -19,11 +21,13 @@ class Unit:
         max_records: contribution bound. At most this many records of one owner are used (k); at most this many records
             hold one secret (m), which is declared and checked, never enforced by dropping records. 1 for records.
         column: whose values tell owners apart, as the public schema names it; none for records and secrets.
+        recognised_by: what tells secrets, in words that :func:`recognised_by` writes; none for records and owners.
     """
 
     kind: UnitKind = "record"
     max_records: int = 1
     column: str | None = None
+    recognised_by: str | None = None
 
     def __post_init__(self) -> None:
         if self.max_records < 1:
@@ -35,10 +39,14 @@ class Unit:
             raise ConfigError("A record unit is one record.", "Name an owner column to bound records per owner.")
         if self.kind == "secret" and self.column is not None:
             raise ConfigError("A secret unit has no column.", "A secret is protected wherever it stands.")
+        if self.kind != "secret" and self.recognised_by is not None:
+            raise ConfigError("Only secrets are recognised by something.", "Use the unit secret.")
 
     @property
     def name(self) -> str:
-        """What all runs on a dataset must protect alike: the kind and the column, not the bound."""
+        """What all runs on a dataset must protect alike: the kind, and what tells units apart; not the bound."""
+        if self.recognised_by is not None:
+            return f"{self.kind} (recognised by {self.recognised_by})"
         return self.kind if self.column is None else f"{self.kind} (column {self.column!r})"
 
     def describe(self) -> str:
@@ -47,13 +55,38 @@ class Unit:
             return "one record (one row of the table)"
         if self.kind == "secret":
             records = "at most one" if self.max_records == 1 else f"at most {self.max_records} of them"
-            return f"one secret: all records that hold it, {records}"
+            return f"one {self.name}: all records that hold it, {records}"
         return f"one {self.name}: all of its records, of which at most {self.max_records} are used"
 
     def to_json(self) -> dict[str, Any]:
-        column = {} if self.column is None else {"column": self.column}
-        return {"kind": self.kind, "max_records": self.max_records, **column}
+        known = {"column": self.column, "recognised_by": self.recognised_by}
+        return {
+            "kind": self.kind,
+            "max_records": self.max_records,
+            **{name: value for name, value in known.items() if value is not None},
+        }
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Unit:
-        return cls(kind=fields["kind"], max_records=int(fields["max_records"]), column=fields.get("column"))
+        return cls(
+            kind=fields["kind"],
+            max_records=int(fields["max_records"]),
+            column=fields.get("column"),
+            recognised_by=fields.get("recognised_by"),
+        )
+
+
+def recognised_by(columns: Sequence[str], file: str | None, detectors: Sequence[str]) -> str | None:
+    """What tells secrets, in one order of words: two runs that protect the same secrets say the same.
+
+    A file counts by its name: its content is private.
+
+    >>> recognised_by(["who"], None, ["phone", "email"])
+    'column who; detectors email, phone'
+    """
+    parts = [
+        f"column{'s' * (len(columns) > 1)} {', '.join(sorted(columns))}" if columns else "",
+        f"file {PurePath(file).name}" if file else "",
+        f"detector{'s' * (len(detectors) > 1)} {', '.join(sorted(detectors))}" if detectors else "",
+    ]
+    return "; ".join(part for part in parts if part) or None

@@ -12,10 +12,10 @@ from understudy.privacy.guarantee import as_typed, normal_quantile
 
 @dataclass(frozen=True)
 class SecretBudget:
-    """``(p, r)``: whoever believes a secret to be in the corpus with probability p believes it with at most r after.
+    """``(p, r)``: whoever guesses a secret rightly with probability p before a release does so with at most r after.
 
-    More exactly, and without Bayes' rule: a test that is wrong with probability p where the secret is absent is right
-    with probability at most r where it is present. Kept exact.
+    More exactly: a test for the secret that is wrong with probability p where it is absent is right with probability at
+    most r where it is present. The probabilities are over the noise; no single outcome's odds are bounded. Kept exact.
 
     Args:
         prior: p, in (0, 1), no default.
@@ -34,7 +34,7 @@ class SecretBudget:
         if not self.prior < self.posterior < 1:
             raise ConfigError(
                 f"Expected secret_prior < secret_posterior < 1, got {prior} and {posterior}.",
-                "The posterior is what an attacker may at most come to believe, for example ten times the prior.",
+                "The posterior is how often an attacker may guess rightly after the release, for example ten times the prior.",
             )
 
     @property
