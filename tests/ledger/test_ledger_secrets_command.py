@@ -80,7 +80,9 @@ def test_raise_raises_the_posterior(where: str) -> None:
     with pytest.raises(LedgerError, match="another kind"):
         call(where, "open clinic --epsilon 4 --delta 1e-6 --raise")
     call(where, "open clinic --secret-prior 1e-4 --secret-posterior 1e-2 --raise")
-    assert "clinic\tsecret (recognised by detector email), at most 5 records\trdp\t0.0001, 0.01\t-\t0.0001, 0.01" in call(where, "show").output
+    shown = call(where, "show").output
+    assert "clinic\tsecret (recognised by detector email), at most 5 records\trdp\t" in shown
+    assert "\t0.0001, 0.01\t-\t0.0001, 0.01" in shown
     assert "cap raised\t0.0001, 0.01" in call(where, "history clinic").output
 
 

@@ -34,7 +34,7 @@ class SecretBudget:
         if not self.prior < self.posterior < 1:
             raise ConfigError(
                 f"Expected secret_prior < secret_posterior < 1, got {prior} and {posterior}.",
-                "The posterior is how often an attacker may guess rightly after the release, for example ten times the prior.",
+                "The posterior is how often an attacker may guess rightly, for example ten times the prior.",
             )
 
     @property

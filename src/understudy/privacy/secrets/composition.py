@@ -54,6 +54,7 @@ def posterior(events: Sequence[Event], prior: Number) -> float:
     Raises:
         ConfigError: if an event is neither Gaussian nor a mixture of Gaussians, or mixtures differ in their secrets.
 
+    >>> from understudy.privacy.events import GaussianEvent
     >>> round(posterior([GaussianEvent(1.59037)] * 10, 1e-4), 4)  # noise for one release, used for ten
     0.0418
     """
