@@ -116,7 +116,7 @@ class _Grid:
         return np.asarray(np.fft.rfft(np.bincount(places, self._tilt(order)[0], size)) ** self.releases)
 
     def _tilt(self, order: float) -> tuple[Floats, float]:
-        exponents = order * self.loss
+        exponents = np.where(self.masses > 0, order * self.loss, -np.inf)
         peak = float(exponents.max())
         weights = self.masses * np.exp(exponents - peak)
         total = float(weights.sum())
