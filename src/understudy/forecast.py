@@ -9,12 +9,12 @@ from typing import Any
 from understudy.config import RunConfig
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.template import load_template
+from understudy.methods.registry import make_method
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.run import label_count, make_plan, wanted
 
 _CHARACTERS_PER_TOKEN = 4.0
-_A_PHRASE = "keyphrase"
 
 
 @dataclass(frozen=True)
@@ -56,23 +56,23 @@ def forecast(config: RunConfig) -> Forecast:
 
 
 def _calls(config: RunConfig) -> dict[str, Any]:
-    if config.records is None and config.records_per_label is None:
+    method, labels = make_method(config.method, config.method_parameters), label_count(config)
+    if config.records is not None or config.records_per_label is not None:
+        counts = wanted(config, labels)
+    elif method.asks_for_candidates:
+        counts = [0] * labels  # the release asks by itself
+    else:
         return {}
-    records = sum(wanted(config, label_count(config)))
-    writing: WritingParameters = config.part(WritingParameters)
     if config.llm == "none":
-        return {"synthetic records": records, "language model calls": 0}
-    template = load_template(writing.document_type, file=writing.prompt)
-    length = int(config.method_parameters.get("length", 10))
-    phrases = [_A_PHRASE] * min(length, writing.prompt_terms or length)
-    messages = template.messages(phrases, examples=template.examples[: writing.examples_per_prompt])
-    prompt_tokens = round(sum(len(message.content) for message in messages) / _CHARACTERS_PER_TOKEN)
-    calls = records * (writing.samples + writing.repair)
+        return {"synthetic records": sum(counts), "language model calls": 0}
+    writing: WritingParameters = config.part(WritingParameters)
+    asks = method.asks(counts, writing, load_template(writing.document_type, file=writing.prompt))
+    prompt_tokens = round(asks.characters / _CHARACTERS_PER_TOKEN)
     made: dict[str, Any] = {
-        "synthetic records": records,
-        "language model calls (at most)" if writing.repair else "language model calls": calls,
-        "input tokens (about)": calls * prompt_tokens,
-        "output tokens (at most)": calls * writing.max_tokens,
+        "synthetic records": sum(counts),
+        "language model calls (at most)" if asks.most else "language model calls": asks.calls,
+        "input tokens (about)": asks.calls * prompt_tokens,
+        "output tokens (at most)": asks.calls * writing.max_tokens,
     }
     if config.price_input is not None and config.price_output is not None:
         tokens = (

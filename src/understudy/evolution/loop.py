@@ -93,11 +93,13 @@ def population_sizes(parameters: EvolutionParameters, weights: Sequence[float]) 
 
 def candidates_per_round(parameters: EvolutionParameters, labels: int) -> Work:
     """The candidates and language model calls of each round, for a label set of this size (at least 1)."""
-    sizes = [parameters.population_at(number) * labels for number in range(parameters.rounds)]
-    if parameters.initial_candidates is None:
-        new = sizes[0] * parameters.variations
-    else:
-        new = parameters.initial_candidates * labels
+    return candidates_of(parameters, population_sizes(parameters, [1.0] * labels))
+
+
+def candidates_of(parameters: EvolutionParameters, wanted: Sequence[Sequence[int]]) -> Work:
+    """The same, for ``wanted[round][label]`` texts to be chosen."""
+    sizes = [sum(each) for each in wanted]
+    new = sum(_initial(parameters, size) for size in wanted[0])
     candidates = [new, *(size * parameters.variations for size in sizes[:-1])]
     asked = [new, *(size * parameters.new_variations for size in sizes[:-1])]
     calls = [some + every * parameters.lookahead for some, every in zip(asked, candidates, strict=True)]

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
 
+from understudy.generation.parameters import WritingParameters
 from understudy.generation.records import SyntheticRecord
+from understudy.generation.template import PromptTemplate
 from understudy.generation.writing import Writer
 from understudy.models.types import Embedder
 from understudy.parameters import Parameters
@@ -122,6 +124,28 @@ class Released:
     strings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
+_PHRASES = 10
+
+
+@dataclass(frozen=True)
+class Asks:
+    """Calls of a language model (``most`` if repairs may be fewer), and the characters of a prompt, about."""
+
+    calls: int
+    characters: int
+    most: bool = False
+
+    @classmethod
+    def of_phrases(
+        cls, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate, *, length: int
+    ) -> Asks:
+        """One prompt a record around ``length`` phrases, sampled and repaired as ``writing`` says."""
+        phrases = ["keyphrase"] * min(length, writing.prompt_terms or length)
+        messages = template.messages(phrases, examples=template.examples[: writing.examples_per_prompt])
+        calls = sum(counts) * (writing.samples + writing.repair)
+        return cls(calls, sum(len(message.content) for message in messages), most=writing.repair > 0)
+
+
 class Traits:
     """What most methods are not: inherit this, and say where yours differs."""
 
@@ -132,6 +156,10 @@ class Traits:
     protects_secrets: ClassVar[bool] = False
     """Whether it can be run with a :class:`~understudy.privacy.secrets.budget.SecretBudget`; any other budget too is
     then its own affair."""
+
+    def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks:
+        """What a run that makes ``counts[label]`` records will ask of a language model. For the forecast."""
+        return Asks.of_phrases(counts, writing, template, length=_PHRASES)
 
     def check_secrets(self, corpus: Corpus, finder: SecretFinder) -> None:
         """What else must hold of the corpus's secrets before anything is charged; raise CorpusError where it does not.
@@ -151,6 +179,8 @@ class Method(Protocol):
     asks_for_candidates: ClassVar[bool]
     generates_with_embedder: ClassVar[bool]
     protects_secrets: ClassVar[bool]
+
+    def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks: ...
 
     def check_secrets(self, corpus: Corpus, finder: SecretFinder) -> None: ...
 

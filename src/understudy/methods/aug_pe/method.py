@@ -6,14 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from understudy.errors import ConfigError
+from understudy.evolution.forecast import evolution_calls, harvest_calls, variation_characters
 from understudy.evolution.harvest import HarvestParameters
 from understudy.evolution.keywords import keywords_of_labels
+from understudy.evolution.loop import population_sizes
 from understudy.generation.evolving import EvolutionPrompts
+from understudy.generation.parameters import WritingParameters
 from understudy.generation.records import SyntheticRecord
+from understudy.generation.template import PromptTemplate
 from understudy.methods.aug_pe import generate as generating
 from understudy.methods.aug_pe.parameters import AugPEParameters
 from understudy.methods.aug_pe.plan import NAME, make_plan
-from understudy.methods.protocol import GenerationTools, PublicFacts, Released, ReleaseTools, Traits
+from understudy.methods.protocol import Asks, GenerationTools, PublicFacts, Released, ReleaseTools, Traits
 from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
@@ -51,6 +55,11 @@ class AugPE(Traits, AugPEParameters):
         from understudy.methods.aug_pe.release import release  # only here: it reads private records
 
         return release(self, corpus, plan, vocabulary=self._vocabulary(), tools=tools)
+
+    def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks:
+        sizes = population_sizes(self, [1.0] * len(counts))
+        calls = evolution_calls(self, sizes) + harvest_calls(counts, sizes[-1], kind=self.harvest)
+        return Asks(calls, variation_characters(self, template, writing.examples_per_prompt))
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
         return generating.generate(self, release, counts, tools=tools)

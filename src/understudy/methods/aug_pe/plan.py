@@ -123,7 +123,6 @@ def _forecast(parameters: AugPEParameters, multipliers: Mapping[str, float], fac
     forecast: dict[str, Any] = {
         "rounds": parameters.rounds,
         "candidates a round": candidates,
-        "language model calls of the release": sum(work.calls),
         "noise on the votes of a candidate (std, votes)": noise,
     }
     if facts.expected_records is not None:

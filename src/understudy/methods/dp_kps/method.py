@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from understudy.errors import ConfigError
+from understudy.generation.parameters import WritingParameters
 from understudy.generation.records import Seed, SyntheticRecord
+from understudy.generation.template import PromptTemplate
 from understudy.methods.dp_kps import generate as generating
 from understudy.methods.dp_kps.parameters import DPKPSParameters, SequenceParameters, needs_embeddings
 from understudy.methods.dp_kps.plan import NAME, make_plan
-from understudy.methods.protocol import GenerationTools, PublicFacts, Released, ReleaseTools, Traits
+from understudy.methods.protocol import Asks, GenerationTools, PublicFacts, Released, ReleaseTools, Traits
 from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
@@ -55,6 +57,9 @@ class DPKPS(Traits, DPKPSParameters):
         from understudy.methods.dp_kps.release import release  # only here: it reads private records
 
         return release(self, corpus, plan, vocabulary=self._vocabulary(), tools=tools)
+
+    def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks:
+        return Asks.of_phrases(counts, writing, template, length=self.length)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
         sequences = generating.draw_sequences(

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from understudy.errors import ConfigError
+from understudy.evolution.forecast import evolution_calls, harvest_calls, variation_characters
+from understudy.generation.parameters import WritingParameters
 from understudy.generation.records import SyntheticRecord
-from understudy.methods.protocol import GenerationTools, PublicFacts, Released, ReleaseTools, Traits
+from understudy.generation.template import PromptTemplate
+from understudy.methods.protocol import Asks, GenerationTools, PublicFacts, Released, ReleaseTools, Traits
 from understudy.methods.sec_pe import generate as generating
 from understudy.methods.sec_pe.parameters import FreeParameters, SecPEParameters
 from understudy.methods.sec_pe.plan import NAME, Drawing, make_plan, private_drawing, public_drawing
@@ -71,6 +74,11 @@ class SecPE(Traits, SecPEParameters):
         from understudy.methods.sec_pe.release import release  # only here: it reads private records
 
         return release(self, corpus, plan, drawing=self._drawing(plan.unit), tools=tools)
+
+    def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks:
+        sizes = [[min(self.population_at(number), count) for count in counts] for number in range(self.rounds)]
+        calls = evolution_calls(self, sizes) + harvest_calls(counts, sizes[-1], kind=self.harvest)
+        return Asks(calls, variation_characters(self, template, writing.examples_per_prompt))
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
         return generating.generate(self, release, counts, tools=tools)
