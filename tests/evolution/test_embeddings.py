@@ -107,7 +107,7 @@ def test_a_vectors_integers_depend_on_that_vector_alone() -> None:
         assert np.array_equal(private_vectors(exact[row : row + 1])[0], together[row])
 
 
-BAD = [[np.nan, 0], [0, 0], [1.1, 0], [0.9, 0], [np.inf, 0], [3e38, 3e38], [1, 1], [-np.inf, np.nan]]
+BAD = [[np.nan, 0], [np.nan, 1], [0, 0], [1.1, 0], [0.9, 0], [np.inf, 0], [3e38, 3e38], [1, 1], [-np.inf, np.nan]]
 
 
 @pytest.mark.parametrize("bad", BAD)

@@ -26,26 +26,25 @@ class VoteHistogram:
     """For each candidate, the votes of the private units: one round's query.
 
     A record votes for its k nearest candidates of its own label (all of them where there are fewer; none without
-    candidates or for a zero vector). Units of kind ``record`` and ``secret``: a record with m votes adds
-    floor(G / sqrt(m)) to each, G = GRID. Units of kind ``owner``: the c_j votes of all of the owner's records for
-    candidate j, jointly over labels, add floor(G c_j / |c|_2): an owner has one whole vote, whatever it holds.
+    candidates or for a zero vector): a record with m votes adds floor(G / sqrt(m)) to each, G = GRID. Where units are
+    owners, the c_j votes of all of the owner's records for candidate j, jointly over labels, add
+    floor(G c_j / |c|_2): an owner has one whole vote, whatever it holds.
 
     Guarantee:
-        Unit: a record; an owner; or a secret, which at most ``unit.max_records`` records hold (declared, and checked
-        elsewhere).
+        Unit: an owner where ``unit`` is one, else a record (wrap it in
+        :class:`~understudy.privacy.mechanisms.GroupSum` for a secret that several records hold).
         Sensitivity: a record's vote depends on the record and the (public) candidates only, since scalar products are
         exact (:mod:`understudy.evolution.voting`); an owner's on its records only. So adding a unit adds its own
         vector. A record's has m coordinates of at most G / sqrt(m), an owner's is G c / |c|_2 rounded down: L2 norm at
-        most G. A secret's is the sum of at most max_records records': L2 norm at most max_records * G, reached where
-        all vote alike. L1 norm: a vector of L2 norm b with s nonzero coordinates has at most b sqrt(s); a record has
-        s <= k, an owner s <= k * max_records.
+        most G. Such a vector with s nonzero coordinates has L1 norm at most G sqrt(s); s <= k for a record,
+        k * max_records for an owner.
         Votes of a label are not normalised by themselves: an owner of records in l labels would weigh sqrt(l).
         Source: Xie et al. 2024 (Aug-PE), with the owner's joint vote in place of the record's.
 
     Args:
         candidates: ``Int16[n, d]`` of :func:`~understudy.evolution.embeddings.integer_vectors`; public. n may be 0.
         labels: ``Int32[n]``.
-        unit: the privacy unit.
+        unit: whose votes are normalised together.
         name: of the charge, such as ``votes-3``.
         neighbours: candidates a record votes for (k), 1 or more.
     """
@@ -56,6 +55,11 @@ class VoteHistogram:
     name: str
     neighbours: int = 1
     distance: Distance = "cosine"
+
+    @classmethod
+    def of_size(cls, size: int, *, name: str) -> VoteHistogram:
+        """The query for ``size`` candidates that are not known yet, to plan its noise with."""
+        return cls(np.zeros((size, 1), dtype=np.int16), np.zeros(size, dtype=np.int32), Unit(), name)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -72,7 +76,7 @@ class VoteHistogram:
 
     @property
     def l2_sensitivity(self) -> float:
-        return self.grid * (self.unit.max_records if self.unit.kind == "secret" else 1)
+        return self.grid
 
     def evaluate(self, data: PrivateEmbeddings) -> NDArray[np.int64]:
         """``Int64[n]``. Memory: what :func:`nearest` takes; for owners also 24 bytes a vote."""
