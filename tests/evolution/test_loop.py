@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evolution_fixtures import FAILED, ScriptedChat, embed, make_api, template_of
 from numpy.typing import NDArray
+from scripted import FAILED, ScriptedChat, embed, make_api, template_of
 
 from understudy.evolution.loop import candidates_per_round, evolve, population_sizes
 from understudy.evolution.population import KEPT, NO_PARENT, Population, Round, ancestry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from evolution_fixtures import FAILED, ScriptedChat, make_api, template_of, with_seed
+from scripted import FAILED, ScriptedChat, make_api, template_of, with_seed
 
 from understudy.errors import ModelError
 from understudy.evolution.variation import with_blanks
