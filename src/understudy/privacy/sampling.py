@@ -60,7 +60,8 @@ class SampledSum(Generic[Data]):
         noise_multiplier: in sensitivities of one record.
 
     Raises:
-        PrivacyError: if the grid does not fit the noise, or one rate for all is not the rate of ``inclusion``.
+        PrivacyError: if the grid does not fit the noise, a rate is no probability, or one rate for all is not the rate
+            of ``inclusion``.
     """
 
     query: DrawnSum[Data]
@@ -74,6 +75,11 @@ class SampledSum(Generic[Data]):
             raise PrivacyError(
                 f"The grid of {self.query.name!r} does not fit its noise: sigma is {self.scale:g} grid units.",
                 "Choose a prior and a posterior that are further apart, or nearer to each other.",
+            )
+        if not np.all((np.asarray(self.rates) >= 0) & (np.asarray(self.rates) <= 1)):
+            raise PrivacyError(
+                f"The sum {self.query.name!r} draws with a rate that is no probability.",
+                "This is a fault of the method: its rates must lie in [0, 1].",
             )
         stated = {rate for secret in self.inclusion for rate, _ in secret}
         if isinstance(self.rates, float) and stated != {self.rates}:
@@ -96,10 +102,13 @@ class SampledSum(Generic[Data]):
         """Pay, draw, sum, add noise: ``Float64[query.shape]`` in the query's own units.
 
         Raises:
-            PrivacyError: if ``receipt`` holds no unused charge of this name and event.
+            PrivacyError: if ``receipt`` holds no unused charge of this name and event, or the corpus does not hold as
+                many records as there are rates.
         """
         receipt.pay(self.query.name, self.event)
-        exact = self.query.evaluate(data, _Coins(self.rates, source))
+        coins = _Coins(self.rates, source)
+        exact = self.query.evaluate(data, coins)
+        coins.finish()
         if exact.dtype != np.int64 or exact.shape != self.query.shape:
             raise PrivacyError(
                 f"The query {self.query.name!r} answered with the wrong type or shape.",
@@ -123,8 +132,17 @@ class _Coins:
         rates = self._rates[self._next : self._next + count]
         self._next += count
         if len(rates) < count:
-            raise PrivacyError(
-                "The corpus holds more records than there are inclusion probabilities.",
-                "Make the incidence file anew from the corpus as it is now.",
-            )
+            raise _other_corpus()
         return self._source.include(rates)
+
+    def finish(self) -> None:
+        """See that every record had its coin."""
+        if not isinstance(self._rates, float) and self._next != len(self._rates):
+            raise _other_corpus()
+
+
+def _other_corpus() -> PrivacyError:
+    return PrivacyError(
+        "The corpus does not hold as many records as there are inclusion probabilities.",
+        "Make the incidence file anew from the corpus as it is now.",
+    )

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from understudy.corpus.bounding import BoundedCorpus
 from understudy.evolution.embeddings import STEPS, Block, private_vectors
 from understudy.evolution.voting import nearest
 from understudy.models.types import Embedder
 from understudy.privacy.sampling import Draw
+
+if TYPE_CHECKING:
+    from understudy.corpus.bounding import BoundedCorpus
 
 GRID = 1 << 24
 _SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
@@ -131,8 +132,8 @@ def noisy_centres(
     """Sizes ``Float64[labels, K]`` and centres ``Float64[labels, K, d]`` (in 1.0) of a release. Post-processing.
 
     centre = e_k + shrunk residual sum / (n_k + size_k), a noisy size below 0 counting as 0. The noisy residual sum r of
-    d coordinates is shrunk by max(0, 1 - (d - 2) noise^2 / |r|^2) (James and Stein 1961, positive part): where it is all
-    noise, the centre stays the public one.
+    d coordinates is shrunk by max(0, 1 - (d - 2) noise^2 / |r|^2) (James and Stein 1961, positive part): where it is
+    all noise, the centre stays the public one.
 
     Args:
         sums: as :class:`ClusterSums` releases them.

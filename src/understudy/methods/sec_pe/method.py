@@ -9,6 +9,8 @@ import numpy as np
 
 from understudy.errors import ConfigError
 from understudy.evolution.forecast import evolution_calls, harvest_calls, variation_characters
+from understudy.evolution.keywords import keywords_of_labels
+from understudy.generation.evolving import EvolutionPrompts
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.records import SyntheticRecord
 from understudy.generation.template import PromptTemplate
@@ -16,7 +18,7 @@ from understudy.methods.protocol import Asks, GenerationTools, PublicFacts, Rele
 from understudy.methods.sec_pe import generate as generating
 from understudy.methods.sec_pe.parameters import FreeParameters, SecPEParameters
 from understudy.methods.sec_pe.plan import NAME, Drawing, make_plan, private_drawing, public_drawing
-from understudy.methods.sec_pe.stricter import read_stricter
+from understudy.methods.sec_pe.stricter import Stricter, read_stricter
 from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
@@ -58,9 +60,9 @@ class SecPE(Traits, SecPEParameters):
                 "sec-pe counts the private records in clusters of a public corpus, and there is none.",
                 "Name one: --public-corpus FILE --public-corpus-is-public.",
             )
+        keywords_of_labels(self, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
         drawing = self._drawing(facts.unit)
-        stricter = read_stricter(self.secret_budgets, len(drawing.inclusion))
-        return make_plan(self, budget, facts, drawing, stricter=stricter)
+        return make_plan(self, budget, facts, drawing, stricter=self._stricter(drawing))
 
     def check_secrets(self, corpus: Corpus, finder: SecretFinder) -> None:
         from understudy.corpus.secrets import check_incidence
@@ -73,7 +75,8 @@ class SecPE(Traits, SecPEParameters):
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
         from understudy.methods.sec_pe.release import release  # only here: it reads private records
 
-        return release(self, corpus, plan, drawing=self._drawing(plan.unit), tools=tools)
+        drawing = self._drawing(plan.unit)
+        return release(self, corpus, plan, drawing=drawing, stricter=self._stricter(drawing), tools=tools)
 
     def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks:
         sizes = [[min(self.population_at(number), count) for count in counts] for number in range(self.rounds)]
@@ -90,6 +93,9 @@ class SecPE(Traits, SecPEParameters):
         free = np.ones(found.n_records, dtype=np.bool_)
         free[found.records] = False
         return public_drawing(self, found.to_csr().T.tocsr(), free, unit)
+
+    def _stricter(self, drawing: Drawing) -> Stricter:
+        return read_stricter(self.secret_budgets, len(drawing.inclusion))
 
     def _incidence(self) -> Incidence:
         """The public incidence: no private table is read."""

@@ -11,7 +11,6 @@ Poisson-binomial.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +21,8 @@ from understudy.errors import ConfigError, PrivacyError
 from understudy.methods.protocol import PublicFacts
 from understudy.methods.sec_pe.clusters import GRID
 from understudy.methods.sec_pe.parameters import SecPEParameters
+from understudy.methods.sec_pe.stricter import Stricter
 from understudy.privacy.events import Inclusion, MixtureEvent
-from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
@@ -83,6 +82,11 @@ def public_drawing(parameters: SecPEParameters, incidence: csr_array, free: NDAr
             "A secret of the incidence file is in more records than declared.",
             "Declare more with --max-records-per-secret.",
         )
+    if parameters.records_without_secrets_are_public and int(free.sum()) < parameters.clusters:
+        raise ConfigError(
+            f"There are {int(free.sum())} records without secrets, fewer than the {parameters.clusters} clusters.",
+            "Lower clusters, or give a public corpus.",
+        )
     weights = largest_weights(incidence, np.full(incidence.shape[1], parameters.secret_weight))
     rates = inclusion_probabilities(weights, expected=parameters.expected_sample)
     return Drawing(rates, grouped_inclusion(rates, incidence), free)
@@ -90,11 +94,11 @@ def public_drawing(parameters: SecPEParameters, incidence: csr_array, free: NDAr
 
 def make_plan(
     parameters: SecPEParameters,
-    budget: Budget | SecretBudget,
+    budget: SecretBudget,
     facts: PublicFacts,
     drawing: Drawing,
     *,
-    stricter: Sequence[tuple[int, SecretBudget]] = (),
+    stricter: Stricter = (),
 ) -> Plan:
     """The plan of a release.
 
@@ -102,18 +106,13 @@ def make_plan(
         stricter: promises to some secrets beyond the one to all, by the secret's number (public incidence).
 
     Raises:
-        ConfigError: if the budget is no secret budget, or the noise does not fit its grid.
+        ConfigError: if the unit is no secret, or the noise does not fit its grid.
     """
-    if not isinstance(budget, SecretBudget):
-        raise ConfigError(
-            "sec-pe promises secret protection, not (epsilon, delta).",
-            "Give --secret-prior P and --secret-posterior R, or choose --method aug-pe.",
-        )
     multiplier = calibrate(budget, drawing.inclusion, releases=parameters.releases)
     for number, own in stricter:
         multiplier = max(multiplier, calibrate(own, [drawing.inclusion[number]], releases=parameters.releases))
     strictest = min([budget.mu, *(own.mu for _, own in stricter)])
-    multiplier = max(multiplier, 1 / strictest)  # a record that is drawn keeps (p, r) by itself
+    multiplier = max(multiplier, math.sqrt(parameters.releases) / strictest)  # one drawn record alone keeps to (p, r)
     if not SMALLEST_SIGMA <= multiplier * GRID <= LARGEST_SCALE:
         raise ConfigError(
             "This secret budget is out of range: its noise does not fit the integer grid.",

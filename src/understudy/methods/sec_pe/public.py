@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,12 +42,10 @@ def _k_means(vectors: NDArray[np.float32], *, count: int, seed: int) -> tuple[ND
             f"The public corpus has {len(vectors)} texts where {count} clusters are to be made.",
             "Lower clusters, or give a larger public corpus.",
         )
-    on_grid = integer_vectors(vectors)
-    points = on_grid.astype(np.float64)
-    centres, nearest = kmeans2(points, count, iter=_ITERATIONS, minit="++", missing="warn", seed=_generator(seed))
+    points = integer_vectors(vectors).astype(np.float64)
+    generator = np.random.default_rng([seed, 0x5EC])
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # of texts that are alike some clusters stay empty, and that is fine
+        centres, nearest = kmeans2(points, count, iter=_ITERATIONS, minit="++", seed=generator)
     sizes = np.maximum(np.bincount(nearest, minlength=count), 1)
     return np.rint(centres).astype(np.int16), sizes.astype(np.int64)
-
-
-def _generator(seed: int) -> np.random.Generator:
-    return np.random.default_rng([seed, 0x5EC])

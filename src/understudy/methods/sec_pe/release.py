@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ from understudy.methods.sec_pe.clusters import Clusters, ClusterSums, noisy_cent
 from understudy.methods.sec_pe.parameters import SecPEParameters
 from understudy.methods.sec_pe.plan import Drawing, release_names
 from understudy.methods.sec_pe.public import make_clusters
+from understudy.methods.sec_pe.stricter import Stricter, stricter_in_words
 from understudy.models.types import Embedder
 from understudy.privacy.plan import Plan
 from understudy.privacy.sampling import SampledSum
@@ -42,12 +44,14 @@ def release(
     plan: Plan,
     *,
     drawing: Drawing,
+    stricter: Stricter,
     tools: ReleaseTools,
 ) -> Released:
     """Release the noisy sizes and centres of public clusters.
 
     Args:
         drawing: how records are drawn, as the plan has it.
+        stricter: promises to some secrets that the plan keeps, for the statement.
     """
     embedder = tools.embedder
     assert embedder is not None, "the run loads one where needs_embedder says so"
@@ -86,18 +90,33 @@ def release(
             **_named(parameters),
             "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
         },
-        noise_check={
-            "noise on the size of a cluster (std, records)": round(size_noise, 3),
-            "clusters whose size stands 3 std above the noise, by label": [
-                int(number) for number in (sizes > 3 * size_noise).sum(axis=1)
-            ],
-        },
+        noise_check=_noise_check(sizes, size_noise),
+        notes=stricter_in_words(stricter),
     )
+
+
+def _noise_check(sizes: NDArray[np.float64], noise: float) -> dict[str, Any]:
+    """How many of the sizes stand above the noise: noisy values and public numbers only."""
+    above = [int(number) for number in (sizes > 3 * noise).sum(axis=1)]
+    check: dict[str, Any] = {
+        "noise on the size of a cluster (std, records)": round(noise, 3),
+        "clusters whose size stands 3 std above the noise, by label": above,
+    }
+    if not all(above):
+        check["warning"] = (
+            "The clusters of some labels are all noise: their texts evolve against next to nothing. Use fewer "
+            "clusters, or a posterior that is further above the prior."
+        )
+    return check
 
 
 def _named(parameters: SecPEParameters) -> dict[str, dict[str, str]]:
     """The public files, for the statement."""
-    files = {"public corpus": "public_corpus", "incidence of secrets": "incidence_file"}
+    files = {
+        "public corpus": "public_corpus",
+        "incidence of secrets": "incidence_file",
+        "secret budgets": "secret_budgets",
+    }
     found = {
         name: {"source": str(getattr(parameters, field)).rsplit("/", 1)[-1], "sha256": parameters.file_hashes[field]}
         for name, field in files.items()
@@ -131,11 +150,16 @@ def check_public_corpus(parameters: SecPEParameters, corpus: Corpus) -> None:
     """That the public corpus has enough texts for its clusters, seen before anything is charged.
 
     Raises:
-        ConfigError: if it has not.
+        ConfigError: if it has not, or has labels where the private table has none.
     """
     if parameters.records_without_secrets_are_public:
         return  # one set of clusters, whatever their labels
     names = [canonical(label) for label in corpus.labels]
+    if parameters.public_label and not names:
+        raise ConfigError(
+            "The public corpus is to have labels (public_label), and the private table has none.",
+            "Leave out --public-label, or name the private table's with --label and --labels.",
+        )
     counts = np.zeros(max(1, len(names)), dtype=np.int64)
     with open_public(parameters, names) as public:
         for batch in public.batches():

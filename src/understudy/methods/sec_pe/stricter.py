@@ -1,17 +1,20 @@
-"""Stricter promises for some secrets: a public CSV file ``number,prior,posterior``."""
+"""Stricter promises to some secrets: a public CSV file ``number,prior,posterior``."""
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 from understudy.errors import ConfigError
 from understudy.privacy.secrets.budget import SecretBudget
 
 _COLUMNS = ("number", "prior", "posterior")
+Stricter = Sequence[tuple[int, SecretBudget]]
+"""Secrets, by their numbers in the incidence file, and what each is promised beyond the promise to all."""
 
 
-def read_stricter(file: str | None, secrets: int) -> list[tuple[int, SecretBudget]]:
+def read_stricter(file: str | None, secrets: int) -> Stricter:
     """The promises by the secrets' numbers in the incidence file; none without a file.
 
     Args:
@@ -39,3 +42,15 @@ def read_stricter(file: str | None, secrets: int) -> list[tuple[int, SecretBudge
             "Give each secret's number, as in the incidence file, at most once.",
         )
     return found
+
+
+def stricter_in_words(stricter: Stricter) -> tuple[str, ...]:
+    """For the statement: a sentence a promise, the secrets by number."""
+    by_promise: dict[SecretBudget, list[int]] = {}
+    for number, own in stricter:
+        by_promise.setdefault(own, []).append(number)
+    return tuple(
+        f"{own} holds too for each of these secrets, by their numbers in the incidence file: "
+        f"{', '.join(map(str, sorted(numbers)))}."
+        for own, numbers in by_promise.items()
+    )
