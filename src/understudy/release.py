@@ -188,42 +188,41 @@ def _arrays_from_bytes(data: bytes) -> dict[str, NDArray[Any]]:
 
 
 def _terms_to_bytes(terms: Sequence[str]) -> bytes:
-    return _columns_to_bytes({"term": terms})
+    import pyarrow as pa
+
+    return _table_to_bytes({"term": pa.array(list(terms), pa.string())})
 
 
 def _terms_from_bytes(data: bytes) -> list[str]:
-    return _columns_from_bytes(data)["term"]
+    terms: list[str] = _table_from_bytes(data)["term"]
+    return terms
 
 
 def _strings_to_bytes(strings: Mapping[str, Sequence[str]]) -> bytes:
-    """Lists of different lengths as one table: each string under its list's name."""
-    return _columns_to_bytes(
-        {
-            "name": [name for name, values in strings.items() for _ in values],
-            "value": [value for values in strings.values() for value in values],
-        }
+    """A row a list, of any length."""
+    import pyarrow as pa
+
+    values = [list(values) for values in strings.values()]
+    return _table_to_bytes(
+        {"name": pa.array(list(strings), pa.string()), "values": pa.array(values, pa.list_(pa.string()))}
     )
 
 
 def _strings_from_bytes(data: bytes) -> dict[str, list[str]]:
-    columns = _columns_from_bytes(data)
-    strings: dict[str, list[str]] = {}
-    for name, value in zip(columns["name"], columns["value"], strict=True):
-        strings.setdefault(name, []).append(value)
-    return strings
+    columns = _table_from_bytes(data)
+    return dict(zip(columns["name"], columns["values"], strict=True))
 
 
-def _columns_to_bytes(columns: Mapping[str, Sequence[str]]) -> bytes:
+def _table_to_bytes(columns: Mapping[str, Any]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet
 
     sink = io.BytesIO()
-    table = pa.table({name: pa.array(list(values), pa.string()) for name, values in columns.items()})
-    pyarrow.parquet.write_table(table, sink)
+    pyarrow.parquet.write_table(pa.table(dict(columns)), sink)
     return sink.getvalue()
 
 
-def _columns_from_bytes(data: bytes) -> dict[str, list[str]]:
+def _table_from_bytes(data: bytes) -> dict[str, list[Any]]:
     import pyarrow as pa
     import pyarrow.parquet
 

@@ -62,7 +62,7 @@ class Completion:
     error: str | None = None
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return json.dumps(asdict(self))  # ASCII, which holds also what UTF-8 cannot: halves of surrogate pairs
 
     @classmethod
     def from_json(cls, text: str) -> Completion:
