@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from clinic import TERMS, flags, rows, settings, write_csv
+from evolution_fixtures import WordEmbedder, evolving
 from run_fixtures import Said
 from server import FakeEndpoint, answer
 
@@ -42,10 +43,14 @@ def planted_rows(count: int = 60) -> list[dict[str, str]]:
     ]
 
 
-def planted_settings(folder: Path, **changes: Any) -> dict[str, Any]:
+def plant(folder: Path) -> None:
     columns = ("note", "department", "clinician", "secret")
     table = [*planted_rows(), {**planted_rows(1)[0], "department": f"{PLANT}label"}]
     write_csv(folder / "notes.csv", table, columns)
+
+
+def planted_settings(folder: Path, **changes: Any) -> dict[str, Any]:
+    plant(folder)
     return settings(folder, owner="clinician", on_bad_row="skip", **changes)
 
 
@@ -118,6 +123,50 @@ def test_a_prompt_holds_public_words_only(tmp_path: Path, understudy: Callable[.
     allowed = set(split_words(public.replace("\\n", " ")))
     said = {word for messages in prompts for message in messages for word in split_words(message["content"])}
     assert said <= allowed
+
+
+UNITS: dict[str, dict[str, Any]] = {
+    "record": {},
+    "owner": {"owner": "clinician"},
+    "secret": {
+        **{"epsilon": None, "delta": None, "secret_prior": "1e-4", "secret_posterior": "1e-3"},
+        **{"secrets": "secret", "max_records_per_secret": 2},
+    },
+}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_nothing_planted_leaves_a_private_evolution(
+    tmp_path: Path,
+    understudy: Callable[..., Said],
+    caplog: pytest.LogCaptureFixture,
+    embedder: WordEmbedder,
+    unit: str,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    plant(tmp_path)
+    own = {"private_keywords": True, "vocabulary_is_public": True, "top_terms": 5, "label_sizes": "noisy"}
+    with FakeEndpoint(lambda number, seen: answer(f"A note of {TERMS[number % 16]} and {number}.")) as endpoint:
+        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "lookahead": 1, "on_bad_row": "skip"}
+        values = evolving(tmp_path, **own, **changes, **UNITS[unit], vocabulary=str(tmp_path / "terms.txt"))
+        said = understudy("run", *flags({**values, "records_per_label": 6}))
+        assert said.code == 0, said.err
+        release = str(tmp_path / "out" / "release" / "aug-pe.release")
+        more = ("--records-per-label", "6", "--harvest", "variations", "--output", str(tmp_path / "more"))
+        spoken = ("--llm", "openai:test", "--base-url", endpoint.base_url)
+        again = [understudy("generate", release, *spoken, *more), understudy("inspect", release, "--json")]
+        seen = endpoint.seen
+    assert [each.code for each in again] == [0, 0]
+    assert len(seen) > 24 + 16 + 48 + 12
+    for request in seen:
+        sent = json.dumps([request.method, request.path, dict(request.headers), request.body], ensure_ascii=False)
+        assert_clean(sent, "a request")
+    for each in (said, *again):
+        assert_clean(each.out + each.err, "what was said")
+    assert_clean(caplog.text, "the log")
+    assert assert_clean_folder(tmp_path / "out" / "release") == 4
+    assert assert_clean_folder(tmp_path / "out") > 4  # the private folder too: vectors are gone, texts never there
+    assert assert_clean_folder(tmp_path / "more" / "release") >= 3
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no file modes")
