@@ -194,13 +194,6 @@ def test_a_run_that_dies_half_way_leaves_no_file_and_what_a_killed_one_left_is_c
     assert [path.name for path in built(tmp_path).file.parent.iterdir()] == ["embeddings.bin"]
 
 
-def test_the_file_can_be_deleted_twice(tmp_path: Path) -> None:
-    embeddings = built(tmp_path)
-    embeddings.delete()
-    embeddings.delete()
-    assert not embeddings.file.exists()
-
-
 def test_private_records_whose_vectors_are_nonsense_are_zero_and_nothing_fails(tmp_path: Path) -> None:
     odd = {TEXTS[3]: np.nan, TEXTS[8]: 0.0, TEXTS[22]: 2.0}
     found = whole(built(tmp_path, odd=odd))

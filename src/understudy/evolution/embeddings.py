@@ -140,10 +140,6 @@ class PrivateEmbeddings:
                 np.array(part["unit"], dtype=np.int64),
             )
 
-    def delete(self) -> None:
-        """Remove the file; nothing happens if it is gone."""
-        self.file.unlink(missing_ok=True)
-
     @classmethod
     def _whole(cls, file: Path, digest: bytes) -> PrivateEmbeddings | None:
         """The file's embeddings, if it is whole and holds those of ``digest``."""
