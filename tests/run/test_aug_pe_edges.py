@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,15 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", CORPORA)
-@pytest.mark.parametrize("mode", MODES)
-def test_a_poor_corpus_runs_to_the_end_like_any_other(tmp_path: Path, what: str, mode: str) -> None:
+def cases(whats: Iterable[str], few: Iterable[str]) -> list[tuple[str, str]]:
+    """All of them plainly, and a few in every mode."""
+    return [("plain", what) for what in whats] + [(mode, what) for mode in MODES if mode != "plain" for what in few]
+
+
+@pytest.mark.parametrize(
+    ("mode", "what"), cases(CORPORA, ["no record", "a label without a record", "a label with one record"])
+)
+def test_a_poor_corpus_runs_to_the_end_like_any_other(tmp_path: Path, mode: str, what: str) -> None:
     write_csv(tmp_path / "notes.csv", CORPORA[what])
     own = {"private_keywords": True, "vocabulary": str(tmp_path / "terms.txt"), "vocabulary_is_public": True}
     result = running.run(run_config(evolving(tmp_path, **own, **MODES[mode], top_terms=10)))
@@ -106,10 +112,9 @@ def release(folder: Path, **changes: Any) -> us.Release:
     return running.release(run_config(evolving(folder, **changes))).release
 
 
-@pytest.mark.parametrize("what", NOTHING)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "what"), cases(NOTHING, ["empty"]))
 def test_a_language_model_without_an_answer_leaves_a_release_of_the_same_form(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], what: str, mode: str
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], mode: str, what: str
 ) -> None:
     chat = use_chat(FakeChat(NOTHING[what]))
     made = release(tmp_path, **MODES[mode])
