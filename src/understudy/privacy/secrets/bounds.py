@@ -138,8 +138,8 @@ def smallest(bound: Callable[[float], float], limit: float, *, low: float = 1.0)
                 f"No noise keeps the posterior at {limit:g}.",
                 "Choose a posterior that is further above the prior, for example ten times the prior.",
             )
-    root = brentq(lambda x: math.log(bound(math.exp(x)) / target), math.log(low), math.log(high), xtol=_PRECISION / 10)
-    noise = math.exp(root)
+    root = brentq(lambda x: math.log(bound(math.exp(x)) / target), math.log(low), math.log(high), xtol=_PRECISION)
+    noise, more = math.exp(root + 2 * _PRECISION), _PRECISION
     while bound(noise) > target:
-        noise *= 1 + _PRECISION
+        noise, more = noise * (1 + more), more * 2
     return noise

@@ -28,13 +28,13 @@ from understudy.privacy.guarantee import normal_quantile, phi_bar
 from understudy.privacy.secrets.bounds import DISCRETE_EXCESS, DISCRETE_LOSS, blow_up, poisson_binomial, smallest
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.losses import Draws, best_test
+from understudy.privacy.secrets.many import Laws, highest
 from understudy.privacy.secrets.renyi import ORDERS, divergences, order_for, posteriors, require_gaussian
 
 if TYPE_CHECKING:
     from understudy.privacy.accountant import Spending
 
 _ONCE: Inclusion = ((1.0, 1),)
-_MOST_COMPOSED = 16
 _NEARLY_ONE = 1 - 2**-53
 
 
@@ -48,8 +48,8 @@ def posterior(events: Sequence[Event], prior: Number) -> float:
 
     Returns:
         r, in [p, 1], of the secret where it is highest; never understated, discrete noise included. In closed form for
-        Gaussian events alone and for one mixture; else about 1e-5 of itself too high, and where more than 16 different
-        secrets are composed, similar ones share a bound.
+        Gaussian events alone and for one mixture; else about 1e-5 of itself too high, or a little more where there are
+        many different secrets (:func:`~understudy.privacy.secrets.many.highest`).
 
     Raises:
         ConfigError: if an event is neither Gaussian nor a mixture of Gaussians, or mixtures differ in their secrets.
@@ -60,13 +60,16 @@ def posterior(events: Sequence[Event], prior: Number) -> float:
     """
     prior, releases = float(prior), Counter(events)
     noise = [(require_gaussian(event).noise_multiplier, count) for event, count in releases.items()]
-    secrets = [[poisson_binomial(each) for each in secret] for secret in _secrets(tuple(releases))]
-    if len(events) > 1 and len(secrets) > _MOST_COMPOSED:
-        secrets.sort(key=lambda laws: sum(blow_up(prior, z, law) for (z, _), law in zip(noise, laws, strict=True)))
-        size = math.ceil(len(secrets) / _MOST_COMPOSED)
-        secrets = [_worse_than_all(secrets[start : start + size]) for start in range(0, len(secrets), size)]
-    draws = ([Draws(z, law, count) for (z, count), law in zip(noise, laws, strict=True)] for laws in secrets)
-    most = max((_posterior_of_one(prior, each) for each in draws), default=prior)
+    secrets = [tuple(map(poisson_binomial, secret)) for secret in _secrets(tuple(releases))]
+
+    def of_one(laws: Laws) -> float:
+        return _posterior_of_one(prior, [Draws(z, law, count) for (z, count), law in zip(noise, laws, strict=True)])
+
+    if len(events) > 1:
+        risk = [sum(blow_up(prior, z, law) for (z, _), law in zip(noise, laws, strict=True)) for laws in secrets]
+        most = highest([secrets[number] for number in np.argsort(risk)[::-1]], of_one)
+    else:
+        most = max(map(of_one, secrets), default=prior)
     return min(1.0, most * (1 + DISCRETE_EXCESS) ** len(events))
 
 
@@ -190,17 +193,6 @@ def _secrets(events: Sequence[Event]) -> list[tuple[Inclusion, ...]]:
         return event.inclusion[number if len(event.inclusion) > 1 else 0]
 
     return sorted({tuple(of(event, number) for event in events) for number in range(secrets)})
-
-
-def _worse_than_all(secrets: Sequence[Sequence[NDArray[np.float64]]]) -> list[NDArray[np.float64]]:
-    """Of each event, a law of K that gives every k or more at least the chance that any of ``secrets`` gives it."""
-    laws = []
-    for of_one_event in zip(*secrets, strict=True):
-        most = np.zeros(max(map(len, of_one_event)) + 1)
-        for law in of_one_event:
-            most[: len(law)] = np.maximum(most[: len(law)], np.cumsum(law[::-1])[::-1])
-        laws.append(-np.diff(most))
-    return laws
 
 
 def _posterior_of_one(prior: float, draws: Sequence[Draws]) -> float:
