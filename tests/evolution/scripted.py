@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from understudy.evolution.parameters import EvolutionParameters
 from understudy.evolution.variation import TextAPI
+from understudy.generation.evolving import EvolutionPrompts
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.template import PromptTemplate, load_template
 from understudy.generation.writing import Writer
@@ -60,7 +61,8 @@ def make_api(
 def template_of(**evolution: Any) -> PromptTemplate:
     """The general template with other evolution prompts."""
     template = load_template("note")
-    return template.model_copy(update={"evolution": template.evolution.model_copy(update=evolution)})
+    made = EvolutionPrompts(**{**template.evolution.model_dump(), **evolution})
+    return template.model_copy(update={"evolution": made})
 
 
 def with_seed(api: TextAPI, seed: int) -> TextAPI:

@@ -42,16 +42,29 @@ def test_a_variation_fills_in_blanks() -> None:
     answers = api.variations([TEXT], NO_LABELS, round_number=0, stage=0)
     assert chat.prompts == ["bars: _ _ _ _, _ _ _ _."]
     assert answers.sources.tolist() == [0]
-    assert answers.prompts[0].startswith("variation|style:")
-    assert answers.prompts[0].endswith("|blanks:1")
-    assert TEXT not in answers.prompts[0]
+    assert answers.prompts == ("fill",)  # the prompt names neither style nor words
 
 
 def test_without_blanks_a_variation_says_it_in_other_words() -> None:
     chat = ScriptedChat()
     api = make_api(chat, template=template_of(rephrase="Again: {text}"), blank_probability=0)
-    api.variations([TEXT], NO_LABELS, round_number=0, stage=0)
+    answers = api.variations([TEXT], NO_LABELS, round_number=0, stage=0)
     assert chat.prompts == [f"Again: {TEXT}"]
+    assert answers.prompts == ("rephrase",)
+    assert TEXT not in make_api(ScriptedChat()).variations([TEXT], NO_LABELS, round_number=0, stage=0).prompts[0]
+
+
+def test_of_several_prompts_each_call_takes_one_by_lot_and_only_what_it_names_is_noted() -> None:
+    chat = ScriptedChat()
+    patterns = ["Again: {text}", "Again, on {keyword}: {text}"]
+    template = template_of(rephrase=patterns, styles=("briefly",))
+    api = make_api(chat, template=template, keywords=[["wine"], []], blank_probability=0)
+    answers = api.variations(["x"] * 60, np.zeros(60, dtype=np.int32), round_number=0, stage=0)
+    assert set(zip(chat.prompts, answers.prompts, strict=True)) == {
+        ("Again: x", "rephrase 1"),
+        ("Again, on wine: x", "rephrase 2|keyword:wine"),
+    }
+    assert 15 < chat.prompts.count("Again: x") < 45
 
 
 def test_about_half_of_the_words_become_blanks_and_nothing_else_changes() -> None:
@@ -86,7 +99,7 @@ def test_examples_are_earlier_turns_blanked_like_the_text_or_said_again() -> Non
         random="{label}/{keyword}",
         fill="{text}",
         rephrase="{text}",
-        examples=type(template_of().evolution)(examples=shown).examples,
+        examples=shown,
     )
     chat = ScriptedChat()
     api = make_api(chat, template=template, blank_probability="1,0")
@@ -103,7 +116,7 @@ def test_without_labels_no_prompt_names_one() -> None:
     chat = ScriptedChat()
     template = template_of(
         random="A text[ ({label})].",
-        examples=type(template_of().evolution)(examples=[{"text": "T", "label": "L"}]).examples,
+        examples=[{"text": "T", "label": "L"}],
     )
     make_api(chat, labels=(), template=template).random([2], round_number=0, stage=0)
     for request in chat.asked:

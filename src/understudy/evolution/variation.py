@@ -6,7 +6,7 @@ All that a prompt holds is public, released, or the model's own answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +22,7 @@ from understudy.generation.writing import Writer
 from understudy.models.types import ChatRequest, Message
 
 BLANK = "_"
+_NAMED = ("keyword", "style", "words")
 _WORD = re.compile(r"\w+(?:['’\-]\w+)*")
 _SAMPLES = 1_000_000  # of one prompt, at most
 _STAGES = 1_000_000
@@ -104,12 +105,8 @@ class TextAPI:
 
     def _random_prompt(self, label: int, index: int, draw: np.random.Generator) -> tuple[str, tuple[Message, ...]]:
         words = int(draw.integers(self.parameters.min_words, self.parameters.max_words, endpoint=True))
-        keywords = self.keywords[label]
-        keyword = keywords[int(draw.integers(len(keywords)))] if keywords else ""
-        wish = {**self._wish(label, words, draw), "keyword": keyword}
-        turns = [({**self._about(each, each.text), "keyword": each.keyword}, each.text) for each in self._shown(index)]
-        short = f"random|keyword:{keyword}|style:{wish['style']}|words:{words}"
-        return short, self.writer.template.evolution_messages(self.writer.template.evolution.random, wish, turns=turns)
+        turns = [(_about(each, each.text), each.text) for each in self._shown(index)]
+        return self._prompt("random", self.writer.template.evolution.random, label, {"words": str(words)}, turns, draw)
 
     def _variation_prompt(
         self, text: str, label: int, index: int, probability: float, draw: np.random.Generator
@@ -117,32 +114,38 @@ class TextAPI:
         parameters, prompts = self.parameters, self.writer.template.evolution
         target = round(draw.normal(len(text.split()), parameters.words_spread))
         words = min(max(target, parameters.min_words), parameters.max_words)
-        wish = {**self._wish(label, words, draw), "text": with_blanks(text, probability, draw)}
         filling = probability > 0
         turns = [
-            ({**self._about(each, answer), "text": with_blanks(each.text, probability, draw)}, answer)
+            ({**_about(each, answer), "text": with_blanks(each.text, probability, draw)}, answer)
             for each in self._shown(index)
             if (answer := each.text if filling else each.again)
         ]
-        short = f"variation|style:{wish['style']}|words:{words}|blanks:{probability:g}"
-        pattern = prompts.fill if filling else prompts.rephrase
-        return short, self.writer.template.evolution_messages(pattern, wish, turns=turns)
+        wish = {"words": str(words), "text": with_blanks(text, probability, draw)}
+        kind, patterns = ("fill", prompts.fill) if filling else ("rephrase", prompts.rephrase)
+        return self._prompt(kind, patterns, label, wish, turns, draw)
 
-    def _wish(self, label: int, words: int, draw: np.random.Generator) -> dict[str, str]:
-        styles = self.writer.template.evolution.styles
-        return {
-            "label": self.writer.labels[label] if self.writer.labels else "",
-            "style": styles[int(draw.integers(len(styles)))] if styles else "",
-            "words": str(words),
+    def _prompt(
+        self,
+        kind: str,
+        patterns: Sequence[str],
+        label: int,
+        wish: Mapping[str, str],
+        turns: Sequence[tuple[Mapping[str, str], str]],
+        draw: np.random.Generator,
+    ) -> tuple[str, tuple[Message, ...]]:
+        """What a prompt asks for, in short and in full: one of the patterns, a keyword and a style, by lot."""
+        number = int(draw.integers(len(patterns)))
+        labels = self.writer.labels
+        values = {
+            "label": labels[label] if labels else "",
+            "keyword": _one_of(self.keywords[label], draw),
+            "style": _one_of(self.writer.template.evolution.styles, draw),
+            **wish,
         }
-
-    def _about(self, example: EvolutionExample, answer: str) -> dict[str, str]:
-        return {
-            "label": example.label if self.writer.labels else "",
-            "keyword": "",
-            "style": "",
-            "words": str(len(answer.split())),
-        }
+        shown = turns if labels else [({**asked, "label": ""}, answer) for asked, answer in turns]
+        named = [f"{name}:{values[name]}" for name in _NAMED if values[name] and f"{{{name}}}" in patterns[number]]
+        short = "|".join([kind if len(patterns) == 1 else f"{kind} {number + 1}", *named])
+        return short, self.writer.template.evolution_messages(patterns[number], values, turns=shown)
 
     def _shown(self, index: int) -> list[EvolutionExample]:
         """The examples of the prompt at ``index``: in turn, so that not all texts resemble the same ones."""
@@ -190,6 +193,15 @@ def with_blanks(text: str, probability: float, draw: np.random.Generator) -> str
     if probability == 0:
         return text
     return _WORD.sub(lambda match: BLANK if draw.random() < probability else match[0], text)
+
+
+def _about(example: EvolutionExample, answer: str) -> dict[str, str]:
+    """What would have been asked for in an example's turn."""
+    return {"label": example.label, "keyword": example.keyword, "style": "", "words": str(len(answer.split()))}
+
+
+def _one_of(choices: Sequence[str], draw: np.random.Generator) -> str:
+    return choices[int(draw.integers(len(choices)))] if choices else ""
 
 
 def _filled(text: str) -> str:

@@ -6,7 +6,7 @@ The field ``evolution`` of a prompt template; what it leaves out has the general
       system: "You write ..."           # without it, the template's own
       random: "Write a {document_type}[ ({label})][ about: {keyword}][. Write it {style}][, in about {words} words]."
       fill: "Fill in the blanks: {text}"
-      rephrase: "Write a similar {document_type}: {text}"
+      rephrase: ["Write a similar {document_type}: {text}", "..."]      # of several, each call takes one by lot
       styles: [in a casual way, briefly]
       keywords: {restaurants: [sushi, pizza], "*": [service]}      # or one list for every label
       examples:                         # shown as earlier turns; invented, public
@@ -28,7 +28,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from understudy.generation.choosing import kept_phrases
-from understudy.parameters import Parameters
+from understudy.parameters import OneOrSeveral, Parameters
 
 ANY_LABEL = "*"
 _CLAUSE = re.compile(r"\[([^\[\]]*)\]")
@@ -61,18 +61,18 @@ class EvolutionPrompts(Parameters):
 
     system: str | None = None
     """The system message; None: the template's own."""
-    random: str = (
-        "Write a short {document_type}[ ({label})][ about: {keyword}][. Write {style}][. Use about {words} words]."
+    random: OneOrSeveral = (
+        "Write a short {document_type}[ ({label})][ about: {keyword}][. Write {style}][. Use about {words} words].",
     )
-    """Asks for a new text."""
-    fill: str = (
+    """Asks for a new text. Of several, each call takes one by lot."""
+    fill: OneOrSeveral = (
         "Fill in the blanks (_) of this {document_type}[ ({label})][. Write {style}][. Use about {words} words]. "
-        "Answer with the text only.\n\n{text}"
+        "Answer with the text only.\n\n{text}",
     )
     """Asks for a text whose words are partly blanks."""
-    rephrase: str = (
+    rephrase: OneOrSeveral = (
         "Write this {document_type}[ ({label})] again in other words[. Write {style}][. Use about {words} words]. "
-        "Answer with the text only.\n\n{text}"
+        "Answer with the text only.\n\n{text}",
     )
     """Asks for a variation of a whole text."""
     styles: tuple[str, ...] = (
@@ -87,7 +87,7 @@ class EvolutionPrompts(Parameters):
     )
     """Ways to write, of which each prompt names one. Public."""
     keywords: Keywords = Field(default_factory=dict)
-    """Things to write about, of which each prompt for a new text names one. Public."""
+    """Things to write about, of which each prompt may name one. Public."""
     examples: tuple[EvolutionExample, ...] = ()
     """Shown as earlier turns."""
 

@@ -85,7 +85,7 @@ class PromptTemplate(Parameters):
         """The chat that asks for one text of the evolution.
 
         Args:
-            pattern: ``evolution.random``, ``.fill`` or ``.rephrase``.
+            pattern: one of ``evolution.random``, ``.fill`` or ``.rephrase``.
             values: of the placeholders ``label``, ``keyword``, ``style``, ``words`` and ``text``.
             turns: earlier turns: the values of each, and the answer.
         """
