@@ -211,6 +211,7 @@ def test_noise_that_is_not_gaussian_is_one_clear_error(event: Event) -> None:
 def test_nothing_released_and_nothing_drawn_leave_the_prior() -> None:
     assert posterior([], 1e-3) == pytest.approx(1e-3)
     assert posterior([mixture(1.0)], 1e-3) == pytest.approx(1e-3, rel=1e-6)
+    assert posterior([mixture(1.0)] * 2, 1e-3) == 1e-3
     assert posterior([mixture(1.0, ())], 1e-3) == pytest.approx(1e-3, rel=1e-6)
     assert posterior([mixture(1.0, ((0.0, 5),))] * 10, 1e-3) == pytest.approx(1e-3, rel=1e-5)
 

@@ -70,7 +70,7 @@ def posterior(events: Sequence[Event], prior: Number) -> float:
         most = highest([secrets[number] for number in np.argsort(risk)[::-1]], of_one)
     else:
         most = max(map(of_one, secrets), default=prior)
-    return min(1.0, most * (1 + DISCRETE_EXCESS) ** len(events))
+    return min(1.0, max(prior, most * (1 + DISCRETE_EXCESS) ** len(events)))
 
 
 def calibrate(
@@ -96,7 +96,7 @@ def calibrate(
     given *= len(inclusion) if len(given) == 1 else 1
     if not inclusion or len(given) != len(inclusion) or releases < 1:
         raise ConfigError(
-            f"{len(given)} budgets do not fit {len(inclusion)} secrets and {releases} releases.",
+            "The budgets do not fit the secrets and releases.",
             "Give one budget for all secrets or one for each, and at least one release.",
         )
     alike: dict[SecretBudget, list[Inclusion]] = {}
