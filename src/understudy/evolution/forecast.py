@@ -29,5 +29,5 @@ def variation_characters(parameters: EvolutionParameters, template: PromptTempla
     text = _A_WORD * ((parameters.min_words + parameters.max_words) // 2)
     wish = {"label": "label", "style": (prompts.styles or ("",))[0], "words": "00", "text": text}
     turns = [({**wish, "text": each.text}, each.text) for each in template.evolution_examples[:examples]]
-    pattern = prompts.fill if parameters.blank_probability_at(0) > 0 else prompts.rephrase
-    return sum(len(message.content) for message in template.evolution_messages(pattern, wish, turns=turns))
+    patterns = prompts.fill if parameters.blank_probability_at(0) > 0 else prompts.rephrase
+    return sum(len(message.content) for message in template.evolution_messages(patterns[0], wish, turns=turns))

@@ -169,7 +169,8 @@ class BudgetFilter:
     Guarantee:
         ``basic``: stated (epsilon, delta) add up exactly, as fractions; sound under adaptive choice
         (Rogers, Roth, Ullman and Vadhan 2016). ``rdp``: the events of all runs in one Renyi accountant at
-        the cap's delta; a filter at each fixed order, hence also at the best order (Lecuyer 2021).
+        the cap's delta; a filter at each fixed order (Feldman and Zrnic 2021). Every event counts by its zCDP rho, a
+        multiple of the order, so there is one order at which most rho fits the cap: the best one is fixed.
 
     Raises:
         PrivacyError: if a cost is for secrets: it never adds to one for records or owners.
