@@ -27,8 +27,11 @@ import understudy.models.catalog
 from understudy.cli import cli
 from understudy.config import GROUPS
 from understudy.generation.template import PromptTemplate
+from understudy.methods.aug_pe.parameters import AugPEParameters
 from understudy.methods.dp_kps.parameters import DPKPSParameters
+from understudy.methods.sec_pe.parameters import ReleaseParameters, SecPEParameters
 from understudy.models.types import ChatRequest, Completion
+from understudy.parameters import Parameters
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
@@ -78,13 +81,13 @@ class Letters:
 
 
 class Echo:
-    """A chat model without a model: it says the last line again."""
+    """A chat model without a model: it says the last line again, its blanks filled."""
 
     model_id = "echo"
 
     async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
         for index, request in enumerate(requests):
-            yield index, Completion(request.messages[-1].content, "stop")
+            yield index, Completion(request.messages[-1].content.replace("_", "so"), "stop")
 
 
 @pytest.fixture
@@ -97,6 +100,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         for department in generator.choice(list(words), 60):
             rows.append(f"{' '.join(generator.choice(words[department].split(), 4))},{department}")
         (tmp_path / table).write_text("\n".join(rows), "utf-8")
+    products = ("router", "phone")
+    tickets = [f"{number} times it failed,{products[number % 2]},Ann {number % 30}" for number in range(60)]
+    (tmp_path / "tickets.csv").write_text("\n".join(["message,product,customer", *tickets]), "utf-8")
+    posts = [f"Has anyone seen error {number}?" for number in range(120)]
+    (tmp_path / "forum.csv").write_text("\n".join(["text", *posts]), "utf-8")
     monkeypatch.setenv("UNDERSTUDY_LEDGER", str(tmp_path / "ledger.sqlite"))
     monkeypatch.setattr(understudy.models.catalog, "load_embedder", lambda *_, **__: Letters())
     monkeypatch.setattr(understudy.models.catalog, "load_chat", lambda *_, **__: Echo())
@@ -150,9 +158,10 @@ def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:
         assert done.returncode == 0, done.stdout
 
 
-def table_rows(page: str) -> dict[str, str]:
-    """From a parameter's name to its default, in the tables of a page."""
-    return dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", (ROOT / "docs" / page).read_text("utf-8"), re.MULTILINE))
+def table_rows(page: str, section: str) -> dict[str, str]:
+    """From a parameter's name to its default, in the tables of a page's section."""
+    text = (ROOT / "docs" / page).read_text("utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", text, re.MULTILINE))
 
 
 def shown(default: Any) -> str:
@@ -162,18 +171,42 @@ def shown(default: Any) -> str:
 
 
 def test_the_configuration_page_lists_every_parameter_with_its_default() -> None:
-    rows = {name: row for name, row in table_rows("configuration.md").items() if not name.isupper()}
+    rows = table_rows("configuration.md", "Every parameter")
     fields = {name: field for group in GROUPS["run"] for name, field in group.model_fields.items()}
     assert rows == {name: shown(field.get_default()) for name, field in fields.items()}
 
 
-def test_the_page_of_dp_kps_lists_every_parameter_with_its_default() -> None:
-    in_words = {"vocabulary_size": "all", "stop_words": "built-in", "top_k": "all", "vocabulary_is_public": "false"}
-    expected = {
-        name: in_words.get(name, f"{default:g}" if isinstance(default := field.get_default(), float) else str(default))
-        for name, field in DPKPSParameters.model_fields.items()
-    }
-    assert {name: row.strip("`") for name, row in table_rows("dp-kps.md").items()} == expected
+IN_WORDS = {
+    "vocabulary_size": "all",
+    "stop_words": "built-in",
+    "top_k": "all",
+    "initial_candidates": "population x variations",
+    "keywords": "the template's",
+    "expected_sample": "sum of the weights over the largest",
+    "public_label": "one set of clusters for all",
+}
+
+
+def in_short(default: Any) -> str:
+    if isinstance(default, tuple):
+        return ", ".join(map(in_short, default))
+    if isinstance(default, bool):
+        return str(default).lower()
+    return "-" if default is None else f"{default:g}" if isinstance(default, float) else str(default)
+
+
+@pytest.mark.parametrize(
+    ("page", "parameters"),
+    [("dp-kps.md", DPKPSParameters), ("aug-pe.md", AugPEParameters), ("sec-pe.md", ReleaseParameters)],
+)
+def test_the_page_of_a_method_lists_every_parameter_with_its_default(page: str, parameters: type[Parameters]) -> None:
+    fields = parameters.model_fields.items()
+    expected = {name: IN_WORDS.get(name) or in_short(field.get_default()) for name, field in fields}
+    assert {name: row.strip("`") for name, row in table_rows(page, "The parameters").items()} == expected
+
+
+def test_what_sec_pe_shares_with_aug_pe_is_on_aug_pe_s_page() -> None:
+    assert set(SecPEParameters.model_fields) <= set(ReleaseParameters.model_fields) | set(AugPEParameters.model_fields)
 
 
 def test_the_demo_s_configuration_is_one(folder: Path) -> None:
