@@ -209,6 +209,17 @@ def test_what_sec_pe_shares_with_aug_pe_is_on_aug_pe_s_page() -> None:
     assert set(SecPEParameters.model_fields) <= set(ReleaseParameters.model_fields) | set(AugPEParameters.model_fields)
 
 
+@pytest.mark.parametrize("page", ["dp-kps.md", "aug-pe.md", "sec-pe.md"])
+def test_the_forecast_s_figures_on_a_page_are_those_of_its_example(page: str, folder: Path) -> None:
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    commands = re.findall(r"^understudy (plan .+)$", text.replace("\\\n", " "), re.MULTILINE)
+    shown = CliRunner().invoke(cli, shlex.split(commands[0])).output
+    lines = text.partition("\n## The forecast, line by line\n")[2].partition("\n## ")[0]
+    figures = [line for line in re.findall(r"`([^`\n]+: [^`\n]+)`", lines) if "..." not in line]
+    assert len(figures) >= 5
+    assert not [figure for figure in figures if figure not in shown]
+
+
 def test_the_demo_s_configuration_is_one(folder: Path) -> None:
     config = str(ROOT / "examples" / "demo.yaml")
     result = CliRunner().invoke(cli, ["plan", "--config", config, "--vocabulary", "built-in"])
