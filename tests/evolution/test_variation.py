@@ -42,7 +42,7 @@ def test_a_variation_fills_in_blanks() -> None:
     answers = api.variations([TEXT], NO_LABELS, round_number=0, stage=0)
     assert chat.prompts == ["bars: _ _ _ _, _ _ _ _."]
     assert answers.sources.tolist() == [0]
-    assert answers.prompts == ("fill",)  # the prompt names neither style nor words
+    assert answers.prompts == ("variation|blanks:1",)  # the prompt names neither style nor words
 
 
 def test_without_blanks_a_variation_says_it_in_other_words() -> None:
@@ -50,7 +50,7 @@ def test_without_blanks_a_variation_says_it_in_other_words() -> None:
     api = make_api(chat, template=template_of(rephrase="Again: {text}"), blank_probability=0)
     answers = api.variations([TEXT], NO_LABELS, round_number=0, stage=0)
     assert chat.prompts == [f"Again: {TEXT}"]
-    assert answers.prompts == ("rephrase",)
+    assert answers.prompts == ("variation|blanks:0",)
     assert TEXT not in make_api(ScriptedChat()).variations([TEXT], NO_LABELS, round_number=0, stage=0).prompts[0]
 
 
@@ -61,8 +61,8 @@ def test_of_several_prompts_each_call_takes_one_by_lot_and_only_what_it_names_is
     api = make_api(chat, template=template, keywords=[["wine"], []], blank_probability=0)
     answers = api.variations(["x"] * 60, np.zeros(60, dtype=np.int32), round_number=0, stage=0)
     assert set(zip(chat.prompts, answers.prompts, strict=True)) == {
-        ("Again: x", "rephrase 1"),
-        ("Again, on wine: x", "rephrase 2|keyword:wine"),
+        ("Again: x", "variation|prompt:1|blanks:0"),
+        ("Again, on wine: x", "variation|prompt:2|keyword:wine|blanks:0"),
     }
     assert 15 < chat.prompts.count("Again: x") < 45
 

@@ -26,7 +26,7 @@ class Population:
         texts: one a candidate, never blank.
         labels: ``Int32[n]``, indices into the label set.
         parents: ``Int64[n]``, the lineage number of the text it is a variation of; -1 for a new text.
-        prompts: what was asked for, in short, without the text: ``rephrase|style:briefly|words:60``.
+        prompts: what was asked for, in short, without the text: ``variation|style:briefly|words:60|blanks:0.5``.
         first: lineage number of the first candidate.
         failed: ``Int64[labels]``, calls of the language model that failed or gave nothing.
     """

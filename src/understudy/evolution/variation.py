@@ -121,8 +121,9 @@ class TextAPI:
             if (answer := each.text if filling else each.again)
         ]
         wish = {"words": str(words), "text": with_blanks(text, probability, draw)}
-        kind, patterns = ("fill", prompts.fill) if filling else ("rephrase", prompts.rephrase)
-        return self._prompt(kind, patterns, label, wish, turns, draw)
+        patterns = prompts.fill if filling else prompts.rephrase
+        short, messages = self._prompt("variation", patterns, label, wish, turns, draw)
+        return f"{short}|blanks:{probability:g}", messages
 
     def _prompt(
         self,
@@ -144,8 +145,10 @@ class TextAPI:
         }
         shown = turns if labels else [({**asked, "label": ""}, answer) for asked, answer in turns]
         named = [f"{name}:{values[name]}" for name in _NAMED if values[name] and f"{{{name}}}" in patterns[number]]
-        short = "|".join([kind if len(patterns) == 1 else f"{kind} {number + 1}", *named])
-        return short, self.writer.template.evolution_messages(patterns[number], values, turns=shown)
+        which = [f"prompt:{number + 1}"] if len(patterns) > 1 else []
+        return "|".join([kind, *which, *named]), self.writer.template.evolution_messages(
+            patterns[number], values, turns=shown
+        )
 
     def _shown(self, index: int) -> list[EvolutionExample]:
         """The examples of the prompt at ``index``: in turn, so that not all texts resemble the same ones."""
