@@ -29,6 +29,7 @@ pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
 BUDGET = us.Budget(4, "1e-6")
 SEEDED = {"insecure_noise_seed": 1}
 """Where the noise is to be the same twice, or no ledger is of interest."""
+PROMPT = "document_type: note\nuser: 'Use: {phrases}'\nevolution: {fill: 'On {keyword}: {text}'}"
 
 
 def run(folder: Path, **changes: Any) -> us.Result:
@@ -111,7 +112,7 @@ def test_the_release_holds_every_population_and_noisy_histogram_with_its_lineage
     assert sorted(arrays["survivors"].tolist()) == chosen[2]
     for number in populations[0]:
         assert arrays["parent"][number] == -1
-        assert prompts[number].startswith("random|")
+        assert prompts[number].startswith("random")
     for at in (1, 2):
         for number in populations[at]:
             parent = int(arrays["parent"][number])
@@ -120,7 +121,7 @@ def test_the_release_holds_every_population_and_noisy_histogram_with_its_lineage
             if prompts[number] == "kept":
                 assert texts[number] == texts[parent]
             else:
-                assert prompts[number].startswith("variation|")
+                assert prompts[number].startswith("variation")
     assert arrays["votes"].dtype == np.float64
     for at in range(3):  # rank: within a label nothing has more votes than what was chosen, and ties at the threshold
         for label in (0, 1):
@@ -252,13 +253,21 @@ def test_without_a_language_model_there_is_what_exists_and_the_rest_is_named(
     assert "No such option" in said.err
 
 
-def test_a_release_with_keywords_of_its_own_is_generated_from_where_their_file_is_not(tmp_path: Path) -> None:
+def test_a_release_with_keywords_of_its_own_is_generated_from_where_their_file_is_not(
+    tmp_path: Path, varied_chat: FakeChat
+) -> None:
     (tmp_path / "keywords.txt").write_text("gait\nposture\n", "utf-8")
     values = evolving(tmp_path, keywords=str(tmp_path / "keywords.txt"), keywords_are_public=True, **SEEDED)
     made = running.release(run_config(values)).release
     assert {prompt.split("|")[1] for prompt in made.strings["prompts"][:24]} == {"keyword:gait", "keyword:posture"}
     (tmp_path / "keywords.txt").unlink()
-    assert len(us.generate(made, llm="fake", records_per_label=5).records) == 10
+    (tmp_path / "prompt.yaml").write_text(PROMPT, "utf-8")
+    varied_chat.asked = []
+    file = tmp_path / "out" / "release" / "aug-pe.release"
+    again = us.generate(file, llm="fake", records_per_label=12, prompt=str(tmp_path / "prompt.yaml"))
+    assert len(again.records) == 24
+    about = {request.messages[-1].content.split(":")[0] for request in varied_chat.asked}
+    assert about == {"On gait", "On posture"}
 
 
 # -- before any charge ------------------------------------------------------------------------------------------------
@@ -429,7 +438,11 @@ def test_private_keywords_are_released_charged_and_what_new_texts_are_asked_abou
     assert asked <= set(made.terms)
     assert all(any(term in request.messages[-1].content for term in made.terms) for request in varied_chat.asked[:24])
     assert [charge["name"] for charge in made.statement.to_json()["charges"]] == ["vocabulary", "votes-1", "votes-2"]
-    assert len(us.generate(made, llm="fake", records_per_label=6).records) == 12
+    (tmp_path / "prompt.yaml").write_text(PROMPT, "utf-8")
+    varied_chat.asked = []
+    again = us.generate(made, llm="fake", records_per_label=6, prompt=str(tmp_path / "prompt.yaml"))
+    assert len(again.records) == 12
+    assert {request.messages[-1].content[3:].split(":")[0] for request in varied_chat.asked} <= set(made.terms)
 
 
 def test_a_secrets_histogram_has_the_noise_of_all_records_that_may_hold_it(

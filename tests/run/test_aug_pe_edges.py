@@ -123,7 +123,7 @@ def test_a_language_model_without_an_answer_leaves_a_release_of_the_same_form(
         "failed": (2, 2),
     }
     assert made.arrays["failed"].sum() == len(chat.asked) == 2 * 24
-    assert made.strings == {"texts": [], "prompts": []}
+    assert made.strings == {key: [] for key in ("texts", "prompts", "keywords-0", "keywords-1")}
     assert us.load_release(tmp_path / "out" / "release" / "aug-pe.release").digest == made.digest
     with pytest.raises(ModelError, match="wrote no text at all"):
         us.generate(made, llm="fake", records_per_label=2)

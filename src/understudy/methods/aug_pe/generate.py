@@ -8,6 +8,7 @@ from understudy.evolution.harvest import Survivor, harvest
 from understudy.evolution.variation import TextAPI
 from understudy.generation.records import SyntheticRecord
 from understudy.methods.aug_pe.parameters import AugPEParameters
+from understudy.methods.aug_pe.plan import keywords_name
 from understudy.methods.protocol import GenerationTools
 from understudy.release import Release
 
@@ -16,8 +17,14 @@ def generate(
     parameters: AugPEParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
     """The evolved texts, and variations of them where more are asked for (none without a language model)."""
-    api = None if tools.writer.chat is None else TextAPI(tools.writer, parameters, [()] * len(counts))
+    keywords = [keywords_of(release, label) for label in range(len(counts))]
+    api = None if tools.writer.chat is None else TextAPI(tools.writer, parameters, keywords)
     return harvest(survivors(release), counts, kind=parameters.harvest, api=api)
+
+
+def keywords_of(release: Release, label: int) -> Sequence[str]:
+    """What texts of a label were asked to be about: the privatised vocabulary, or public keywords."""
+    return release.terms or release.strings[keywords_name(label)]
 
 
 def survivors(release: Release) -> list[Survivor]:

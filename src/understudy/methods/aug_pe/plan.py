@@ -36,6 +36,11 @@ def votes_name(number: int) -> str:
     return f"votes-{number}"
 
 
+def keywords_name(label: int) -> str:
+    """Where a Release holds a label's public keywords."""
+    return f"keywords-{label}"
+
+
 def noise_multipliers(parameters: AugPEParameters, budget: Budget | SecretBudget) -> dict[str, float]:
     """Of each release, in sensitivities of one unit, calibrated so that together they spend ``budget`` and no more."""
     extra = {}

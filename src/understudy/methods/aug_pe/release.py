@@ -39,7 +39,7 @@ from understudy.evolution.loop import evolve, population_sizes
 from understudy.evolution.population import Round
 from understudy.evolution.variation import TextAPI
 from understudy.methods.aug_pe.parameters import AugPEParameters
-from understudy.methods.aug_pe.plan import LABELS, VOCABULARY, for_unit, vote_noise, votes_name
+from understudy.methods.aug_pe.plan import LABELS, VOCABULARY, for_unit, keywords_name, vote_noise, votes_name
 from understudy.methods.aug_pe.sizes import LabelCounts, declared_proportions
 from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.methods.protocol import Arrays, Released, ReleaseTools
@@ -98,6 +98,7 @@ def release(
         strings={
             "texts": [text for each in rounds for text in each.population.texts],
             "prompts": [prompt for each in rounds for prompt in each.population.prompts],
+            **({} if private_terms else {keywords_name(label): some for label, some in enumerate(keywords)}),
         },
     )
 
