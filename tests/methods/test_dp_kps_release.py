@@ -62,6 +62,7 @@ def release(
     plan = chosen.plan(budget, PublicFacts(unit, LABELS))
     tools = ReleaseTools(
         labels=LABELS,
+        label_names=tuple("abc"[:LABELS]),
         receipt=receipt or Receipt("run", plan.charges),
         noise=noise or InsecureNoNoise(),
         keep=keeping,
