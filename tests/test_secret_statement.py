@@ -78,7 +78,7 @@ def test_the_promise_says_the_prior_the_posterior_their_ratio_and_the_test() -> 
         "Protected: **one secret: all records that hold it, at most 5 of them**",
         "with a probability of at most 0.0001 (the prior, p)",
         "with at most 0.001 (the posterior, r) after",
-        "at most 10 times as often (r/p)",
+        "r/p is 10, for a guesser at p itself",
         "with probability 0.0001 where it is not says so with probability at most 0.001 where it is",
         "not how sure one lucky draw of the noise may make them",
         "**This is not differential privacy of a record or of an owner:** it implies no epsilon and no delta",
@@ -95,7 +95,7 @@ def test_the_promise_says_the_prior_the_posterior_their_ratio_and_the_test() -> 
 
 
 def test_a_ratio_is_never_understated() -> None:
-    assert "at most 3.334 times" in statement(GaussianEvent(3), budget=SecretBudget("3e-4", "1e-3")).to_markdown()
+    assert "r/p is 3.334" in statement(GaussianEvent(3), budget=SecretBudget("3e-4", "1e-3")).to_markdown()
 
 
 def test_public_incidence_is_said_to_leave_records_without_secrets_unprotected() -> None:

@@ -12,7 +12,7 @@ from understudy.generation.template import load_template
 from understudy.methods.registry import make_method
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.run import label_count, make_plan, wanted
+from understudy.run import label_count, make_plan, require_language_model, wanted
 
 _CHARACTERS_PER_TOKEN = 4.0
 
@@ -56,8 +56,10 @@ def forecast(config: RunConfig) -> Forecast:
 
 
 def _calls(config: RunConfig) -> dict[str, Any]:
+    generates = config.records is not None or config.records_per_label is not None
+    require_language_model(config, releases=True, generates=generates)
     method, labels = make_method(config.method, config.method_parameters), label_count(config)
-    if config.records is not None or config.records_per_label is not None:
+    if generates:
         counts = wanted(config, labels)
     elif method.asks_for_candidates:
         counts = [0] * labels  # the release asks by itself

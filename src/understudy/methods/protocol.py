@@ -153,6 +153,8 @@ class Traits:
     """Whether the release asks a language model (which never sees private text)."""
     generates_with_embedder: ClassVar[bool] = False
     """Whether ``generate`` needs the Release's embedder."""
+    generates_with_llm: ClassVar[bool] = False
+    """Whether ``generate`` makes nothing without a language model."""
     protects_secrets: ClassVar[bool] = False
     """Whether it can be run with a :class:`~understudy.privacy.secrets.budget.SecretBudget`; any other budget too is
     then its own affair."""
@@ -178,6 +180,7 @@ class Method(Protocol):
 
     asks_for_candidates: ClassVar[bool]
     generates_with_embedder: ClassVar[bool]
+    generates_with_llm: ClassVar[bool]
     protects_secrets: ClassVar[bool]
 
     def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks: ...

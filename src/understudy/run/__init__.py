@@ -25,7 +25,7 @@ from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release, load_release
 from understudy.run.generating import prepare_writing, write_texts
 from understudy.run.listener import SILENT, Listener
-from understudy.run.planning import label_count, make_plan, wanted
+from understudy.run.planning import label_count, make_plan, require_language_model, wanted
 from understudy.run.releasing import make_release
 from understudy.run.result import Result
 from understudy.run.session import open_session
@@ -39,6 +39,7 @@ __all__ = [
     "make_plan",
     "release",
     "release_corpus",
+    "require_language_model",
     "run",
     "synthesize",
     "wanted",
@@ -51,8 +52,11 @@ def release(config: RunConfig, *, corpus: Corpus | None = None, listener: Listen
     Raises:
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
+    require_language_model(config, releases=True, generates=False)
     with open_session(config, config.lasting) as session:
-        writing = prepare_writing(session, config, listener) if asks_for_candidates(config) else None
+        writing = (
+            prepare_writing(session, config, listener) if method_class(config.method).asks_for_candidates else None
+        )
         return Result(make_release(session, config, corpus, writing, listener), folder=session.visible_folder)
 
 
@@ -63,7 +67,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     wanted(config, 1)
-    asks_for_candidates(config)
+    require_language_model(config, releases=True, generates=True)
     with open_session(config, config.lasting) as session:
         writing = prepare_writing(session, config, listener)  # before anything is charged
         made = make_release(session, config, corpus, writing, listener)
@@ -91,6 +95,7 @@ def generate(made: Release | str | Path, *, listener: Listener = SILENT, **optio
         )
     config = run_config({**fixed, **options, "method": made.method})
     wanted(config, 1)
+    require_language_model(config, releases=False, generates=True)
     with open_session(config, {**config.lasting, "release": made.digest}) as session:
         writing = prepare_writing(session, config, listener)
         if session.visible_folder is not None:
@@ -98,21 +103,6 @@ def generate(made: Release | str | Path, *, listener: Listener = SILENT, **optio
                 session.visible_folder.clear(keep=made)
             session.visible_folder.write_statement(made.statement)
         return write_texts(session, made, config, writing, listener)
-
-
-def asks_for_candidates(config: RunConfig) -> bool:
-    """Whether the method's release asks a language model.
-
-    Raises:
-        ConfigError: if it does and there is none.
-    """
-    asks = bool(method_class(config.method).asks_for_candidates)
-    if asks and config.llm == "none":
-        raise ConfigError(
-            f"The method {config.method} evolves texts that a language model writes, and there is none.",
-            "Name one with --llm; it never sees a private text.",
-        )
-    return asks
 
 
 def synthesize(

@@ -81,8 +81,7 @@ def write_texts(session: Session, made: Release, config: RunConfig, writing: Wri
     chat, total = writing.chat, sum(counts)
     writer = writing.writer(config, made.schema.labels, listener, known=made.terms)
     if chat is not None:
-        calls = total * writer.calls_per_seed
-        listener.say(f"Asking {chat.model_id} for {total} texts ({calls} calls); it sees released values only.")
+        listener.say(f"Asking {chat.model_id} for {total} texts; it sees released values only.")
     method = make_method(config.method, config.method_parameters)
     embedder = _load_embedder(config) if method.generates_with_embedder else None
     tools = GenerationTools(writer, embedder, config.seed, listener.say)
@@ -92,7 +91,7 @@ def write_texts(session: Session, made: Release, config: RunConfig, writing: Wri
         for record in method.generate(made, counts, tools=tools)
     ]
     written = [record for record in records if record.text]
-    if records and not written:
+    if records and not written and chat is not None:
         where = f" --base-url {config.base_url}" if config.base_url else ""
         raise ModelError(
             "The language model wrote no text at all.", f"Try it with `understudy models check {config.llm}{where}`."
@@ -101,7 +100,10 @@ def write_texts(session: Session, made: Release, config: RunConfig, writing: Wri
         path = session.visible_folder.write_records(written, made.schema, config.output_format)
         listener.say(f"Wrote {len(written)} synthetic records to {path}.")
     if missing := len(records) - len(written):
-        listener.say(f"{missing} texts could not be had. The same command asks again for those that failed.")
+        cure = (
+            "Name a language model (--llm)." if chat is None else "The same command asks again for those that failed."
+        )
+        listener.say(f"{missing} texts could not be had. {cure}")
     session.store.mark(GENERATED)
     return Result(made, written, missing, session.visible_folder)
 

@@ -6,7 +6,7 @@ from understudy.config import RunConfig
 from understudy.corpus.labels import canonical, declared_labels
 from understudy.errors import ConfigError
 from understudy.methods.protocol import PublicFacts
-from understudy.methods.registry import make_method
+from understudy.methods.registry import make_method, method_class
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 
@@ -35,6 +35,25 @@ def make_plan(config: RunConfig, *, labels: int | None = None) -> Plan:
 def label_count(config: RunConfig) -> int:
     """Size of the declared label set; 1 without labels, or if they are to be read from the data."""
     return 1 if config.labels is None else len(declared_labels(config.labels))
+
+
+def require_language_model(config: RunConfig, *, releases: bool, generates: bool) -> None:
+    """See that there is a language model where the method cannot do without.
+
+    Args:
+        releases: whether a Release is to be made.
+        generates: whether texts are to be generated.
+
+    Raises:
+        ConfigError: if there is none.
+    """
+    method = method_class(config.method)
+    needs = (releases and method.asks_for_candidates) or (generates and method.generates_with_llm)
+    if needs and config.llm == "none":
+        raise ConfigError(
+            f"The method {config.method} evolves texts that a language model writes, and there is none.",
+            "Name one with --llm; it never sees a private text.",
+        )
 
 
 def wanted(config: RunConfig, labels: int) -> list[int]:

@@ -58,7 +58,7 @@ class SecretPromise:
         paragraphs = [
             f"Whoever would guess a secret rightly with a probability of at most {prior} (the prior, p) before "
             f"seeing the Release or a text made from it guesses it rightly with at most {posterior} (the posterior, r) "
-            f"after, whatever else they know: at most {times} times as often (r/p).",
+            f"after, whatever else they know: r/p is {times}, for a guesser at p itself; for others see the table.",
             f"In exact terms: any test for one given secret that says it is in the data with probability {prior} where "
             f"it is not says so with probability at most {posterior} where it is; neighbours {self.neighbours}. The "
             "probabilities are over the noise: they bound how often an attacker is right, not how sure one lucky draw "

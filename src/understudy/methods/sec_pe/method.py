@@ -44,6 +44,7 @@ class SecPE(Traits, SecPEParameters):
     generation_parameters: ClassVar[type[Parameters]] = FreeParameters
     needs_embedder: ClassVar[bool] = True
     generates_with_embedder: ClassVar[bool] = True
+    generates_with_llm: ClassVar[bool] = True
     protects_secrets: ClassVar[bool] = True
 
     def dump(self) -> dict[str, Any]:

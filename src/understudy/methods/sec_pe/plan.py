@@ -148,7 +148,9 @@ def _forecast(
     if records is not None and drawn is not None:
         clusters = parameters.clusters * facts.labels
         ours, theirs = drawn / clusters / noise, records / candidates / other
-        forecast["records (as declared)"] = records
+        forecast[f"records ({'as declared' if isinstance(drawing.rates, float) else 'of the incidence file'})"] = (
+            records
+        )
         forecast["records drawn (expected)"] = drawn
         forecast["signal / noise of a cluster of mean size"] = ours
         forecast["aug-pe, for the same secrets: signal / noise of a candidate with the mean number of votes"] = theirs
