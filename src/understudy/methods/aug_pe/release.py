@@ -26,7 +26,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from understudy.evolution.keywords import keywords_of_labels
 from understudy.evolution.loop import evolve, population_sizes
 from understudy.evolution.population import Round
 from understudy.evolution.variation import TextAPI
+from understudy.generation.writing import Writer, public_name
 from understudy.methods.aug_pe.parameters import AugPEParameters
 from understudy.methods.aug_pe.plan import LABELS, VOCABULARY, for_unit, keywords_name, vote_noise, votes_name
 from understudy.methods.aug_pe.sizes import LabelCounts, declared_proportions
@@ -73,7 +74,7 @@ def release(
     noisy = _Noisy(plan, corpus, tools)
     keywords: Sequence[Sequence[str]] = keywords_of_labels(parameters, writer.template.evolution, writer.labels)
     arrays: dict[str, NDArray[Any]] = {}
-    public = {"embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint}}
+    public = _public_inputs(parameters, writer, embedder)
     private_terms: list[str] = []
     if vocabulary is not None:
         stored = noisy.terms(vocabulary, parameters)
@@ -187,6 +188,19 @@ class _Voters:
     def _embeddings(self) -> PrivateEmbeddings:
         batches = ((batch.texts, batch.labels, batch.units) for batch in self._corpus.batches())
         return PrivateEmbeddings.build(batches, self._embedder, folder=self._folder, key=self._tools.run_key)
+
+
+def _public_inputs(parameters: AugPEParameters, writer: Writer, embedder: Embedder) -> dict[str, dict[str, str]]:
+    """What was fixed before a private record was read, for the statement."""
+    assert writer.chat is not None, "a run without one is refused"
+    found = {
+        "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
+        "language model": {"source": public_name(writer.chat.model_id)},
+        "prompts": {"source": f"for a {writer.template.document_type}", "sha256": writer.template.sha256},
+    }
+    if parameters.keywords is not None:
+        found["keywords"] = {"source": PurePath(parameters.keywords).name, "sha256": parameters.file_hashes["keywords"]}
+    return found
 
 
 def _shares(parameters: AugPEParameters, noisy: _Noisy, tools: ReleaseTools) -> Sequence[float]:
