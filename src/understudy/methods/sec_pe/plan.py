@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, PrivacyError
+from understudy.evolution.loop import candidates_per_round
 from understudy.methods.protocol import PublicFacts
 from understudy.methods.sec_pe.clusters import GRID
 from understudy.methods.sec_pe.parameters import SecPEParameters
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 NAME = "sec-pe"
+_ONE_THAT_IS_DRAWN: tuple[Inclusion, ...] = (((1.0, 1),),)
+"""A rare record would need hardly any noise: the few that are drawn could be given away. So whoever is drawn keeps to
+(p, r) by itself."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +113,12 @@ def make_plan(
     Raises:
         ConfigError: if the unit is no secret, or the noise does not fit its grid.
     """
-    multiplier = calibrate(budget, drawing.inclusion, releases=parameters.releases)
-    for number, own in stricter:
-        multiplier = max(multiplier, calibrate(own, [drawing.inclusion[number]], releases=parameters.releases))
-    strictest = min([budget.mu, *(own.mu for _, own in stricter)])
-    multiplier = max(multiplier, math.sqrt(parameters.releases) / strictest)  # one drawn record alone keeps to (p, r)
+    promises = [(budget, drawing.inclusion), *((own, (drawing.inclusion[number],)) for number, own in stricter)]
+    multiplier = max(
+        _noise_multiplier(promise, secrets, parameters.releases)
+        for promise, held in promises
+        for secrets in (held, _ONE_THAT_IS_DRAWN)
+    )
     if not SMALLEST_SIGMA <= multiplier * GRID <= LARGEST_SCALE:
         raise ConfigError(
             "This secret budget is out of range: its noise does not fit the integer grid.",
@@ -128,33 +134,38 @@ def make_plan(
         raise ConfigError(f"This budget cannot be planned for. {error.problem}", error.cure) from None
 
 
+@lru_cache(maxsize=1024)
+def _noise_multiplier(budget: SecretBudget, inclusion: tuple[Inclusion, ...], releases: int) -> float:
+    """A run is planned more than once, and several releases take seconds to calibrate."""
+    return calibrate(budget, inclusion, releases=releases)
+
+
 def _forecast(
     parameters: SecPEParameters, budget: SecretBudget, facts: PublicFacts, drawing: Drawing, multiplier: float
 ) -> dict[str, Any]:
     """Noise against signal, beside Aug-PE's for the same secrets: all of a secret's m records, in every round."""
     releases = parameters.releases
     noise = multiplier / math.sqrt(parameters.size_share) / math.sqrt(releases)
-    candidates = max(parameters.population) * parameters.variations * facts.labels
+    candidates = max(candidates_per_round(parameters, facts.labels).candidates)
     other = facts.unit.max_records * math.sqrt(parameters.rounds) / budget.mu
     forecast: dict[str, Any] = {
         "noise on the size of a cluster (std, records)": noise,
         "aug-pe, for the same secrets: noise on the votes of a candidate (std, votes)": other,
     }
-    records, drawn = facts.expected_records, None
     if isinstance(drawing.rates, float):
-        drawn = None if records is None else drawing.rates * records
+        if facts.expected_records is None:
+            return forecast
+        known, records, drawn = "as declared", facts.expected_records, drawing.rates * facts.expected_records
     else:
-        records, drawn = len(drawing.rates), float(drawing.rates.sum())
-    if records is not None and drawn is not None:
-        clusters = parameters.clusters * facts.labels
-        ours, theirs = drawn / clusters / noise, records / candidates / other
-        forecast[f"records ({'as declared' if isinstance(drawing.rates, float) else 'of the incidence file'})"] = (
-            records
-        )
-        forecast["records drawn (expected)"] = drawn
-        forecast["signal / noise of a cluster of mean size"] = ours
-        forecast["aug-pe, for the same secrets: signal / noise of a candidate with the mean number of votes"] = theirs
-        forecast["sec-pe's signal / noise over aug-pe's, at equal numbers of clusters and candidates"] = (
-            drawn / noise
-        ) / (records / other)
-    return forecast
+        known, records, drawn = "of the incidence file", len(drawing.rates), float(drawing.rates.sum())
+    gain = (drawn / noise) / (records / other)
+    return {
+        **forecast,
+        f"records ({known})": records,
+        "records drawn (expected)": drawn,
+        "signal / noise of a cluster of mean size": drawn / (parameters.clusters * facts.labels) / noise,
+        "aug-pe, for the same secrets: signal / noise of a candidate with the mean number of votes": (
+            records / candidates / other
+        ),
+        "sec-pe's signal / noise over aug-pe's, at equal numbers of clusters and candidates": gain,
+    }
