@@ -256,6 +256,19 @@ def test_public_clusters_are_the_same_every_time_and_each_text_lies_in_one() -> 
     assert first.sizes.sum(axis=1).tolist() == [20] * LABELS
 
 
+def test_clusters_that_lie_apart_are_found_with_their_means_and_sizes() -> None:
+    generator = np.random.default_rng(5)
+    axes, wanted = np.eye(6), [3, 10, 25, 40]
+    near = np.repeat(axes[:4], wanted, axis=0) + generator.normal(0, 0.02, (78, 6))
+    public = (near / np.linalg.norm(near, axis=1, keepdims=True)).astype(np.float32)[generator.permutation(78)]
+    made = make_clusters(public, None, labels=1, count=4, seed=0)
+    assert sorted(made.sizes[0].tolist()) == wanted
+    for centre, size in zip(made.centres[0], made.sizes[0].tolist(), strict=True):
+        mine = public[(public @ centre) > STEPS / 2]
+        assert len(mine) == size
+        assert centre / STEPS == pytest.approx(mine.mean(axis=0), abs=2 / STEPS)
+
+
 @pytest.mark.parametrize("different", [1, 2, 5])
 @pytest.mark.filterwarnings("error")
 def test_public_texts_that_are_alike_leave_clusters_empty_and_nobody_warns(different: int) -> None:

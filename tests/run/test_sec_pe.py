@@ -310,11 +310,11 @@ def test_records_without_secrets_are_always_drawn_and_the_others_by_their_weight
     secrets = {"secret_detectors": "email", "max_records_per_secret": 3}
     counts = [
         float(us.release_corpus(corpus, method, BUDGET, insecure_no_noise=True, **secrets).arrays["sizes"].sum())
-        for _ in range(12)
+        for _ in range(5)
     ]
     assert len({round(count) for count in counts}) > 1
     assert all(10 <= round(count) <= 40 for count in counts)
-    assert 15 < np.mean(counts) < 25  # 10 + 30 / 3, std 0.75
+    assert 14 < np.mean(counts) < 26  # 10 + 30 / 3, std 1.2
 
 
 @pytest.mark.parametrize(("name", "value", "rates"), [("secret_weight", 3.0, 1.0), ("expected_sample", 5, 0.08334)])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.errors import ConfigError
-from understudy.evolution.embeddings import integer_vectors
+from understudy.evolution.embeddings import Block, integer_vectors
+from understudy.evolution.voting import nearest
 from understudy.methods.sec_pe.clusters import Clusters
 
 _ITERATIONS = 50
@@ -35,17 +34,49 @@ def make_clusters(
 
 
 def _k_means(vectors: NDArray[np.float32], *, count: int, seed: int) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
-    from scipy.cluster.vq import kmeans2
-
+    """Centres and sizes by Lloyd's algorithm, on integers and so the same everywhere."""
     if len(vectors) < count:
         raise ConfigError(
             f"The public corpus has {len(vectors)} texts where {count} clusters are to be made.",
             "Lower clusters, or give a larger public corpus.",
         )
-    points = integer_vectors(vectors).astype(np.float64)
-    generator = np.random.default_rng([seed, 0x5EC])
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # of texts that are alike some clusters stay empty, and that is fine
-        centres, nearest = kmeans2(points, count, iter=_ITERATIONS, minit="++", seed=generator)
-    sizes = np.maximum(np.bincount(nearest, minlength=count), 1)
-    return np.rint(centres).astype(np.int16), sizes.astype(np.int64)
+    points = integer_vectors(vectors)
+    centres = _seeds(points, count, np.random.default_rng([seed, 0x5EC]))
+    for _ in range(_ITERATIONS):
+        before, centres = centres, _means(points, _assign(points, centres), centres)
+        if np.array_equal(before, centres):
+            break
+    sizes = np.bincount(_assign(points, centres), minlength=count)
+    return centres, np.maximum(sizes, 1).astype(np.int64)
+
+
+def _seeds(points: NDArray[np.int16], count: int, generator: np.random.Generator) -> NDArray[np.int16]:
+    """k-means++ (Arthur and Vassilvitskii 2007): each next one is drawn in proportion to its squared distance."""
+    chosen = [int(generator.integers(len(points)))]
+    squares = np.square(points, dtype=np.int32).sum(axis=1, dtype=np.int64)
+    farness = np.full(len(points), np.iinfo(np.int64).max)
+    exact = points.astype(np.float32)  # products of these are integers below 2^24
+    while len(chosen) < count:
+        products = (exact @ exact[chosen[-1]]).astype(np.int64)
+        farness = np.minimum(farness, squares + squares[chosen[-1]] - 2 * products)
+        total = int(farness.sum())
+        if total == 0:  # every text is a seed already
+            chosen.append(chosen[0])
+            continue
+        chosen.append(int(np.searchsorted(np.cumsum(farness), generator.integers(total), side="right")))
+    return points[chosen]
+
+
+def _assign(points: NDArray[np.int16], centres: NDArray[np.int16]) -> NDArray[np.int32]:
+    """``Int32[n]``: the nearest centre of each point."""
+    block = Block(points, np.zeros(len(points), dtype=np.int32), np.zeros(0, dtype=np.int64))
+    (found,) = nearest([block], centres, np.zeros(len(centres), dtype=np.int32), distance="l2")
+    return found[:, 0]
+
+
+def _means(points: NDArray[np.int16], found: NDArray[np.int32], centres: NDArray[np.int16]) -> NDArray[np.int16]:
+    """The mean of each cluster's points, rounded; an empty cluster stays where it is."""
+    sums = np.zeros(centres.shape, dtype=np.int64)
+    np.add.at(sums, found, points)
+    sizes = np.bincount(found, minlength=len(centres))[:, None]
+    return np.where(sizes > 0, np.rint(sums / np.maximum(sizes, 1)), centres).astype(np.int16)
