@@ -28,7 +28,9 @@ from tiny_corpora import (
 from understudy.errors import ConfigError
 from understudy.evolution.embeddings import STEPS, private_vectors
 from understudy.methods.sec_pe.clusters import GRID, Clusters, ClusterSums, noisy_centres
+from understudy.methods.sec_pe.plan import Drawing
 from understudy.methods.sec_pe.public import make_clusters
+from understudy.methods.sec_pe.release import _without_secrets
 from understudy.privacy.unit import Unit
 
 SECRET = Unit("secret", 3)
@@ -279,6 +281,17 @@ def test_public_texts_that_are_alike_leave_clusters_empty_and_nobody_warns(diffe
     assert len(np.unique(made.centres[0], axis=0)) == different
     query = Whole(ClusterSums(made, HashEmbedder(), 1.0, 0.8))
     assert query.evaluate(bounded([Row("public 0", 1)], SECRET)).any()
+
+
+def test_records_without_secrets_are_told_by_their_place_in_the_table() -> None:
+    rows = [Row(f"text {number}", number % LABELS) for number in range(23)]
+    free = np.arange(23) % 5 == 2
+    drawing = Drawing(1.0, (((1.0, 1),),), free)
+    for size in (1, 4, 100):
+        parts = list(_without_secrets(bounded(rows, SECRET, batch_size=size), drawing, HashEmbedder()))
+        vectors, labels = (np.concatenate(each) for each in zip(*parts, strict=True))
+        assert np.array_equal(vectors, HashEmbedder().embed([row.text for row in rows[2::5]]))
+        assert labels.tolist() == [row.label for row in rows[2::5]]
 
 
 def test_fewer_public_texts_than_clusters_are_one_clear_error() -> None:
