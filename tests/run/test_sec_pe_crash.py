@@ -68,7 +68,7 @@ def test_a_crash_is_resumed_without_a_second_charge_draw_or_answer(tmp_path: Pat
     steps = list(machine.steps)
     assert steps_of([(SampledSum, "run"), (Ledger, "charge"), (Ledger, "confirm"), (RunStore, "keep")]) <= set(steps)
     first, last = steps.index("before Ledger.charge"), steps.index("after Release.save")
-    for number, step in [*enumerate(steps)][first : last + 1] + [*enumerate(steps)][last + 4 :: 4]:
+    for number, step in [*enumerate(steps)][first : last + 1] + [*enumerate(steps)][last + 8 :: 8]:
         folder = tmp_path / str(number)
         here = {**config, "output": str(folder), "ledger": str(tmp_path / f"{number}.sqlite")}
         machine.used, machine.draws, machine.chat.asked = {}, Counter(), []
