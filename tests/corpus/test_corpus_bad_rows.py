@@ -200,6 +200,29 @@ def test_a_record_that_json_cannot_hold_is_a_bad_row(tmp_path):
     assert texts_of(corpus) == ['{"a": 1}']
 
 
+@pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: {"k": value}, lambda value: (value,)])
+def test_a_value_is_nested_64_deep_at_most_whoever_calls(wrap):
+    deep = 1
+    for _ in range(64):
+        deep = wrap(deep)
+    rows = [{"a": deep}, {"a": wrap(deep)}, {"a": "last"}]
+
+    def texts(frames: int) -> list[str]:
+        if frames:
+            return texts(frames - 1)
+        return texts_of(read_corpus(rows, record_columns=["a"], on_bad_row="skip"))
+
+    assert texts(0) == texts(300) == [json.dumps({"a": deep}), '{"a": "last"}']
+    with pytest.raises(CorpusError, match="neither Python nor JSON can hold"):
+        texts_of(read_corpus(rows, record_columns=["a"]))
+
+
+def test_a_nested_list_in_a_file_is_held_or_not_by_its_depth_alone(write):
+    path = write("t.jsonl", "".join(f'{{"a": {"[" * depth}{"]" * depth}}}\n' for depth in (63, 64, 65, 490)))
+    texts = texts_of(read_corpus(path, record_columns=["a"], on_bad_row="skip"))
+    assert [text.count("[") for text in texts] == [63, 64]
+
+
 UNFIT = {
     "a time beyond the year 9999": pa.array([0, 10**15], pa.timestamp("s")),
     "a time with a zone": pa.array([0, 10**15], pa.timestamp("s", tz="UTC")),

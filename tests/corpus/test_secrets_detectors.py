@@ -30,6 +30,15 @@ FOUND = {
         "07700900123": "07700900123",
         "on 2/3/2021 ring 020 7946 0123": "02079460123",
         "20-32-85-26": "20328526",
+        "01 23 45 67 89": "0123456789",
+        "(11) 4706-6184": "1147066184",
+        "+41 (0)69 979 80 58": "+41699798058",
+        "fax\n+447700677662 mobile": "+447700677662",  # its digits are those of a card
+        "555-123-4567 2023-01-01": "5551234567",
+        "10:30 555-123-4567": "5551234567",
+        "555-123-4567 10:30": "5551234567",
+        "4111 1111 1111 1111 555-123-4567": "5551234567",
+        "203.0.113.17 555-123-4567": "5551234567",
     },
     "iban": {
         "GB82 WEST 1234 5698 7654 32 today": "gb82west12345698765432",
@@ -52,16 +61,20 @@ FOUND = {
         "ip:203.0.113.7:8080": "203.0.113.7",
         "2001:0DB8:0:0:0:0:0:1": "2001:db8::1",
         "at 2001:db8::ff00:42.": "2001:db8::ff00:42",
+        "ip:2001:db8::1": "2001:db8::1",
+        "2001:db8::1: refused": "2001:db8::1",
     },
     "url": {
         "see https://Example.org/a?b=c#d).": "example.org/a?b=c#d",
         "www.example.org/": "www.example.org",
+        "at:https://www.example.org": "www.example.org",
     },
 }
 MISSED = {
     "email": ["ann@", "@example.org", "ann@example", "ann at example.org", "1@2.3"],
     "phone": [
         *("2021-03-04", "12/05/1990 10:30", "1.234.567.890", "078-05-1120", "4111 1111 1111 1111", "203.0.113.17"),
+        *("4111 1111 1111 1111 10/27", "GB82 WEST 1234 5698 7654 32", "2023-01-01/2023-02-01", "203.0.113.7:8080"),
         *("12345", "90210-1234", "12345678", "1999-2003", "a5558675309", "+1234567", "1200 350"),
     ],
     "iban": [
@@ -107,6 +120,81 @@ def test_several_secrets_side_by_side_are_all_found() -> None:
     ]
     assert len(find("email", "a@example.org,b@example.org;c@example.org")) == 3
     assert len(find("credit_card", "4111111111111111/5555555555554444")) == 2
+
+
+BESIDE = {
+    "555-123-4567 555-987-6543": {"5551234567", "5559876543"},
+    "555-123-4567/555-987-6543": {"5551234567", "5559876543"},
+    "555-123-4567-555-987-6543": {"5551234567", "5559876543"},
+    "+1 415 555 2671 +1 415 555 2672": {"+14155552671", "+14155552672"},
+    "555-867-5309 x12 555-867-5310": {"5558675309", "5558675310"},
+    "2023 555-123-4567": {"5551234567"},
+    "call 555-123-4567 10 am": {"5551234567"},
+    "call 555-9876 10 am": {"5559876"},
+    "call 5551234567 10 am": {"5551234567"},
+    "20 32 85 26 10 am": {"20328526"},
+    "02 123 45 67 10 am": {"021234567"},
+    "555-123-4567 10am": {"5551234567"},
+    "b12 555-123-4567": {"5551234567"},
+    "555-123-4567 (2 calls)": {"5551234567"},
+    "id 12 555-123-4567": {"5551234567"},
+    "2) 555-123-4567": {"5551234567"},
+}
+
+
+@pytest.mark.parametrize("text", BESIDE)
+def test_a_telephone_number_is_found_whatever_numbers_stand_beside_it(text: str) -> None:
+    assert set(find("phone", text)) >= BESIDE[text]
+
+
+NUMBERS = {
+    "email": ["ann@example.org", "o'brien@mail.example.co.uk"],
+    "iban": ["GB82 WEST 1234 5698 7654 32", "DE89370400440532013000", "NO93 8601 1117 947"],
+    "credit_card": ["4111 1111 1111 1111", "5555-5555-5555-4444", "378282246310005", "3782 822463 10005"],
+    "us_ssn": ["078-05-1120", "219 09 9999"],
+    "nhs_number": ["943 476 5919", "943-476-5919", "4010232137"],
+    "uk_nino": ["AA 12 34 56 C", "ab123456d"],
+    "ip_address": ["203.0.113.7", "198.51.100.23", "2001:db8::ff00:42"],
+    "url": ["https://example.org/a?b=c", "www.example.com"],
+}
+JOINS = [" ", "/", ", ", "-", "\n", " 10 ", " (2) ", ",", "; "]
+PHONES = st.sampled_from(["###-###-####", "(###) ###-####", "+1 ### ### ####", "### ### ####", "0## #### ####"]) | (
+    st.sampled_from(["+44 20 #### ####", "01 ## ## ## ##", "2# ## ## ##", "###.###.####", "07700######", "###-####"])
+)
+
+
+@st.composite
+def phone(draw: st.DrawFn) -> str:
+    digits = st.sampled_from("3456789")  # neither years nor months
+    return "".join(draw(digits) if place == "#" else place for place in draw(PHONES))
+
+
+@given(st.lists(phone(), min_size=2, max_size=3), st.sampled_from(JOINS))
+def test_telephone_numbers_side_by_side_are_all_found(numbers: list[str], join: str) -> None:
+    [detector] = make_detectors(["phone"])
+    assert {detector.whole(number) for number in numbers} <= set(detector.find(join.join(numbers)))
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("join", JOINS)
+def test_secrets_of_any_kind_side_by_side_are_all_found(name: str, join: str) -> None:
+    if name == "url" and join in ("/", "-"):  # a part of the address
+        return
+    [detector] = make_detectors([name])
+    for one in NUMBERS[name]:
+        for other in NUMBERS[name]:
+            assert {detector.whole(one), detector.whole(other)} <= set(detector.find(one + join + other))
+
+
+def test_no_match_hides_another_one() -> None:
+    assert "4111111111111111" in find("credit_card", "4111 1111 1111 1111 123")  # with a security code
+    assert "4111111111111111" in find("credit_card", "2002 4111 1111 1111 1111")  # the first four groups pass too
+    assert find("url", "https://a.example,https://b.example|www.c.example") == [
+        "a.example",
+        "b.example",
+        "www.c.example",
+    ]
+    assert find("url", "https://a.example/?to=https://b.example") == ["a.example/?to=https://b.example", "b.example"]
 
 
 @pytest.mark.parametrize(
@@ -155,6 +243,11 @@ def test_a_detector_that_is_named_twice_is_used_once() -> None:
         "http://",
         "' ",
         "2 (",
+        "555-123-4567 ",
+        "+1 415 555 2671 ",
+        "a@a.aa-",
+        ",www.",
+        "4111 ",
         "www.",
         "-",
     ],

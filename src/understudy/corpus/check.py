@@ -17,6 +17,8 @@ from understudy.corpus.schema import Schema
 Record = tuple[str, Label | None, str | None, list[str] | None]
 """Text, label, owner and secrets of a good row."""
 
+_MOST_NESTED = 64
+
 
 class RowCheck:
     """Turns the cells of ``schema.columns`` into a Record, or says why not.
@@ -115,16 +117,22 @@ def _record_text(cells: Sequence[object], positions: Sequence[tuple[str, int]]) 
         if all(is_missing(value) for value in record.values()):
             return BadRow.EMPTY_TEXT
         return json.dumps(record, ensure_ascii=False, allow_nan=False, default=_spell)
-    except (TypeError, ValueError, RecursionError):
+    except (TypeError, ValueError):
         return BadRow.VALUE_TYPE
 
 
-def _plain(value: object) -> object:
-    """NaN is null, and 3.0 is 3: a null in another row makes decimals of a column's integers."""
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
+def _plain(value: object, depth: int = 0) -> object:
+    """NaN is null, and 3.0 is 3: a null in another row makes decimals of a column's integers.
+
+    Raises:
+        ValueError: ``value`` is nested deeper than ``_MOST_NESTED``. Python's own limit depends on who calls.
+    """
+    if isinstance(value, (dict, list, tuple)):
+        if depth == _MOST_NESTED:
+            raise ValueError
+        if isinstance(value, dict):
+            return {key: _plain(each, depth + 1) for key, each in value.items()}
+        return [_plain(each, depth + 1) for each in value]
     if isinstance(value, float):
         return None if math.isnan(value) else whole(value)
     return value

@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from typing import Protocol
 
 from understudy.corpus.secrets.checksums import IBAN_LENGTHS, luhn, mod11, mod97
+from understudy.corpus.secrets.phone import PhoneDetector
 from understudy.corpus.secrets.pii import presidio_detector
 from understudy.errors import ConfigError
 
@@ -36,41 +37,61 @@ class Detector(Protocol):
 
 @dataclass(frozen=True)
 class PatternDetector:
-    """What a regular expression matches and a check accepts.
+    """What regular expressions match and a check accepts.
+
+    A match never hides another one that begins inside it: what stands side by side is all found.
 
     Args:
         name: as it is asked for.
-        body: the expression, without what must stand around it; case does not matter.
+        bodies: the expressions, without what must stand around them; case does not matter. Where at one place several
+            of them match, each counts.
         canonical: from a match in lower case to its one spelling, or None where the check fails.
-        before: a look behind; by default no letter or digit.
+        before: a look behind; by default no letter or digit. The end of another match does as well.
         after: a look ahead; by default no letter or digit.
     """
 
     name: str
-    body: str
+    bodies: tuple[str, ...]
     canonical: Callable[[str], str | None]
     before: str = r"(?<![^\W_])"
     after: str = r"(?![^\W_])"
 
     def find(self, text: str) -> Iterator[str]:
-        start = 0
-        while (match := self._inside.search(text, start)) is not None:
-            found = self.canonical(match[0].casefold())
-            if found is not None:
-                yield found
-            start = match.end() if found is not None else match.start() + 1  # a false start may hide a true one
+        for _, found in self._matches(text):
+            yield found
 
     def whole(self, text: str) -> str | None:
         text = text.strip()
-        return self.canonical(text.casefold()) if self._all.fullmatch(text) else None
+        matched = any(pattern.fullmatch(text) for pattern in self._all)
+        return self.canonical(text.casefold()) if matched else None
+
+    def without(self, text: str) -> str:
+        """``text`` with a semicolon in the place of each secret; of those that overlap, of the first."""
+        spans = sorted(match.span() for match, _ in self._matches(text))
+        kept, end = [], 0
+        for start, stop in spans:
+            if start >= end:
+                kept += [text[end:start], ";"]
+                end = stop
+        return "".join([*kept, text[end:]])
+
+    def _matches(self, text: str) -> Iterator[tuple[re.Match[str], str]]:
+        for inside, alone in zip(self._inside, self._all, strict=True):
+            match = inside.search(text)
+            while match is not None:
+                found = self.canonical(match[0].casefold())
+                if found:
+                    yield match, found
+                touching = alone.match(text, match.end()) if found and not self.after else None
+                match = touching or inside.search(text, match.start() + 1)
 
     @cached_property
-    def _inside(self) -> re.Pattern[str]:
-        return re.compile(f"{self.before}(?:{self.body}){self.after}", re.IGNORECASE)
+    def _inside(self) -> tuple[re.Pattern[str], ...]:
+        return tuple(re.compile(f"{self.before}(?:{body}){self.after}", re.IGNORECASE) for body in self.bodies)
 
     @cached_property
-    def _all(self) -> re.Pattern[str]:
-        return re.compile(self.body, re.IGNORECASE)
+    def _all(self) -> tuple[re.Pattern[str], ...]:
+        return tuple(re.compile(body, re.IGNORECASE) for body in self.bodies)
 
 
 def make_detectors(names: Sequence[str]) -> tuple[Detector, ...]:
@@ -103,29 +124,6 @@ def _email(match: str) -> str:
     return match.strip("'.-_%+")
 
 
-def _phone(match: str) -> str | None:
-    """Digits, with + before a country's code. None: too many or too few, or the form of something else."""
-    number = re.split(" ?(?:x|ext)", match)[0]
-    if _NO_PHONE.fullmatch(number):
-        return None
-    if number.startswith(("+", "00")):
-        digits = _compact(number.replace("(0)", "")).removeprefix("00")
-        return f"+{digits}" if 8 <= len(digits) <= 15 else None
-    digits = _compact(number)
-    fewest, most = (10, 11) if digits == number else (7, 12)
-    return digits if fewest <= len(digits) <= most else None
-
-
-_NO_PHONE = re.compile(
-    r"\d{1,3}(?:\.\d{3})+"  # a large number
-    r"|(?:19|20)\d\d[-./ ]\d\d?[-./ ]\d\d?(?: .*)?|\d\d?[-./ ]\d\d?[-./ ](?:19|20)\d\d(?: .*)?"  # a date
-    r"|(?:1[89]|20)\d\d[-/ ](?:1[89]|20)\d\d"  # years
-    r"|\d{1,3}(?:\.\d{1,3}){3}"  # an internet address
-    r"|\d{5}-\d{4}|\d{3}([- ])\d\d\1\d{4}"  # a ZIP code, a social security number
-    r"|[1-9]\d* \d{1,3}"  # two numbers side by side
-)
-
-
 def _iban(match: str) -> str | None:
     iban = _compact(match)
     return iban if iban.isascii() and mod97(iban) else None
@@ -154,53 +152,67 @@ def _uk_nino(match: str) -> str | None:
 
 def _ip_address(match: str) -> str | None:
     try:
-        address = ip_address(match)
+        address = ip_address(match.removesuffix(":") if re.search("[^:]:$", match) else match)
     except ValueError:
         return None
     return None if address.is_unspecified or address.is_loopback else str(address)
 
 
 def _url(match: str) -> str:
-    return re.sub(r"^https?://", "", match).rstrip("/.,;:!?'*_")
+    return re.sub(r"^https?://", "", match).rstrip("/.,;|:!?'*_")
 
 
-_IBAN = "|".join(
+_IBAN_FORM = "|".join(
     rf"(?:{'|'.join(countries.split())})\d\d(?:[ -]?[a-z0-9]){{{length - 4}}}"
     for length, countries in sorted(IBAN_LENGTHS.items(), reverse=True)
 )
+_IBAN = PatternDetector("iban", (_IBAN_FORM,), _iban, before=r"(?<![^\W_])(?=[a-z]{2}\d\d)")
+
+_FOUR_FOURS = r"[2-6]\d{3}([ -])\d{4}\1\d{4}\1\d{4}"
+_CARD_IN_GROUPS = rf"{_FOUR_FOURS}|[2-6]\d{{3}}[ -]\d{{6}}[ -]\d{{4,5}}"
+_GROUPED_CARD = PatternDetector("credit_card", (_CARD_IN_GROUPS,), _credit_card, before=r"(?<![^\W_])(?<!\+)")
+
+_URL_CHARACTER = r"[^\s<>\"()\[\]{}]"
+_URL_START = r"(?<![^\W_])(?<!://)(?:https?://|www\.)"
 
 _BUILT_IN: tuple[Detector, ...] = (
     PatternDetector(
         "email",
-        r"[\w.%+'-]+@[\w-]+(?:\.[\w-]+)*\.(?:xn--[a-z0-9]+|[^\W\d_]{2,})",
+        (r"[\w.%+'-]+@[\w-]+(?:\.[\w-]+)*\.(?:xn--[a-z0-9]+|[^\W\d_]{2,})",),
         _email,
         before=r"(?<![\w.%+'-])",
         after="",
     ),
-    PatternDetector(
-        "phone",
-        r"\+?\(?\d(?:(?:[-./ ()]|[-./ )] ?\(|\) [-./]?|\)-| - )?\d){6,18}(?: ?(?:x|ext\.?) ?\d{1,6})?",
-        _phone,
-        before=r"(?<![\w+@])(?<!\d[-./:+ ])(?<!\+\()",
-        after=r"(?!\w)(?![-./: ]\d)",
-    ),
-    PatternDetector("iban", _IBAN, _iban, before=r"(?<![^\W_])(?=[a-z]{2}\d\d)"),
+    PhoneDetector("phone", without=(_IBAN.without, _GROUPED_CARD.without)),
+    _IBAN,
     PatternDetector(
         "credit_card",
-        r"(?:[2-6]|1(?=800))\d{11,18}|[2-6]\d{3}(?:([ -])\d{4}\1\d{4}\1\d{4}(?:\1\d{3})?|[ -]\d{6}[ -]\d{4,5})",
+        (
+            rf"(?:[2-6]|1(?=800))\d{{11,18}}|{_CARD_IN_GROUPS}",
+            rf"{_FOUR_FOURS}\1\d{{3}}",  # on its own: the last three digits may be the card's security code
+        ),
         _credit_card,
     ),
-    PatternDetector("us_ssn", r"\d{3}([- ])\d\d\1\d{4}", _us_ssn),
-    PatternDetector("nhs_number", r"\d{3}[ -]?\d{3}[ -]?\d{4}", _nhs_number),
-    PatternDetector("uk_nino", r"[a-z]{2} ?\d\d ?\d\d ?\d\d ?[a-d]", _uk_nino),
+    PatternDetector("us_ssn", (r"\d{3}([- ])\d\d\1\d{4}",), _us_ssn),
+    PatternDetector("nhs_number", (r"\d{3}[ -]?\d{3}[ -]?\d{4}",), _nhs_number),
+    PatternDetector("uk_nino", (r"[a-z]{2} ?\d\d ?\d\d ?\d\d ?[a-d]",), _uk_nino),
     PatternDetector(
         "ip_address",
-        r"\d{1,3}(?:\.\d{1,3}){3}|(?<!:)[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}(?!:)",
+        (r"\d{1,3}(?:\.\d{1,3}){3}", r"(?<![0-9a-f:]:)[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}:?(?!:)"),
         _ip_address,
         before=r"(?<!\w)(?<!\d\.)",
         after=r"(?!\w)(?!\.\d)",
     ),
-    PatternDetector("url", r"(?:https?://|www\.)[^\s<>\"()\[\]{}]+", _url, after=""),
+    PatternDetector(
+        "url",
+        (  # all of a run without blanks, unless it is a list; and the last address inside another one
+            rf"(?<![^\s<>\"()\[\]{{}},;|]){_URL_START}(?:(?![,;|]{_URL_START}){_URL_CHARACTER})+",
+            rf"(?<=[^\s<>\"()\[\]{{}},;|]){_URL_START}(?:(?!{_URL_START}){_URL_CHARACTER})++(?!{_URL_START})",
+        ),
+        _url,
+        before="",
+        after="",
+    ),
 )
 _BY_NAME = {detector.name: detector for detector in _BUILT_IN}
 BUILT_IN = tuple(_BY_NAME)
