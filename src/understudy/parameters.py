@@ -39,14 +39,15 @@ class Parameters(BaseModel):
         except ValidationError as error:
             raise ConfigError(_problem(error), _cure(error, list(type(self).model_fields))) from None
 
+    @classmethod
+    def public_files(cls) -> tuple[str, ...]:
+        """The fields that name public files."""
+        return tuple(name for name, field in cls.model_fields.items() if field.json_schema_extra == {"format": "path"})
+
     @property
     def file_hashes(self) -> dict[str, str]:
         """SHA-256 of every public file that a field names."""
-        files = {
-            name: Path(value)
-            for name, field in type(self).model_fields.items()
-            if field.json_schema_extra == {"format": "path"} and isinstance(value := getattr(self, name), str)
-        }
+        files = {name: Path(value) for name in self.public_files() if isinstance(value := getattr(self, name), str)}
         return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items() if file.is_file()}
 
 

@@ -18,6 +18,7 @@ from understudy.generation.writing import Writer
 from understudy.models.types import ChatRequest, Completion
 
 FAILED = Completion("", "failed", error="no answer")
+EMPTY = Completion("", "empty")
 LABELS = ("bars", "shops")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scripted import FAILED, ScriptedChat, embed, make_api, template_of
+from scripted import EMPTY, ScriptedChat, embed, make_api, template_of
 
 from understudy.evolution.loop import candidates_per_round, evolve, population_sizes
 from understudy.evolution.population import KEPT, NO_PARENT, Population, Round, ancestry
@@ -122,7 +122,7 @@ def test_a_candidate_without_a_look_ahead_votes_for_itself() -> None:
         seen.append(vectors)
         return np.zeros(len(vectors))
 
-    chat = ScriptedChat(lambda request: "aaaa" if request.messages[-1].content == "new" else FAILED)
+    chat = ScriptedChat(lambda request: "aaaa" if request.messages[-1].content == "new" else EMPTY)
     template = template_of(random="new", rephrase="again")
     run(make_api(chat, rounds=1, population=1, lookahead=2, blank_probability=0, template=template), vote=vote)
     np.testing.assert_allclose(seen[0], embed(["aaaa"] * len(seen[0])), rtol=1e-6)
@@ -180,7 +180,7 @@ EXPECTED = (True, np.dtype(np.float64), np.dtype(np.int64), (2,))
     "reply",
     [
         pytest.param(lambda _request: "", id="all answers are blank"),
-        pytest.param(lambda _request: FAILED, id="all calls fail"),
+        pytest.param(lambda _request: EMPTY, id="all answers are empty"),
         pytest.param(lambda _request: "The same.", id="all texts are alike"),
         pytest.param(lambda request: "Bar." if "bars" in request.messages[-1].content else "", id="one label is empty"),
         pytest.param(lambda request: "Odd." if request.sample % 5 == 0 else "", id="few candidates"),
@@ -205,7 +205,7 @@ def test_a_label_whose_texts_all_failed_gets_new_ones_in_the_next_round() -> Non
 
     def reply(_request: Any) -> str | Completion:
         left[0] -= 1
-        return FAILED if left[0] >= 0 else "Fine."
+        return EMPTY if left[0] >= 0 else "Fine."
 
     first, second = run(make_api(ScriptedChat(reply), rounds=2, population=2, variations=3))
     assert first.population.failed.tolist() == [6, 6]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scripted import FAILED, ScriptedChat, make_api, template_of, with_seed
+from scripted import EMPTY, FAILED, ScriptedChat, make_api, template_of, with_seed
 
 from understudy.errors import ModelError
 from understudy.evolution.variation import with_blanks
@@ -174,7 +174,7 @@ def test_what_is_asked_for_depends_on_seed_and_stage_but_not_on_what_fails() -> 
         api.variations([TEXT] * 5, np.zeros(5, dtype=np.int32), round_number=0, stage=stage)
         return chat.prompts
 
-    assert prompts("Fine.") == prompts(FAILED)
+    assert prompts("Fine.") == prompts(EMPTY)
     assert prompts("Fine.") != prompts("Fine.", seed=1)
     assert prompts("Fine.") != prompts("Fine.", stage=5)
 
@@ -210,3 +210,8 @@ def test_progress_counts_the_answers_of_each_call() -> None:
 def test_evolution_without_a_language_model_is_one_error() -> None:
     with pytest.raises(ModelError, match=r"Evolution needs a language model.* --llm"):
         make_api(None)
+
+
+def test_a_model_that_fails_throughout_is_an_error_and_not_an_empty_population() -> None:
+    with pytest.raises(ModelError, match="does not answer: no answer"):
+        make_api(ScriptedChat(lambda _request: FAILED)).random([2], round_number=0, stage=0)

@@ -50,13 +50,41 @@ def by_hand(records: Records, candidates: Records, *, distance: str = "cosine", 
     chosen = np.full((len(x), k), -1, dtype=np.int32)
     for row, label in enumerate(records.labels):
         members = np.flatnonzero(candidates.labels == label)
+        if distance == "centred":
+            scores[row, members] = centred_scores(x[row], y[members])
         best = members[np.argsort(-scores[row, members], kind="stable")][:k]
         chosen[row, : len(best)] = best
     return chosen
 
 
+def centred_scores(x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of one record: products with the candidates' directions from their mean, in order (scaled to integers)."""
+    mean = y.mean(axis=0)
+    directions = np.trunc((y - mean) * 4000 / np.linalg.norm(y - mean, axis=1, keepdims=True)).astype(np.int64)
+    return ((x @ directions.T).astype(np.float32) - (directions @ mean).astype(np.float32)).astype(np.float64) * 1024
+
+
+def test_centred_votes_are_those_of_the_cosine_about_the_mean() -> None:
+    x = RECORDS.vectors.astype(np.float64)
+    chosen = found(RECORDS, CANDIDATES, distance="centred")[:, 0]
+    for label in range(3):
+        members, rows = np.flatnonzero(CANDIDATES.labels == label), np.flatnonzero(RECORDS.labels == label)
+        y = CANDIDATES.vectors[members].astype(np.float64)
+        a, b = x[rows] - y.mean(axis=0), y - y.mean(axis=0)
+        cosines = a @ b.T / np.outer(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1))
+        of_chosen = cosines[np.arange(len(rows)), np.searchsorted(members, chosen[rows])]
+        assert np.all(of_chosen > cosines.max(axis=1) - 1e-3)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_candidates_that_are_all_alike_are_voted_for_by_their_index(count: int) -> None:
+    alike = Records(np.repeat(CANDIDATES.vectors[:1], count, axis=0), np.zeros(count, dtype=np.int32))
+    records = Records(RECORDS.vectors[:9], np.zeros(9, dtype=np.int32))
+    assert found(records, alike, distance="centred")[:, 0].tolist() == [0] * 9
+
+
 RECORDS, CANDIDATES = random_records(500, seed=1), random_records(60, seed=2)
-distances = pytest.mark.parametrize("distance", ["cosine", "l2"])
+distances = pytest.mark.parametrize("distance", ["centred", "cosine", "l2"])
 ks = pytest.mark.parametrize("k", [1, 2, 5])
 
 

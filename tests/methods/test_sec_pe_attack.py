@@ -193,7 +193,7 @@ def test_the_attacker_of_records_with_public_rates_does_no_better() -> None:
     """Three records hold the secret, one of them holds another too: rates by linear program."""
     held = csr_array(np.array([[1, 0], [1, 0], [1, 1], [0, 1], [0, 0]], dtype=np.float64))
     method = us.SecPE(incidence="public", incidence_file="i", public_corpus="p", public_corpus_is_public=True)
-    drawing = public_drawing(method, held, np.array([False] * 4 + [True]), Unit("secret", 3))
+    drawing = public_drawing(method, held, np.array([False] * 4 + [True]), Unit("secret", 3), sha256="0" * 64)
     noise = calibrate(BUDGET, drawing.inclusion)
     right, wrong = Attack(tuple(drawing.rates[:3]), max(noise, ONCE)).right_and_wrong()  # type: ignore[index]
     assert agrees(wrong, PRIOR)

@@ -159,7 +159,7 @@ def test_runs_are_admitted_until_the_renyi_bound_and_what_was_admitted_keeps_the
     assert not cap.admits(history, small)
 
 
-def test_several_runs_count_at_the_order_that_the_cap_and_the_first_run_fix() -> None:
+def test_several_runs_count_at_the_order_that_the_first_run_fixes() -> None:
     """The best order of each history would depend on what was chosen, hence on what was seen."""
     cap = SecretFilter(HUNDRED_TIMES)
     history = [run(TWICE, MANY), run(TEN_TIMES, ALWAYS)]
@@ -168,8 +168,12 @@ def test_several_runs_count_at_the_order_that_the_cap_and_the_first_run_fix() ->
     total = np.sum([divergences(event) for entry in history for event in entry.events], axis=0)
     at_orders = np.exp(np.minimum(0, (ORDERS - 1) / ORDERS * (total + math.log(1e-4))))
     first = divergences(history[0].events[0])
-    room = math.log(1e4) - ORDERS / (ORDERS - 1) * math.log(1e2)
+    aim = 10 * posterior(history[0].events, 1e-4)
+    room = math.log(1e4) - ORDERS / (ORDERS - 1) * math.log(1 / aim)
     assert float(spent.posterior) == pytest.approx(at_orders[np.argmax(room / first)], rel=1e-9)
+    raised = SecretFilter(SecretBudget("1e-4", "0.5")).spent(history)  # a cap that is raised later changes nothing
+    assert raised is not None
+    assert raised.posterior == spent.posterior
     assert float(spent.posterior) >= renyi_posterior([event for entry in history for event in entry.events], 1e-4)
 
 

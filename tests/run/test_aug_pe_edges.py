@@ -105,7 +105,7 @@ def with_half_a_character(request: ChatRequest) -> Completion:
     return Completion(f"{varied(request).text} \ud800", "stop")
 
 
-NOTHING = {"fails": failed, "empty": empty, "white": white, "unfilled": unfilled}
+NOTHING = {"empty": empty, "white": white, "unfilled": unfilled}
 
 
 def release(folder: Path, **changes: Any) -> us.Release:
@@ -125,8 +125,19 @@ def test_a_language_model_without_an_answer_leaves_a_release_of_the_same_form(
     assert made.arrays["failed"].sum() == len(chat.asked) == 2 * 24
     assert made.strings == {key: [] for key in ("texts", "prompts", "keywords-0", "keywords-1")}
     assert us.load_release(tmp_path / "out" / "release" / "aug-pe.release").digest == made.digest
-    with pytest.raises(ModelError, match="wrote no text at all"):
-        us.generate(made, llm="fake", records_per_label=2)
+    result = us.generate(made, llm="fake", records_per_label=2)
+    assert (result.columns["text"], result.missing) == ([], 4)
+
+
+def test_a_language_model_that_fails_throughout_ends_the_run_which_goes_on_when_it_answers(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    use_chat(FakeChat(failed))
+    with pytest.raises(ModelError, match="does not answer: busy"):
+        release(tmp_path)
+    use_chat(FakeChat(varied))
+    assert release(tmp_path).arrays["failed"].sum() == 0
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
 def test_a_label_without_a_text_gets_new_ones_in_every_round_and_leaves_the_other_alone(

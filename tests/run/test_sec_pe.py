@@ -18,7 +18,7 @@ from secret_fixtures import MOST, PUBLIC_COLUMNS, protecting, public_rows, secre
 import understudy as us
 from understudy import run as running
 from understudy.config import run_config
-from understudy.corpus.secrets import Incidence
+from understudy.corpus.secrets import Incidence, incidence, secret_finder
 from understudy.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ReleaseError
 from understudy.ledger import Ledger
 from understudy.methods.sec_pe.clusters import Clusters, noisy_centres
@@ -341,6 +341,25 @@ def test_a_table_of_another_incidence_is_refused_before_any_charge(
     write_csv(tmp_path / "notes.csv", OTHER_TABLES[what](secret_rows()))
     with pytest.raises(CorpusError, match="does not have the incidence"):
         run(tmp_path, **public(incidence_file))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+
+
+def test_an_incidence_file_that_changes_while_it_is_read_is_refused_before_any_charge(
+    tmp_path: Path, incidence_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is planned with one, and the table, which changed with it, agrees with the other."""
+    table = write_csv(tmp_path / "other.csv", secret_rows(20))
+    corpus = us.read_corpus(table, text="note", label="department", labels=LABELS)
+    other = incidence(corpus, secret_finder(corpus, detectors=["email"]))
+    whole = us.SecPE.check_secrets
+
+    def check_secrets(self: us.SecPE, *arguments: Any) -> None:
+        other.write(incidence_file)
+        whole(self, *arguments)
+
+    monkeypatch.setattr(us.SecPE, "check_secrets", check_secrets)
+    with pytest.raises(ConfigError, match="incidence file changed"):
+        run(tmp_path, **public(incidence_file), data=str(table))
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
 
 

@@ -100,12 +100,12 @@ def always_the_same(_request: ChatRequest) -> Completion:
     return Completion("Seen: heart, pulse.", "stop")
 
 
-@pytest.mark.parametrize("reply", [failed, empty])
+@pytest.mark.parametrize(("reply", "what"), [(failed, "does not answer"), (empty, "wrote no text at all")])
 def test_a_language_model_without_an_answer_is_one_clear_error_and_the_release_stands(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], reply: Callable[[ChatRequest], Completion]
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], reply: Callable[[ChatRequest], Completion], what: str
 ) -> None:
     use_chat(FakeChat(reply))
-    with pytest.raises(ModelError, match="wrote no text at all"):
+    with pytest.raises(ModelError, match=what):
         running.run(run_config(protecting(tmp_path)))
     made = us.load_release(tmp_path / "out" / "release" / "sec-pe.release")
     use_chat(FakeChat(varied))

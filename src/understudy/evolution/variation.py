@@ -61,7 +61,8 @@ class TextAPI:
         keywords: of each label (one entry if there are no labels), public or released; an entry may be empty.
 
     Raises:
-        ModelError: if there is no chat model.
+        ModelError: if there is no chat model; in both APIs, if not one of several calls was answered: then nothing is
+            stored, and a resumed run asks again.
     """
 
     writer: Writer
@@ -177,6 +178,11 @@ class TextAPI:
         )
         asker = Asker(chat, self.writer.progress, expected=len(asked))
         answers = asker.ask([replace(request, messages=messages) for _, messages in asked])
+        if answers and all(answer.finish_reason == "failed" for answer in answers):
+            raise ModelError(
+                f"The language model does not answer: {answers[0].error}",
+                "Try it with `understudy models check SPEC`; then the same command goes on where it was.",
+            )
         texts = [_filled(tidy(answer)) for answer in answers]
         kept = np.array([bool(text) for text in texts], dtype=bool)
         return Answers(

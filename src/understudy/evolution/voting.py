@@ -18,7 +18,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Distance = Literal["cosine", "l2"]
+from understudy.evolution.embeddings import STEPS
+
+Distance = Literal["centred", "cosine", "l2"]
 _SCORES = 1 << 23  # scores computed at once: 32 MiB, much of which stays near the processor
 
 
@@ -48,7 +50,9 @@ def nearest(
         candidates: ``Int16[n, d]``, likewise.
         candidate_labels: ``Int32[n]``.
         distance: ``cosine``: the largest x . y (candidates have length 1 up to rounding). ``l2``: the largest
-            x . y - |y|^2 / 2 on the rounded vectors, one rounding of an exact number, so the same everywhere.
+            x . y - |y|^2 / 2 on the rounded vectors. ``centred``: the largest cosine between x - m and y - m, m the
+            mean of the label's candidates, so that texts which say what all say do not win by being near to everybody.
+            In all three a record's score is an exact integer less a number of the candidate's own, rounded once.
         device: a torch device; by default CUDA where torch sees one, else NumPy. The answer is the same.
     """
     on = device or _accelerator()
@@ -93,8 +97,8 @@ class _NumpyGroup:
     """A group in main memory. ``scratch`` is shared with other groups and holds one product's scores."""
 
     def __init__(self, candidates: NDArray[np.int16], k: int, distance: Distance, scratch: NDArray[np.float32]) -> None:
+        candidates, self._offsets = _ready(candidates, distance)
         self._columns = candidates.astype(np.float32).T
-        self._half_squares = _half_squares(candidates) if distance == "l2" else None
         self._k = k
         self._scratch = scratch
 
@@ -102,8 +106,8 @@ class _NumpyGroup:
         shape = len(rows), self._columns.shape[1]
         scores = self._scratch[: shape[0] * shape[1]].reshape(shape)
         np.matmul(rows.astype(np.float32), self._columns, out=scores)
-        if self._half_squares is not None:
-            scores -= self._half_squares
+        if self._offsets is not None:
+            scores -= self._offsets
         best = np.empty((len(rows), self._k), dtype=np.int64)
         for place in range(self._k):
             if place:
@@ -125,8 +129,9 @@ class _TorchGroup:
         self._torch: Any = torch
         self._device = torch.device(device)
         self._type = torch.float32 if _full_precision(torch) else torch.float64
+        candidates, offsets = _ready(candidates, distance)
         self._columns = self._moved(candidates).T
-        self._half_squares = torch.from_numpy(_half_squares(candidates)).to(self._device) if distance == "l2" else None
+        self._offsets = None if offsets is None else torch.from_numpy(offsets).to(self._device)
         self._k = k
 
     def _moved(self, vectors: NDArray[np.int16]) -> Any:
@@ -136,8 +141,8 @@ class _TorchGroup:
         torch = self._torch
         with torch.inference_mode(), torch.autocast(self._device.type, enabled=False):
             scores = torch.mm(self._moved(rows), self._columns).to(torch.float32)
-            if self._half_squares is not None:
-                scores -= self._half_squares
+            if self._offsets is not None:
+                scores -= self._offsets
             places: list[Any] = []
             for place in range(self._k):
                 if place:
@@ -147,10 +152,18 @@ class _TorchGroup:
         return best
 
 
-def _half_squares(vectors: NDArray[np.int16]) -> NDArray[np.float32]:
-    """|y|^2 / 2: an integer of at most 24 bits, halved, so exact."""
-    squares = np.square(vectors, dtype=np.int32).sum(axis=1, dtype=np.int64)
-    return np.asarray(squares / 2, dtype=np.float32)
+def _ready(candidates: NDArray[np.int16], distance: Distance) -> tuple[NDArray[np.int16], NDArray[np.float32] | None]:
+    """The vectors to multiply with, of norm at most 2^12, and what is taken off each candidate's scores."""
+    if distance == "cosine":
+        return candidates, None
+    if distance == "l2":
+        squares = np.square(candidates, dtype=np.int32).sum(axis=1, dtype=np.int64)
+        return candidates, np.asarray(squares / 2, dtype=np.float32)  # at most 24 bits, halved: exact
+    vectors = candidates.astype(np.float64)
+    mean = vectors.mean(axis=0)
+    lengths = np.linalg.norm(vectors - mean, axis=1, keepdims=True)
+    directions = np.trunc((vectors - mean) * (STEPS / np.maximum(lengths, 1.0))).astype(np.int16)
+    return directions, np.asarray(directions @ mean, dtype=np.float32)
 
 
 def _full_precision(torch: Any) -> bool:

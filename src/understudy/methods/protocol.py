@@ -66,7 +66,8 @@ class ReleaseTools:
         keep: stores a noisy value before it is used.
         embedder: the public embedder, if the method needs one.
         seed: public; steers public randomness only, never noise.
-        scratch: the run's private folder (mode 0700), for what must not lie in memory.
+        scratch: a private folder of the run (may not be there yet), for what must not lie in memory; removed at the
+            end.
         run_key: names this run on these data: what lies in ``scratch`` under another key is another's.
         writer: the language model with its prompts, if the method asks for candidates; it must see public text,
             released values and its own answers only.
@@ -163,7 +164,7 @@ class Traits:
         """What a run that makes ``counts[label]`` records will ask of a language model. For the forecast."""
         return Asks.of_phrases(counts, writing, template, length=_PHRASES)
 
-    def check_secrets(self, corpus: Corpus, finder: SecretFinder) -> None:
+    def check_secrets(self, corpus: Corpus, finder: SecretFinder, plan: Plan) -> None:
         """What else must hold of the corpus's secrets before anything is charged; raise CorpusError where it does not.
 
         That no secret is in more records than declared has been checked.
@@ -185,7 +186,7 @@ class Method(Protocol):
 
     def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks: ...
 
-    def check_secrets(self, corpus: Corpus, finder: SecretFinder) -> None: ...
+    def check_secrets(self, corpus: Corpus, finder: SecretFinder, plan: Plan) -> None: ...
 
     @property
     def needs_embedder(self) -> bool:

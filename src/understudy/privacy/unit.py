@@ -85,8 +85,8 @@ def recognised_by(columns: Sequence[str], file: str | None, detectors: Sequence[
     'column who; detectors email, phone'
     """
     parts = [
-        f"column{'s' * (len(columns) > 1)} {', '.join(sorted(columns))}" if columns else "",
+        f"column{'s' * (len(set(columns)) > 1)} {', '.join(sorted(set(columns)))}" if columns else "",
         f"file {PurePath(file).name}" if file else "",
-        f"detector{'s' * (len(detectors) > 1)} {', '.join(sorted(detectors))}" if detectors else "",
+        f"detector{'s' * (len(set(detectors)) > 1)} {', '.join(sorted(set(detectors)))}" if detectors else "",
     ]
     return "; ".join(part for part in parts if part) or None

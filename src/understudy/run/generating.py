@@ -44,7 +44,9 @@ class Writing:
             labels: the label set.
             known: phrases that the examples are looked through for, where there are such.
         """
-        examples = with_phrases(self.examples, known, count=self.parameters.prompt_terms or 5) if known else ()
+        examples = self.examples
+        if known:
+            examples = with_phrases(examples, known, count=self.parameters.prompt_terms or 5)
         return Writer(
             self.chat,
             self.template,
@@ -91,7 +93,7 @@ def write_texts(session: Session, made: Release, config: RunConfig, writing: Wri
         for record in method.generate(made, counts, tools=tools)
     ]
     written = [record for record in records if record.text]
-    if records and not written and chat is not None:
+    if records and not written and chat is not None and not method.asks_for_candidates:
         where = f" --base-url {config.base_url}" if config.base_url else ""
         raise ModelError(
             "The language model wrote no text at all.", f"Try it with `understudy models check {config.llm}{where}`."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from understudy.corpus import Corpus, canonical, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.read import proposed_name
 from understudy.corpus.sources import SPOOL
+from understudy.corpus.steady import SteadyCorpus, contents
 from understudy.errors import ConfigError, ResumeError
 from understudy.methods.protocol import Arrays, Keep, Method, ReleaseTools
 from understudy.methods.registry import make_method
@@ -48,6 +49,7 @@ def make_release(
         listener.say(f"{file.name} is there already: no private record is read, nothing is charged.")
         made = load_release(file)
         session.folder.write_statement(made.statement)
+        session.clear_scratch()
         return made
     early, noise = make_plan(config), _noise(config)
     dataset = config.dataset or (proposed_name(config.data[0]) if len(config.data) == 1 else None)
@@ -62,21 +64,22 @@ def make_release(
         embedder = _load_embedder(config, method)  # before anything is charged
         if corpus is None:
             corpus = stack.enter_context(_open_corpus(config, session.folder.private))
-        if config.owner and corpus.schema.owner != config.owner:
-            raise ConfigError(
-                f"The corpus has no owner column {config.owner!r}.", "Read the corpus with this owner column."
-            )
+        _check_columns(config, corpus)
         plan = make_plan(config, labels=max(1, len(corpus.labels)))
         listener.say(f"Protecting {plan.unit.describe()} with {plan.budget}.")
+        rows = ""
+        if ledger is not None:
+            rows = contents(corpus, ledger.fingerprint_key)
+            corpus = SteadyCorpus(corpus, key=ledger.fingerprint_key, expected=rows)
         if plan.unit.kind == "secret":
             _check_secrets(method, config, corpus, plan)
         if ledger is not None:
-            receipt, hash_key, fingerprint = _charge(ledger, dataset, plan, corpus, session, listener)
+            receipt, hash_key = _charge(ledger, dataset, plan, corpus, rows, session, listener)
             keep = _confirmed(ledger, plan, session.store)
         else:
             session.begin(plan)
             listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
-            receipt, hash_key, fingerprint = Receipt(session.store.run_id, plan.charges), b"insecure", ""
+            receipt, hash_key = Receipt(session.store.run_id, plan.charges), b"insecure"
             keep = session.store.keep_once
         tools = ReleaseTools(
             labels=max(1, len(corpus.labels)),
@@ -86,8 +89,8 @@ def make_release(
             keep=keep,
             embedder=embedder,
             seed=config.seed,
-            scratch=session.folder.private,
-            run_key=f"{session.store.run_id} {fingerprint}",
+            scratch=session.scratch,
+            run_key=f"{session.store.run_id} {rows}",
             writer=None if writing is None else writing.writer(config, corpus.labels, listener),
             say=listener.say,
             diary=session.folder.note_privately,
@@ -109,7 +112,7 @@ def make_release(
     )
     made = Release(
         method=method.name,
-        parameters={**_without_folders(method.dump()), "seed": config.seed},
+        parameters={**_without_folders(method), "seed": config.seed},
         schema=PublicSchema(schema.text or "record", schema.label, tuple(schema.labels), tuple(schema.record_columns)),
         statement=statement,
         arrays={name: np.asarray(array) for name, array in released.arrays.items()},
@@ -119,6 +122,7 @@ def make_release(
     )
     session.folder.write_release(made)
     session.store.mark(RELEASED)
+    session.clear_scratch()
     (session.folder.private / SPOOL).unlink(missing_ok=True)  # no private record is read any more
     for name, entry in made.statement.public_inputs.items():
         listener.say(f"{name}: {entry['source']}")
@@ -127,30 +131,52 @@ def make_release(
     return made
 
 
+def _check_columns(config: RunConfig, corpus: Corpus) -> None:
+    """That the corpus was read with the columns that say what is protected.
+
+    Raises:
+        ConfigError: if it was not.
+    """
+    if config.owner and corpus.schema.owner != config.owner:
+        raise ConfigError(
+            f"The corpus has no owner column {config.owner!r}.", "Read the corpus with this owner column."
+        )
+    if set(config.secrets) != set(corpus.schema.secrets):
+        raise ConfigError(
+            "The corpus was read with other secrets columns than the run names.",
+            "Name the same columns in both: read_corpus(..., secrets=...) and secrets=....",
+        )
+
+
 def _check_secrets(method: Method, config: RunConfig, corpus: Corpus, plan: Plan) -> None:
     """What was declared of the secrets, checked before anything is charged, as a rule of the schema."""
     from understudy.corpus.secrets import check_records_per_secret, secret_finder
 
     finder = secret_finder(corpus, file=config.secrets_file, detectors=config.secret_detectors)
     check_records_per_secret(corpus, finder, plan.unit.max_records)
-    method.check_secrets(corpus, finder)
+    method.check_secrets(corpus, finder, plan)
 
 
-def _without_folders(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """A Release names a file, not where it lay on the machine that made it."""
+def _without_folders(method: Method) -> dict[str, Any]:
+    """The method's parameters. A Release names a file, not where it lay on the machine that made it."""
+    files = method.parameters.public_files()
     return {
-        name: Path(value).name if isinstance(value, str) and Path(value).parent != Path() else value
-        for name, value in parameters.items()
+        name: Path(value).name if name in files and isinstance(value, str) else value
+        for name, value in method.dump().items()
     }
 
 
 def _charge(
-    ledger: Ledger, dataset: str, plan: Plan, corpus: Corpus, session: Session, listener: Listener
-) -> tuple[Receipt, bytes, str]:
-    """Identify the data, then check and charge in one transaction: receipt, hash key, the data's fingerprint."""
+    ledger: Ledger, dataset: str, plan: Plan, corpus: Corpus, rows: str, session: Session, listener: Listener
+) -> tuple[Receipt, bytes]:
+    """Identify the data, then check and charge in one transaction.
+
+    Args:
+        rows: keyed hash of all that the rows hold, by which a resumed run knows them again.
+    """
     fingerprint = corpus.fingerprint(ledger.fingerprint_key)
     kept = session.store.value(_FINGERPRINT)
-    if kept is not None and bytes(kept["sha"]).decode() != fingerprint:
+    if kept is not None and bytes(kept["sha"]).decode() != rows:
         raise ResumeError(
             "The private data, or the ledger, are not those that this run began with.",
             "Use those it began with, or --fresh to start anew (which charges the budget again).",
@@ -162,7 +188,7 @@ def _charge(
         ledger.identify(dataset, fingerprint)
     session.begin(plan)
     if kept is None:
-        session.store.keep(_FINGERPRINT, {"sha": np.frombuffer(fingerprint.encode(), dtype=np.uint8)})
+        session.store.keep(_FINGERPRINT, {"sha": np.frombuffer(rows.encode(), dtype=np.uint8)})
     digests = {
         charge.name: digest
         for charge in plan.charges
@@ -172,7 +198,7 @@ def _charge(
     listener.say(f"The ledger holds this run's charge of {plan.budget} to dataset {dataset!r} ({ledger.location}).")
     opened = ledger.dataset(dataset)
     assert opened is not None
-    return receipt, opened.hash_key, fingerprint
+    return receipt, opened.hash_key
 
 
 def _confirmed(ledger: Ledger, plan: Plan, store: RunStore) -> Keep:

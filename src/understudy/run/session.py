@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -18,6 +19,7 @@ from understudy.privacy.plan import Plan
 if TYPE_CHECKING:
     from understudy.store import RunStore
 
+_SCRATCH = "scratch"
 BEGUN, RELEASED, GENERATED = "begun", "released", "generated"
 
 
@@ -36,6 +38,15 @@ class Session:
     @property
     def begun(self) -> bool:
         return BEGUN in self.store.stages()
+
+    @property
+    def scratch(self) -> Path:
+        """Private files that live no longer than the release's making."""
+        return self.folder.private / _SCRATCH
+
+    def clear_scratch(self) -> None:
+        """Remove them, those of a run that was killed among them."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
 
     def begin(self, plan: Plan | None = None) -> None:
         """Store the settings, or see that the folder's run has the same."""
@@ -61,4 +72,6 @@ def open_session(config: RunConfig, lasting: Mapping[str, Any]) -> Iterator[Sess
         session = Session(folder, store, lasting, None if config.output is None else folder)
         if session.begun:
             session.begin()
+        else:
+            session.clear_scratch()
         yield session

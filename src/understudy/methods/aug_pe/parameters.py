@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from understudy.evolution.harvest import HarvestParameters
 from understudy.evolution.parameters import EvolutionParameters
+from understudy.evolution.voting import Distance
 from understudy.methods.aug_pe.sizes import UNIFORM
 from understudy.parameters import Parameters, public_file
 from understudy.vocabulary.terms import BUILT_IN
@@ -18,8 +17,9 @@ class VotingParameters(Parameters):
 
     nearest: int = Field(1, ge=1, le=1000)
     """Candidates that each record votes for (k); the vote is split so that its L2 norm stays 1."""
-    distance: Literal["cosine", "l2"] = "cosine"
-    """What near means; the embeddings are unit vectors, a mean of several (lookahead) is not."""
+    distance: Distance = "centred"
+    """What near means: ``centred`` (cosine about the mean of a label's candidates), ``cosine`` or ``l2``; on unit
+    vectors, which means of several (lookahead) are too, the last two choose alike up to rounding."""
     label_sizes: str = UNIFORM
     """Texts of each label: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts (they cost)."""
     label_share: float = Field(0.05, gt=0, lt=1)

@@ -87,11 +87,12 @@ def make_plan(
         LABELS: f"noisy counts of the records of {facts.labels} label(s)",
         VOCABULARY: f"noisy counts of {vocabulary_size} public terms; the {parameters.top_terms} largest are keywords",
     }
+    nearest = {"nearest": parameters.nearest}
     charges = tuple(
         Charge(
             name,
             GaussianEvent(multiplier),
-            {"noise": "gaussian", "noise_multiplier": multiplier, "nearest": parameters.nearest},
+            {"noise": "gaussian", "noise_multiplier": multiplier, **({} if name in why else nearest)},
             why.get(name, "noisy histogram of the records' votes for the candidates of this round"),
         )
         for name, multiplier in multipliers.items()

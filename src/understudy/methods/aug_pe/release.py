@@ -22,11 +22,12 @@ Guarantee:
 
 from __future__ import annotations
 
-import shutil
+import hashlib
+import json
 import time
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,6 @@ from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.terms import Vocabulary
 from understudy.vocabulary.top_terms import TermCounts, top_terms
 
-EMBEDDINGS = "embeddings"
 """Folder of the private embeddings, in the run's private one, until the release ends."""
 
 
@@ -90,7 +90,6 @@ def release(
     for each in evolve(api, sizes, embed=embedder.embed, vote=voters, keep=tools.keep):
         rounds.append(each)
         tools.say(_line(len(rounds), parameters.rounds, each))
-    voters.forget()
     return Released(
         {**arrays, **_lineage(rounds)},
         private_terms,
@@ -175,19 +174,10 @@ class _Voters:
 
         return self._tools.keep(query.name, draw)["votes"]
 
-    def forget(self) -> None:
-        """Remove the private embeddings, also those that a killed run left."""
-        if self._folder.exists():
-            shutil.rmtree(self._folder)
-
-    @property
-    def _folder(self) -> Path:
-        return self._tools.scratch / EMBEDDINGS
-
     @cached_property
     def _embeddings(self) -> PrivateEmbeddings:
         batches = ((batch.texts, batch.labels, batch.units) for batch in self._corpus.batches())
-        return PrivateEmbeddings.build(batches, self._embedder, folder=self._folder, key=self._tools.run_key)
+        return PrivateEmbeddings.build(batches, self._embedder, folder=self._tools.scratch, key=self._tools.run_key)
 
 
 def _public_inputs(parameters: AugPEParameters, writer: Writer, embedder: Embedder) -> dict[str, dict[str, str]]:
@@ -198,6 +188,9 @@ def _public_inputs(parameters: AugPEParameters, writer: Writer, embedder: Embedd
         "language model": {"source": public_name(writer.chat.model_id)},
         "prompts": {"source": f"for a {writer.template.document_type}", "sha256": writer.template.sha256},
     }
+    if writer.examples:
+        shown = json.dumps([example.model_dump(mode="json") for example in writer.examples]).encode()
+        found["examples"] = {"source": "examples of your own", "sha256": hashlib.sha256(shown).hexdigest()}
     if parameters.keywords is not None:
         found["keywords"] = {"source": PurePath(parameters.keywords).name, "sha256": parameters.file_hashes["keywords"]}
     return found

@@ -14,7 +14,7 @@ from understudy.evolution.keywords import keywords_of_labels
 from understudy.evolution.loop import evolve
 from understudy.evolution.population import Round
 from understudy.evolution.variation import TextAPI
-from understudy.evolution.voting import nearest
+from understudy.evolution.voting import Distance, nearest
 from understudy.generation.records import SyntheticRecord
 from understudy.methods.protocol import GenerationTools
 from understudy.methods.sec_pe.parameters import SecPEParameters
@@ -36,7 +36,7 @@ def generate(
             "sec-pe evolves texts that a language model writes, and there is none.", "Name one with --llm."
         )
     embedder = _same_embedder(release, tools.embedder)
-    votes = CentreVotes(release.arrays["centres"], release.arrays["sizes"])
+    votes = CentreVotes(release.arrays["centres"], release.arrays["sizes"], distance=parameters.distance)
     keywords = keywords_of_labels(parameters, tools.writer.template.evolution, tools.writer.labels)
     api = TextAPI(tools.writer, parameters, keywords)
     sizes = [[min(parameters.population_at(number), count) for count in counts] for number in range(parameters.rounds)]
@@ -53,9 +53,13 @@ class CentreVotes:
     Args:
         centres: ``Float32[labels, K, d]``.
         sizes: ``Float64[labels, K]``; those below 0 count as 0.
+        distance: as in :func:`~understudy.evolution.voting.nearest`.
     """
 
-    def __init__(self, centres: NDArray[np.float32], sizes: NDArray[np.float64]) -> None:
+    def __init__(
+        self, centres: NDArray[np.float32], sizes: NDArray[np.float64], *, distance: Distance = "cosine"
+    ) -> None:
+        self._distance = distance
         labels, count, dimension = centres.shape
         flat = centres.reshape(-1, dimension)
         norms = np.linalg.norm(flat, axis=1, keepdims=True)
@@ -71,7 +75,7 @@ class CentreVotes:
         """``Float64[n]``: the votes of each candidate."""
         votes = np.zeros(len(vectors))
         if len(vectors):
-            (found,) = nearest([self._centres], integer_vectors(vectors), labels)
+            (found,) = nearest([self._centres], integer_vectors(vectors), labels, distance=self._distance)
             voted = found[:, 0] >= 0
             np.add.at(votes, found[voted, 0], self._weights[voted])
         return votes

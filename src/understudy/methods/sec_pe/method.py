@@ -17,8 +17,8 @@ from understudy.generation.template import PromptTemplate
 from understudy.methods.protocol import Asks, GenerationTools, PublicFacts, Released, ReleaseTools, Traits
 from understudy.methods.sec_pe import generate as generating
 from understudy.methods.sec_pe.parameters import FreeParameters, SecPEParameters
-from understudy.methods.sec_pe.plan import NAME, Drawing, make_plan, private_drawing, public_drawing
-from understudy.methods.sec_pe.stricter import Stricter, read_stricter
+from understudy.methods.sec_pe.plan import NAME, Drawing, make_plan, private_drawing, public_drawing, require_planned
+from understudy.methods.sec_pe.stricter import read_stricter
 from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
@@ -63,21 +63,25 @@ class SecPE(Traits, SecPEParameters):
             )
         keywords_of_labels(self, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
         drawing = self._drawing(facts.unit)
-        return make_plan(self, budget, facts, drawing, stricter=self._stricter(drawing))
+        stricter = read_stricter(self.secret_budgets, len(drawing.inclusion))
+        return make_plan(self, budget, facts, drawing, stricter=stricter)
 
-    def check_secrets(self, corpus: Corpus, finder: SecretFinder) -> None:
+    def check_secrets(self, corpus: Corpus, finder: SecretFinder, plan: Plan) -> None:
         from understudy.corpus.secrets import check_incidence
         from understudy.methods.sec_pe.release import check_public_corpus
 
         if self.incidence == "public":
-            check_incidence(corpus, finder, self._incidence())
+            found = self._incidence()
+            require_planned(found.sha256, plan)
+            check_incidence(corpus, finder, found)
         check_public_corpus(self, corpus)
 
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
         from understudy.methods.sec_pe.release import release  # only here: it reads private records
 
         drawing = self._drawing(plan.unit)
-        return release(self, corpus, plan, drawing=drawing, stricter=self._stricter(drawing), tools=tools)
+        require_planned(drawing.sha256, plan)
+        return release(self, corpus, plan, drawing=drawing, tools=tools)
 
     def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks:
         sizes = [[min(self.population_at(number), count) for count in counts] for number in range(self.rounds)]
@@ -93,10 +97,7 @@ class SecPE(Traits, SecPEParameters):
         found = self._incidence()
         free = np.ones(found.n_records, dtype=np.bool_)
         free[found.records] = False
-        return public_drawing(self, found.to_csr().T.tocsr(), free, unit)
-
-    def _stricter(self, drawing: Drawing) -> Stricter:
-        return read_stricter(self.secret_budgets, len(drawing.inclusion))
+        return public_drawing(self, found.to_csr().T.tocsr(), free, unit, sha256=found.sha256)
 
     def _incidence(self) -> Incidence:
         """The public incidence: no private table is read."""

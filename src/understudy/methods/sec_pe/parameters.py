@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from understudy.evolution.harvest import HarvestParameters
 from understudy.evolution.parameters import EvolutionParameters
+from understudy.evolution.voting import Distance
 from understudy.parameters import Parameters, public_file
 
 _OF_INCIDENCE = {
@@ -21,6 +22,10 @@ _OF_INCIDENCE = {
 
 class FreeParameters(EvolutionParameters, HarvestParameters):
     """How texts evolve against the released centres: post-processing, free, changeable at every ``generate``."""
+
+    distance: Distance = "centred"
+    """What a centre's nearest candidate is: ``centred`` (cosine about the mean of a label's candidates), ``cosine`` or
+    ``l2``."""
 
 
 class ReleaseParameters(Parameters):

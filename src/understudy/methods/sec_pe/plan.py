@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 NAME = "sec-pe"
+INCIDENCE_SHA256, STRICTER = "incidence_sha256", "stricter"
 _ONE_THAT_IS_DRAWN: tuple[Inclusion, ...] = (((1.0, 1),),)
 """A rare record would need hardly any noise: the few that are drawn could be given away. So whoever is drawn keeps to
 (p, r) by itself."""
@@ -49,11 +50,13 @@ class Drawing:
         rates: the rate of every record, or ``Float64[n]``, one a record in the corpus's order.
         inclusion: what that means for each secret.
         free: ``Bool[n]``: which records hold no secret, where that is public.
+        sha256: of the incidence, where that is public.
     """
 
     rates: float | NDArray[np.float64]
     inclusion: tuple[Inclusion, ...]
     free: NDArray[np.bool_] | None = None
+    sha256: str | None = None
 
 
 def release_names(parameters: SecPEParameters) -> list[str]:
@@ -69,12 +72,15 @@ def private_drawing(parameters: SecPEParameters, unit: Unit) -> Drawing:
     return Drawing(rate, (((rate, unit.max_records),),))
 
 
-def public_drawing(parameters: SecPEParameters, incidence: csr_array, free: NDArray[np.bool_], unit: Unit) -> Drawing:
+def public_drawing(
+    parameters: SecPEParameters, incidence: csr_array, free: NDArray[np.bool_], unit: Unit, *, sha256: str
+) -> Drawing:
     """Each record's rate by linear program: the largest weights with at most ``secret_weight`` on any one secret.
 
     Args:
         incidence: ``Float64[records, secrets]``, 0/1.
         free: ``Bool[records]``: which records hold no secret.
+        sha256: of the incidence.
 
     Raises:
         ConfigError: if a secret is in more records than declared, or no secret is in any.
@@ -94,7 +100,7 @@ def public_drawing(parameters: SecPEParameters, incidence: csr_array, free: NDAr
         )
     weights = largest_weights(incidence, np.full(incidence.shape[1], parameters.secret_weight))
     rates = inclusion_probabilities(weights, expected=parameters.expected_sample)
-    return Drawing(rates, grouped_inclusion(rates, incidence), free)
+    return Drawing(rates, grouped_inclusion(rates, incidence), free, sha256)
 
 
 def make_plan(
@@ -125,13 +131,39 @@ def make_plan(
             "Choose a prior and a posterior that are nearer to each other, or further apart.",
         )
     event = MixtureEvent(multiplier, drawing.inclusion)
-    known = {"noise": "gaussian", "noise_multiplier": multiplier, "incidence": parameters.incidence}
+    known = {
+        "noise": "gaussian",
+        "noise_multiplier": multiplier,
+        "incidence": parameters.incidence,
+        **({} if drawing.sha256 is None else {INCIDENCE_SHA256: drawing.sha256}),
+        **({STRICTER: [[number, *own.to_json().values()] for number, own in stricter]} if stricter else {}),
+    }
     why = f"noisy sizes and centres of {parameters.clusters} public clusters for each of {facts.labels} label(s)"
     charges = tuple(Charge(name, event, known, why) for name in release_names(parameters))
     try:
         return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, budget, facts, drawing, multiplier))
     except PrivacyError as error:
         raise ConfigError(f"This budget cannot be planned for. {error.problem}", error.cure) from None
+
+
+def promised(plan: Plan) -> Stricter:
+    """The stricter promises that a plan was made for."""
+    return [
+        (int(number), SecretBudget(prior, posterior))
+        for number, prior, posterior in plan.charges[0].parameters.get(STRICTER, ())
+    ]
+
+
+def require_planned(sha256: str | None, plan: Plan) -> None:
+    """See that the incidence is the one that was planned with.
+
+    Raises:
+        ConfigError: if its file changed since.
+    """
+    if sha256 != plan.charges[0].parameters.get(INCIDENCE_SHA256):
+        raise ConfigError(
+            "The incidence file changed while the run was reading it.", "Put the one back that the run began with."
+        )
 
 
 @lru_cache(maxsize=1024)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,9 @@ from understudy.errors import ConfigError
 from understudy.methods.protocol import Arrays, Released, ReleaseTools
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums, noisy_centres
 from understudy.methods.sec_pe.parameters import SecPEParameters
-from understudy.methods.sec_pe.plan import Drawing, release_names
+from understudy.methods.sec_pe.plan import Drawing, promised, release_names
 from understudy.methods.sec_pe.public import make_clusters
-from understudy.methods.sec_pe.stricter import Stricter, stricter_in_words
+from understudy.methods.sec_pe.stricter import stricter_in_words
 from understudy.models.types import Embedder
 from understudy.privacy.plan import Plan
 from understudy.privacy.sampling import SampledSum
@@ -44,14 +45,12 @@ def release(
     plan: Plan,
     *,
     drawing: Drawing,
-    stricter: Stricter,
     tools: ReleaseTools,
 ) -> Released:
     """Release the noisy sizes and centres of public clusters.
 
     Args:
         drawing: how records are drawn, as the plan has it.
-        stricter: promises to some secrets that the plan keeps, for the statement.
     """
     embedder = tools.embedder
     assert embedder is not None, "the run loads one where needs_embedder says so"
@@ -91,7 +90,7 @@ def release(
             "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
         },
         noise_check=_noise_check(sizes, size_noise),
-        notes=stricter_in_words(stricter),
+        notes=stricter_in_words(promised(plan)),
     )
 
 
@@ -183,6 +182,10 @@ def open_public(parameters: SecPEParameters, label_names: Sequence[str]) -> Corp
         raise ConfigError(
             "sec-pe counts the private records in clusters of a public corpus, and there is none.",
             "Name one: --public-corpus FILE --public-corpus-is-public.",
+        )
+    if not Path(parameters.public_corpus).is_file():  # no patterns: the statement has its hash
+        raise ConfigError(
+            f"There is no public corpus {Path(parameters.public_corpus).name!r}.", "Give the path of one file."
         )
     labels = list(label_names) if parameters.public_label else None
     return read_corpus(

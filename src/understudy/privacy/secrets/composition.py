@@ -126,6 +126,10 @@ def renyi_posterior(events: Iterable[Event], prior: Number) -> float:
     return float(posteriors(_divergences(events), float(prior)).min())
 
 
+_ROOM = 10.0
+"""Runs on a dataset are expected to come to this many times the first one's posterior: the order is best for that."""
+
+
 @dataclass(frozen=True)
 class SecretFilter:
     """Says whether a dataset's history plus one more run stays within the cap: (p, r).
@@ -133,8 +137,8 @@ class SecretFilter:
     Guarantee:
         One run: the :func:`posterior` of its events at the cap's prior (or what it states for that prior, if more).
         Several, each chosen after the others were seen: their Renyi divergences add up at one order, which is fixed by
-        the cap and the first run, hence before anything was seen; at a fixed order that is a filter (Feldman and Zrnic
-        2021), and data processing turns the sum into r.
+        the first run, hence before anything was seen (and not by the cap, which may be raised later); at a fixed order
+        that is a filter (Feldman and Zrnic 2021), and data processing turns the sum into r.
 
     Raises:
         ConfigError: if an event is neither Gaussian nor a mixture of Gaussians.
@@ -161,7 +165,7 @@ class SecretFilter:
             stated = costs[0].posterior if costs[0].prior == self.cap.prior else Fraction()
             return max(stated, Fraction(posterior(entries[0].events, prior)))
         runs = [_divergences(entry.events) for entry in entries]
-        order = order_for(runs[0], prior, float(self.cap.posterior))
+        order = order_for(runs[0], prior, min(_ROOM * posterior(entries[0].events, prior), 0.5))
         return Fraction(float(posteriors(np.sum(runs, axis=0), prior)[order]))
 
 
