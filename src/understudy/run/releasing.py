@@ -69,8 +69,9 @@ def make_release(
         listener.say(f"Protecting {plan.unit.describe()} with {plan.budget}.")
         rows = ""
         if ledger is not None:
-            rows = contents(corpus, ledger.fingerprint_key)
-            corpus = SteadyCorpus(corpus, key=ledger.fingerprint_key, expected=rows)
+            found = contents(corpus, ledger.fingerprint_key)
+            rows = found.digest
+            corpus = SteadyCorpus(corpus, key=ledger.fingerprint_key, expected=found)
         if plan.unit.kind == "secret":
             _check_secrets(method, config, corpus, plan)
         if ledger is not None:
