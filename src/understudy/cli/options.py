@@ -81,7 +81,8 @@ def _option(name: str, field: FieldInfo) -> click.Option:
     default = field.get_default()
     help_text = (field.description or "").replace("``", "").replace("\n", " ")
     if default not in (None, (), False):
-        help_text += f" [default: {default}]"
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
+        help_text += f" [default: {shown}]"
     if annotation is bool:
         return click.Option([f"{flag}/--no-{name.replace('_', '-')}"], default=None, help=help_text)
     if name == "data":
