@@ -52,8 +52,6 @@ from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.terms import Vocabulary
 from understudy.vocabulary.top_terms import TermCounts, top_terms
 
-"""Folder of the private embeddings, in the run's private one, until the release ends."""
-
 
 def release(
     parameters: AugPEParameters,

@@ -1,0 +1,460 @@
+"""What the checks saw is what the release reads and the ledger charged: data that change meanwhile, or before a run is
+resumed, stop it before noise is drawn on them, and the same command goes on once they are as they were."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from clinic import COLUMNS, LABELS, FakeChat, rows, settings, write_csv
+from evolution_fixtures import WordEmbedder, evolving
+from run_fixtures import runs_charged
+from secret_fixtures import protecting, public_rows, secret_rows
+
+import understudy as us
+from understudy import run as running
+from understudy.config import run_config
+from understudy.corpus.secrets import Incidence, incidence, secret_finder
+from understudy.errors import ConfigError, CorpusError, ResumeError
+from understudy.evolution.embeddings import integer_vectors
+from understudy.methods.aug_pe.votes import VoteHistogram
+from understudy.privacy.mechanisms import NoisySum
+from understudy.privacy.noise import SystemNoise
+from understudy.privacy.sampling import SampledSum
+from understudy.run.listener import Listener
+from understudy.store import RunStore
+
+pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
+Table = list[dict[str, str]]
+READING = "Reading the private records."
+WHO = (*COLUMNS, "who")
+SECRET = {"epsilon": None, "delta": None, "secret_prior": "1e-3", "secret_posterior": "1e-2"}
+
+
+class Killed(BaseException):
+    """The process ends."""
+
+
+def release(values: Mapping[str, Any], **named: Any) -> us.Release:
+    return running.release(run_config(values), **named).release
+
+
+def stored(values: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """Those of the noisy values that the run's folder holds."""
+    with RunStore.open(Path(values["output"]) / "private") as store:
+        return [name for name in names if store.value(name) is not None]
+
+
+def when_reading(change: Callable[[], object]) -> Listener:
+    """Lets the files change after the checks and the charge, before the release reads."""
+    return Listener(say=lambda line: change() if line == READING else None)
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of all noise that is drawn."""
+    sizes: list[int] = []
+    draw = SystemNoise.draw
+
+    def counted(self: SystemNoise, *arguments: Any, **named: Any) -> Any:
+        sizes.append(named["size"])
+        return draw(self, *arguments, **named)
+
+    monkeypatch.setattr(SystemNoise, "draw", counted)
+    return sizes
+
+
+@contextmanager
+def at_call(owner: type, name: str, number: int, act: Callable[[], object]) -> Iterator[None]:
+    """Do something before the ``number``-th call (from 1)."""
+    whole, calls = getattr(owner, name), [0]
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == number:
+            act()
+        return whole(*arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, counted)
+        yield
+
+
+def kill() -> None:
+    raise Killed
+
+
+# -- a corpus that was read with other columns than the run names ------------------------------------------------------
+
+
+def patients() -> Table:
+    return [{**row, "who": f"patient {number % 20}"} for number, row in enumerate(rows())]
+
+
+READ_WITH: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "no secrets column": ({}, {"secrets": "who"}, "other secrets columns"),
+    "no secrets column, and a detector": ({}, {"secrets": "who", "secret_detectors": "email"}, "other secrets columns"),
+    "another secrets column": ({"secrets": "clinician"}, {"secrets": "who"}, "other secrets columns"),
+    "an extra secrets column": ({"secrets": ["who", "clinician"]}, {"secrets": "who"}, "other secrets columns"),
+    "a secrets column that the run leaves out": (
+        {"secrets": "who"},
+        {"secrets": (), "secret_detectors": "email"},
+        "other secrets columns",
+    ),
+    "no owner column": ({}, {"owner": "who"}, "no owner column"),
+    "another owner column": ({"owner": "clinician"}, {"owner": "who"}, "no owner column"),
+}
+
+
+def by_python(folder: Path, read: Mapping[str, Any], options: Mapping[str, Any]) -> us.Release:
+    corpus = us.read_corpus(patients(), text="note", label="department", labels=LABELS, **read)
+    owners = "owner" in options or "owner" in read
+    budget = us.Budget("3", "1e-6") if owners else us.SecretBudget("1e-3", "1e-2")
+    cap = "max_records_per_owner" if owners else "max_records_per_secret"
+    method = us.AugPE(rounds=1, population=2, variations=2)
+    more = {"dataset": "notes", "ledger": str(folder / "ledger.sqlite"), "llm": "fake", cap: 8, **options}
+    return us.release_corpus(corpus, method, budget, **more)
+
+
+@pytest.mark.parametrize("what", READ_WITH)
+def test_a_corpus_that_was_read_with_other_columns_than_the_run_names_is_refused_before_any_charge(
+    tmp_path: Path, drawn: list[int], what: str
+) -> None:
+    read, options, message = READ_WITH[what]
+    with pytest.raises(ConfigError, match=message):
+        by_python(tmp_path, read, options)
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+    assert drawn == []
+
+
+@pytest.mark.parametrize("options", [{}, {"secrets": "who"}, {"secret_detectors": "email"}])
+def test_a_corpus_that_was_read_with_its_secrets_column_protects_it(tmp_path: Path, options: dict[str, Any]) -> None:
+    made = by_python(tmp_path, {"secrets": "who"}, options)
+    assert "column who" in made.statement.unit.describe()
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+
+
+# -- between a kill and the resumed run --------------------------------------------------------------------------------
+
+VOTES = ("votes-1", "votes-2")
+NOT_THESE = "not those that this run began with"
+
+
+def relabelled(table: Table) -> Table:
+    return [{**row, "department": LABELS[0]} for row in table]
+
+
+def of_one_owner(table: Table) -> Table:
+    return [{**row, "clinician": "dr-X"} for row in table]
+
+
+def of_one_patient(table: Table) -> Table:
+    return [{**row, "who": f"patient {number % 5}"} for number, row in enumerate(table)]
+
+
+OWNED = {"owner": "clinician", "max_records_per_owner": 3}
+PATIENTS = {**SECRET, "secrets": "who", "max_records_per_secret": 8}
+CORRECTED: dict[str, tuple[dict[str, Any], Callable[[Table], Table]]] = {
+    "owners": (OWNED, of_one_owner),
+    "labels, of owners": (OWNED, relabelled),
+    "labels, of records": ({}, relabelled),
+    "secrets": (PATIENTS, of_one_patient),
+    "labels, of secrets": (PATIENTS, relabelled),
+    "the texts": ({}, lambda table: [{**row, "note": row["note"].upper()} for row in table]),
+    "a row more": ({}, lambda table: [*table, table[0]]),
+}
+
+
+@pytest.mark.parametrize("what", CORRECTED)
+def test_an_evolution_whose_data_changed_after_it_was_killed_is_not_resumed_with_them(
+    tmp_path: Path, drawn: list[int], what: str
+) -> None:
+    changes, correct = CORRECTED[what]
+    write_csv(tmp_path / "notes.csv", patients(), WHO)
+    values = evolving(tmp_path, **changes)
+    with at_call(VoteHistogram, "evaluate", 2, kill), pytest.raises(Killed):
+        release(values)
+    assert (stored(values, VOTES), len(drawn)) == (["votes-1"], 1)
+    write_csv(tmp_path / "notes.csv", correct(patients()), WHO)
+    with at_call(VoteHistogram, "evaluate", 1, kill), pytest.raises(ResumeError, match=NOT_THESE):
+        release(values)
+    assert (stored(values, VOTES), len(drawn)) == (["votes-1"], 1)
+    assert not list((tmp_path / "out" / "release").iterdir())
+    write_csv(tmp_path / "notes.csv", patients(), WHO)
+    assert [charge.name for charge in release(values).statement.charges] == list(VOTES)
+    assert len(drawn) == 2
+    assert runs_charged(values["ledger"]) == 1
+
+
+@pytest.mark.parametrize("what", ["owners", "labels, of owners", "labels, of records", "the texts", "a row more"])
+@pytest.mark.parametrize("call", [1, 2])
+def test_keyphrases_whose_data_changed_after_a_kill_are_not_drawn_from_them(
+    tmp_path: Path, drawn: list[int], what: str, call: int
+) -> None:
+    changes, correct = CORRECTED[what]
+    values = settings(tmp_path, **changes)
+    with at_call(NoisySum, "run", call, kill), pytest.raises(Killed):
+        release(values)
+    names = ("vocabulary", "density")
+    assert stored(values, names) == list(names[: call - 1])
+    write_csv(tmp_path / "notes.csv", correct(rows()))
+    with pytest.raises(ResumeError, match=NOT_THESE):
+        release(values)
+    assert (stored(values, names), len(drawn)) == (list(names[: call - 1]), call - 1)
+    write_csv(tmp_path / "notes.csv", rows())
+    release(values)
+    assert len(drawn) == 2
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_a_resumed_evolution_takes_the_same_rows_in_another_order(tmp_path: Path) -> None:
+    values = evolving(tmp_path, **OWNED)
+    with at_call(VoteHistogram, "evaluate", 2, kill), pytest.raises(Killed):
+        release(values)
+    write_csv(tmp_path / "notes.csv", rows()[::-1])
+    release(values)
+    assert runs_charged(values["ledger"]) == 1
+
+
+# -- between the checks and the pass of the release --------------------------------------------------------------------
+
+
+def grown(table: Table) -> Table:
+    return [*table, *({**table[0], "note": f"{table[0]['note']} Again {number}."} for number in range(30))]
+
+
+def newcomer(table: Table) -> Table:
+    return [*table, *({**table[0], "clinician": "dr-new", "note": f"New {number}."} for number in range(30))]
+
+
+IN_SECRET = {**SECRET, "secret_detectors": "email", "max_records_per_secret": 3}
+GROWN: dict[str, tuple[Callable[..., dict[str, Any]], dict[str, Any], Callable[[Table], Table], tuple[str, ...]]] = {
+    "aug-pe, copies with a secret": (evolving, IN_SECRET, grown, VOTES),
+    "aug-pe, a new owner": (evolving, OWNED, newcomer, VOTES),
+    "aug-pe, one owner": (evolving, OWNED, of_one_owner, VOTES),
+    "aug-pe, noisy labels first": (evolving, {"label_sizes": "noisy"}, relabelled, ("labels", *VOTES)),
+    "sec-pe, copies with a secret": (protecting, {}, grown, ("clusters",)),
+    "sec-pe, copies with a secret, drawn": (protecting, {"inclusion": 0.5}, grown, ("clusters",)),
+    "sec-pe, fewer": (protecting, {}, lambda table: table[:5], ("clusters",)),
+    "dp-kps, more records": (settings, {}, grown, ("vocabulary", "density")),
+    "dp-kps, a new owner": (settings, OWNED, newcomer, ("vocabulary", "density")),
+}
+
+
+@pytest.mark.parametrize("what", GROWN)
+def test_data_that_change_between_the_checks_and_the_release_are_refused_before_any_noise(
+    tmp_path: Path, drawn: list[int], what: str
+) -> None:
+    made_of, changes, change, names = GROWN[what]
+    file = write_csv(tmp_path / "notes.csv", secret_rows())
+    values = made_of(tmp_path, **changes)
+    with pytest.raises(CorpusError, match="changed while the run was reading them"):
+        release(values, listener=when_reading(lambda: write_csv(file, change(secret_rows()))))
+    assert (drawn, stored(values, names)) == ([], [])
+    assert not list((tmp_path / "out" / "release").iterdir())
+    assert runs_charged(values["ledger"]) == 1  # what is charged stays so; the same command goes on
+    write_csv(file, secret_rows())
+    assert {charge.name for charge in release(values).statement.charges} == set(names)
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_data_that_change_between_two_passes_of_a_release_are_refused_at_the_second(
+    tmp_path: Path, drawn: list[int]
+) -> None:
+    values = settings(tmp_path, **OWNED)
+    changing = at_call(NoisySum, "run", 2, lambda: write_csv(tmp_path / "notes.csv", newcomer(rows())))
+    with changing, pytest.raises(CorpusError, match="changed while"):
+        release(values)
+    assert (len(drawn), stored(values, ("vocabulary", "density"))) == (1, ["vocabulary"])
+    write_csv(tmp_path / "notes.csv", rows())
+    release(values)
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_data_that_change_between_two_releases_of_one_run_are_refused_at_the_second(
+    tmp_path: Path, drawn: list[int]
+) -> None:
+    values = protecting(tmp_path, releases=2)
+    changing = at_call(SampledSum, "run", 2, lambda: write_csv(tmp_path / "notes.csv", grown(secret_rows())))
+    with changing, pytest.raises(CorpusError, match="changed while"):
+        release(values)
+    assert (len(drawn), stored(values, ("clusters-1", "clusters-2"))) == (1, ["clusters-1"])
+    write_csv(tmp_path / "notes.csv", secret_rows())
+    release(values)
+    assert runs_charged(values["ledger"]) == 1
+
+
+# -- the incidence of secrets, where it is public ----------------------------------------------------------------------
+
+FREE = {"public_corpus": None, "public_corpus_is_public": None, "records_without_secrets_are_public": True}
+
+
+def half_secret() -> Table:
+    """The first six records hold a secret each, the last six none."""
+    return [
+        {**row, "note": f"{row['note']} Write to u{number}@x.org." if number < 6 else row["note"]}
+        for number, row in enumerate(rows(12))
+    ]
+
+
+@pytest.fixture
+def with_incidence(tmp_path: Path) -> dict[str, Any]:
+    """Settings with the table's incidence as a public file."""
+    write_csv(tmp_path / "notes.csv", half_secret())
+    corpus = us.read_corpus(tmp_path / "notes.csv", text="note", label="department", labels=LABELS)
+    incidence(corpus, secret_finder(corpus, detectors=["email"])).write(tmp_path / "incidence.parquet")
+    public = {"incidence": "public", "incidence_file": str(tmp_path / "incidence.parquet")}
+    return protecting(tmp_path, **public, max_records_per_secret=1, clusters=6)
+
+
+def other_way_round() -> Incidence:
+    """Of the same shape: the first six records are the free ones."""
+    return Incidence(12, 6, np.arange(6, 12), np.arange(6))
+
+
+@pytest.mark.parametrize("changes", [{}, FREE], ids=["a public corpus", "free records are public"])
+def test_an_incidence_file_that_is_swapped_after_its_check_is_refused_and_no_centre_released(
+    tmp_path: Path, with_incidence: dict[str, Any], drawn: list[int], changes: dict[str, Any]
+) -> None:
+    values = {name: value for name, value in {**with_incidence, **changes}.items() if value is not None}
+    file = tmp_path / "incidence.parquet"
+    shutil.copy(file, tmp_path / "aside")
+    with pytest.raises(ConfigError, match="incidence file changed"):
+        release(values, listener=when_reading(lambda: other_way_round().write(file)))
+    assert (drawn, stored(values, ("public-clusters", "clusters"))) == ([], [])
+    assert not list((tmp_path / "out" / "release").iterdir())
+    shutil.copy(tmp_path / "aside", file)
+    made = release(values)
+    vectors = integer_vectors(WordEmbedder().embed([row["note"] for row in half_secret()]))
+    shown = [bool((made.arrays["public_centres"][0] == vector).all(axis=1).any()) for vector in vectors]
+    assert shown[:6] == [False] * 6
+    assert any(shown[6:]) == bool(changes)
+    assert runs_charged(values["ledger"]) == 1
+
+
+@pytest.mark.parametrize("changes", [{}, FREE], ids=["a public corpus", "free records are public"])
+def test_rows_that_are_put_in_another_order_after_the_incidence_was_checked_are_refused(
+    tmp_path: Path, with_incidence: dict[str, Any], drawn: list[int], changes: dict[str, Any]
+) -> None:
+    """The same rows, but the file says by their places which hold a secret."""
+    values = {name: value for name, value in {**with_incidence, **changes}.items() if value is not None}
+    file = tmp_path / "notes.csv"
+    with pytest.raises(CorpusError, match="changed while the run was reading them"):
+        release(values, listener=when_reading(lambda: write_csv(file, half_secret()[::-1])))
+    of_private = ("public-clusters", "clusters") if changes else ("clusters",)
+    assert (drawn, stored(values, of_private)) == ([], [])
+    with pytest.raises(CorpusError, match="does not have the incidence"):
+        release(values)
+    write_csv(file, half_secret())
+    release(values)
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_the_statement_has_the_promises_that_were_planned_for_whatever_the_file_says_later(
+    tmp_path: Path, with_incidence: dict[str, Any]
+) -> None:
+    file = tmp_path / "stricter.csv"
+    file.write_text("number,prior,posterior\n3,1e-3,2e-3\n", "utf-8")
+
+    def change() -> None:
+        file.write_text("number,prior,posterior\n0,1e-3,1.1e-3\n4,1e-3,1.1e-3\n", "utf-8")
+
+    values = {**with_incidence, "secret_budgets": str(file), "ledger": str(tmp_path / "ledger.sqlite")}
+    made = release(values, listener=when_reading(change))
+    (note,) = made.statement.notes
+    assert note.startswith("(p=0.001, r=0.002)")
+    assert note.endswith("file: 3.")
+    file.write_text("number,prior,posterior\n3,1e-3,2e-3\n", "utf-8")
+    untouched = release({**values, "output": str(tmp_path / "other"), "ledger": str(tmp_path / "other.sqlite")})
+    assert made.statement.charges == untouched.statement.charges
+
+
+# -- what lies in the private folder meanwhile -------------------------------------------------------------------------
+
+
+def private(values: Mapping[str, Any]) -> set[str]:
+    return {path.name for path in (Path(values["output"]) / "private").iterdir()}
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> dict[str, Any]:
+    """An evolution that was killed in its second round, and left its private embeddings."""
+    values = evolving(tmp_path)
+    with at_call(VoteHistogram, "evaluate", 2, kill), pytest.raises(Killed):
+        release(values)
+    scratch = tmp_path / "out" / "private" / "scratch"
+    assert [path.name for path in scratch.iterdir()] == ["embeddings.bin"]
+    assert scratch.stat().st_mode & 0o777 == 0o700
+    return values
+
+
+def test_private_embeddings_are_gone_after_a_run(tmp_path: Path) -> None:
+    values = evolving(tmp_path)
+    running.run(run_config(values))
+    assert private(values) == {"run.lock", "run.sqlite", "diary.jsonl"}
+
+
+def test_private_embeddings_of_a_killed_run_are_gone_when_it_was_resumed(killed: dict[str, Any]) -> None:
+    release(killed)
+    assert "scratch" not in private(killed)
+    assert runs_charged(killed["ledger"]) == 1
+
+
+def test_private_embeddings_of_a_killed_run_are_gone_after_a_fresh_one_with_another_method(
+    tmp_path: Path, killed: dict[str, Any]
+) -> None:
+    release(settings(tmp_path, fresh=True, insecure_no_noise=True))
+    assert "scratch" not in private(killed)
+
+
+def test_private_embeddings_are_gone_also_where_the_run_was_killed_between_the_release_and_their_removal(
+    tmp_path: Path,
+) -> None:
+    from understudy.run.session import Session
+
+    values = evolving(tmp_path)
+    with at_call(Session, "clear_scratch", 2, kill), pytest.raises(Killed):
+        release(values)  # the first clears what a run that was set aside may have left
+    assert "scratch" in private(values)
+    release(values)
+    assert "scratch" not in private(values)
+    assert runs_charged(values["ledger"]) == 1
+
+
+# -- what was public ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pattern", ["publ*.csv", "public.cs?", "."])
+def test_a_public_corpus_that_is_no_one_file_is_refused_before_any_charge(
+    tmp_path: Path, varied_chat: FakeChat, pattern: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"There is no public corpus .* path of one file"):
+        release(protecting(tmp_path, public_corpus=str(tmp_path / pattern)))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+    assert varied_chat.asked == []
+
+
+def test_the_statement_of_an_evolution_names_all_that_the_language_model_was_shown(tmp_path: Path) -> None:
+    assert release(evolving(tmp_path)).statement.public_inputs.keys() == {"embedder", "language model", "prompts"}
+    (tmp_path / "keywords.txt").write_text("heart\nskin\n", "utf-8")
+    (tmp_path / "examples.txt").write_text(public_rows()[0]["note"], "utf-8")
+    shown = {
+        **{"keywords": str(tmp_path / "keywords.txt"), "keywords_are_public": True},
+        **{"examples": str(tmp_path / "examples.txt"), "examples_are_public": True},
+    }
+    own = {"output": str(tmp_path / "more"), "ledger": str(tmp_path / "more.sqlite")}
+    made = release(evolving(tmp_path, **own, **shown))
+    found = made.statement.public_inputs
+    assert found.keys() == {"embedder", "language model", "prompts", "keywords", "examples"}
+    assert found["language model"]["source"] == "fake:chat"
+    assert found["keywords"]["source"] == "keywords.txt"
+    assert all(len(found[name]["sha256"]) == 64 for name in ("prompts", "keywords", "examples"))
+    words = made.statement.to_markdown()
+    assert "language model: fake:chat" in words
+    assert found["prompts"]["sha256"] in words
+    assert str(tmp_path) not in words
