@@ -150,12 +150,17 @@ def main() -> None:
     parser.add_argument("--distance", default="centred", choices=["centred", "cosine", "l2"])
     parser.add_argument("--blanks", type=float, default=0.0, help="the paper's 0.5 is too much for so small a model")
     parser.add_argument("--temperature", type=float, default=0.8)
+    parser.add_argument("--candidates", type=int, default=2000, help="of the comparison of voting times")
+    parser.add_argument("--voting", action="store_true", help="compare voting times only")
     parser.add_argument("--show", type=int, default=0)
     arguments = parser.parse_args()
     train = DATA / arguments.set / "train.parquet"
     test = DATA / arguments.set / "test.parquet"
     texts, public = (pq.read_table(file, columns=["text"]).column("text").to_pylist() for file in (train, test))
     private = embed(texts)
+    if arguments.voting:
+        voting(arguments, private)
+        return
     remembering = Remembering([*texts, *public], np.concatenate([private, embed(public)]))
     catalog.load_embedder = lambda *_, **__: remembering  # type: ignore[assignment]
     clock = Clock()
@@ -297,7 +302,7 @@ def sec_pe(arguments: Any, private: NDArray[np.float32], noisy: bool, clock: Clo
 
 def voting(arguments: Any, private: NDArray[np.float32]) -> None:
     """Time of one vote of M private records against that of K centres, for the same candidates."""
-    candidates = private[np.random.default_rng(1).permutation(len(private))[: arguments.population * 3]]
+    candidates = private[np.random.default_rng(1).permutation(len(private))[: arguments.candidates]]
     labels = np.zeros(len(candidates), dtype=np.int32)
     centres = private[: arguments.clusters][None]
     votes = CentreVotes(centres, np.ones((1, arguments.clusters)))

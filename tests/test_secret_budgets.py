@@ -51,7 +51,7 @@ def test_a_prior_and_a_posterior_are_a_budget_for_secrets() -> None:
         ({**EPSILON, "secrets": "name"}, "unit", "nothing says how strongly"),
         ({**EPSILON, "secrets_file": "names.txt"}, "unit", "nothing says how strongly"),
         ({**EPSILON, "secret_detectors": "email"}, "unit", "nothing says how strongly"),
-        ({}, "budget", "epsilon is missing"),
+        ({}, "budget", "There is no budget"),
     ],
 )
 def test_a_budget_or_a_unit_that_makes_no_sense_is_one_error(values: dict[str, Any], part: str, message: str) -> None:

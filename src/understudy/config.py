@@ -213,6 +213,11 @@ class RunConfig(
         Raises:
             ConfigError: if one of its two numbers is missing or out of range, or there are two budgets.
         """
+        if self.epsilon is None and self.delta is None and not self._protects_secrets:
+            raise ConfigError(
+                "There is no budget.",
+                "Give --epsilon and --delta, or to protect secrets --secret-prior and --secret-posterior.",
+            )
         if not self._protects_secrets:
             return Budget(self.epsilon, self.delta)  # type: ignore[arg-type]  # None is an error with its own message
         if self.epsilon is not None or self.delta is not None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, UnderstudyError
-from understudy.files import atomic_file
+from understudy.files import PRIVATE_MODE, atomic_file
 from understudy.generation.records import SyntheticRecord
 from understudy.methods.registry import method_names
 from understudy.release import PublicSchema, Release, load_release
@@ -93,7 +93,9 @@ class OutputFolder:
 
     def note_privately(self, entry: Mapping[str, Any]) -> None:
         """A line in ``private/diary.jsonl``: what must not leave the building, such as how long something took."""
-        with (self.private / "diary.jsonl").open("a", encoding="utf-8") as file:
+        path = self.private / "diary.jsonl"
+        path.touch(mode=PRIVATE_MODE)
+        with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(dict(entry)) + "\n")
 
     def write_records(self, records: Sequence[SyntheticRecord], schema: PublicSchema, output_format: str) -> Path:

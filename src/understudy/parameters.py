@@ -70,4 +70,4 @@ def _cure(error: ValidationError, known: list[str]) -> str:
     first = error.errors(include_url=False)[0]
     if first["type"] == "extra_forbidden" and (near := difflib.get_close_matches(str(first["loc"][-1]), known, n=1)):
         return f"Did you mean {near[0]!r}?"
-    return "docs/configuration.md and docs/dp-kps.md list the parameters, and so does `--help`."
+    return "docs/configuration.md and the method's own page list the parameters, and so does `--help`."

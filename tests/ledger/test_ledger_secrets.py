@@ -70,12 +70,14 @@ def test_overspending_says_what_is_asked_capped_and_spent_and_the_cures(ledger: 
     for part in (
         "asks for (p=0.0001, r=0.01)",
         "cap of dataset 'clinic' is (p=0.0001, r=0.001)",
-        "this run would bring an attacker with that prior above that posterior",
+        "with this run, the ledger's bound for all of them comes to",
         "understudy ledger open clinic --secret-prior P --secret-posterior R --raise",
     ):
         assert part in str(caught.value)
     ledger.charge("clinic", secret_plan(), run_id="r2")
-    with pytest.raises(BudgetExceeded, match=r"the runs so far come to \(p=0.0001, r=0.001\), and this one would"):
+    with pytest.raises(
+        BudgetExceeded, match=r"comes to \(p=0.0001, r=0.003267\) \(the runs so far to \(p=0.0001, r=0.001\)\)"
+    ):
         ledger.charge("clinic", secret_plan(), run_id="r3")
     assert len(ledger.history("clinic")) == 1
 

@@ -53,7 +53,7 @@ def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..
     said = understudy("run", *flags(protecting(tmp_path)))
     assert said.code == 0, said.err
     assert "Protecting one secret" in said.err
-    assert "all records that hold it, at most 3 of them with (p=0.001, r=0.01)" in said.err
+    assert "all records that hold it, at most 3 of them; the budget is (p=0.001, r=0.01)" in said.err
     assert "3 public clusters for each of 2 label(s)." in said.err
     assert "Round 2 of 2: 24 candidates." in said.err
     assert "Wrote 8 synthetic records" in said.err
@@ -554,7 +554,10 @@ def test_aug_pe_protects_the_same_secrets_with_all_of_their_records_in_every_rou
     assert made.statement.budget == BUDGET
     assert [charge.name for charge in made.statement.charges] == ["votes-1", "votes-2", "votes-3"]
     forecast = us.plan(
-        us.SecPE(public_corpus="p.csv", public_corpus_is_public=True, rounds=3), BUDGET, max_records_per_secret=MOST
+        us.SecPE(public_corpus="p.csv", public_corpus_is_public=True, rounds=3),
+        BUDGET,
+        max_records_per_secret=MOST,
+        secret_detectors="email",
     )
     assert forecast.plan.forecast["aug-pe, for the same secrets: noise on the votes of a candidate (std, votes)"] == (
         pytest.approx(noise, abs=1e-3)

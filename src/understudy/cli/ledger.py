@@ -100,6 +100,10 @@ def open_command(
         raise ConfigError(
             "How many records may hold one secret is not declared.", "Give --max-records M with --unit secret."
         )
+    if secret_detectors is not None:
+        from understudy.corpus.secrets import make_detectors
+
+        make_detectors(_listed(secret_detectors))
     told = recognised_by(_listed(secrets), secrets_file, _listed(secret_detectors))
     if (kind == "secret") != (told is not None) and not raises:
         raise ConfigError(
@@ -172,6 +176,10 @@ def _cap(epsilon: str | None, delta: str | None, prior: str | None, posterior: s
     from understudy.privacy.guarantee import Budget
     from understudy.privacy.secrets.budget import SecretBudget
 
+    if (epsilon, delta, prior, posterior) == (None, None, None, None):
+        raise ConfigError(
+            "There is no cap.", "Give --epsilon and --delta, or for secrets --secret-prior and --secret-posterior."
+        )
     if prior is None and posterior is None:
         return Budget(epsilon, delta)  # type: ignore[arg-type]  # None is an error with its own message
     if epsilon is not None or delta is not None:

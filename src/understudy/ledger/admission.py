@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from decimal import ROUND_CEILING, Context
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -11,7 +12,7 @@ from understudy.errors import BudgetExceeded, LedgerError
 from understudy.ledger import caps, rows
 from understudy.ledger.values import Dataset, canonical
 from understudy.privacy.accountant import BudgetFilter, Spending
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, as_typed
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 
@@ -62,7 +63,9 @@ def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) 
     history = _spendings(connection, dataset)
     budget_filter = _filter(dataset)
     if not budget_filter.admits(history, plan.spending):
-        raise _exceeded(dataset, plan.budget, budget_filter.spent(history))
+        raise _exceeded(
+            dataset, plan.budget, budget_filter.spent(history), budget_filter.spent([*history, plan.spending])
+        )
     return True
 
 
@@ -97,13 +100,18 @@ def _filter(dataset: Dataset) -> BudgetFilter | SecretFilter:
     return BudgetFilter(dataset.cap, dataset.rule)
 
 
-def _exceeded(dataset: Dataset, asked: Budget | SecretBudget, spent: Budget | SecretBudget | None) -> BudgetExceeded:
+def _exceeded(
+    dataset: Dataset,
+    asked: Budget | SecretBudget,
+    spent: Budget | SecretBudget | None,
+    together: Budget | SecretBudget | None,
+) -> BudgetExceeded:
     if isinstance(asked, SecretBudget):
-        so_far = f"the runs so far come to {spent}, and this one" if spent else "this run"
+        so_far = f" (the runs so far to {_short(spent)})" if spent else ""
         return BudgetExceeded(
-            f"The run asks for {asked}, but the cap of dataset {dataset.name!r} is {dataset.cap}: "
-            f"{so_far} would bring an attacker with that prior above that posterior.",
-            f"Choose a smaller posterior, or raise the cap with: {caps.raising(dataset)}",
+            f"The run asks for {asked}, but the cap of dataset {dataset.name!r} is {dataset.cap}: with this run, the "
+            f"ledger's bound for all of them comes to {_short(together)}{so_far}.",
+            f"Choose a smaller posterior, or raise the cap to that bound with: {caps.raising(dataset)}",
         )
     left = remaining(dataset, spent)
     return BudgetExceeded(
@@ -111,3 +119,10 @@ def _exceeded(dataset: Dataset, asked: Budget | SecretBudget, spent: Budget | Se
         f"{spent or 'nothing'} is spent and {left or 'no epsilon'} remains.",
         f"Choose a smaller epsilon or delta, or raise the cap with: {caps.raising(dataset)}",
     )
+
+
+def _short(budget: Budget | SecretBudget | None) -> str:
+    """A secret budget in four digits, its posterior never rounded down."""
+    assert isinstance(budget, SecretBudget)
+    posterior = Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(float(budget.posterior)))
+    return f"(p={as_typed(budget.prior)}, r={float(posterior):g})"

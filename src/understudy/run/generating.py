@@ -83,7 +83,7 @@ def write_texts(session: Session, made: Release, config: RunConfig, writing: Wri
     chat, total = writing.chat, sum(counts)
     writer = writing.writer(config, made.schema.labels, listener, known=made.terms)
     if chat is not None:
-        listener.say(f"Asking {chat.model_id} for {total} texts; it sees released values only.")
+        listener.say(f"Making {total} texts with {chat.model_id}; it sees released values only.")
     method = make_method(config.method, config.method_parameters)
     embedder = _load_embedder(config) if method.generates_with_embedder else None
     tools = GenerationTools(writer, embedder, config.seed, listener.say)

@@ -27,9 +27,23 @@ def make_plan(config: RunConfig, *, labels: int | None = None) -> Plan:
             f"The method {config.method} promises (epsilon, delta), not secret protection.",
             "Give --epsilon and --delta, or choose --method sec-pe or aug-pe.",
         )
+    if config.unit.kind == "secret":
+        _check_recognisers(config)
     names = () if config.labels is None else tuple(canonical(label) for label in declared_labels(config.labels))
     facts = PublicFacts(config.unit, labels or label_count(config), config.expected_records, names)
     return method.plan(budget, facts)
+
+
+def _check_recognisers(config: RunConfig) -> None:
+    """That something tells the secrets, and the detectors are known."""
+    from understudy.corpus.secrets import make_detectors
+
+    if config.unit.recognised_by is None:
+        raise ConfigError(
+            "It is not said what the secrets are.",
+            "Name columns (--secrets), a file (--secrets-file), or detectors (--secret-detectors).",
+        )
+    make_detectors(config.secret_detectors)
 
 
 def label_count(config: RunConfig) -> int:

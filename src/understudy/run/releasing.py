@@ -66,7 +66,7 @@ def make_release(
             corpus = stack.enter_context(_open_corpus(config, session.folder.private))
         _check_columns(config, corpus)
         plan = make_plan(config, labels=max(1, len(corpus.labels)))
-        listener.say(f"Protecting {plan.unit.describe()} with {plan.budget}.")
+        listener.say(f"Protecting {plan.unit.describe()}; the budget is {plan.budget}.")
         rows = ""
         if ledger is not None:
             found = contents(corpus, ledger.fingerprint_key)

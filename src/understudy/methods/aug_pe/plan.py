@@ -75,6 +75,8 @@ def make_plan(
             vocabulary, or the noise does not fit its grid.
     """
     declared_proportions(parameters.label_sizes, facts.label_names)
+    if isinstance(budget, Budget) and budget.delta == 0:
+        raise ConfigError("The noise of aug-pe is Gaussian: it needs a delta.", "Give a delta such as 1e-6.")
     if vocabulary_size is not None and parameters.top_terms > vocabulary_size:
         raise ConfigError(
             f"The privatised vocabulary (top_terms = {parameters.top_terms}) is larger than the public one "

@@ -174,6 +174,7 @@ class _Voters:
 
     @cached_property
     def _embeddings(self) -> PrivateEmbeddings:
+        self._tools.say("Embedding the private texts: minutes for ten thousand on a few cores.")
         batches = ((batch.texts, batch.labels, batch.units) for batch in self._corpus.batches())
         return PrivateEmbeddings.build(batches, self._embedder, folder=self._tools.scratch, key=self._tools.run_key)
 

@@ -57,6 +57,7 @@ def release(
     multiplier = float(plan.charges[0].parameters["noise_multiplier"])
 
     def public_clusters() -> Arrays:
+        tools.say("Embedding the public texts and making clusters of them: minutes for ten thousand on a few cores.")
         vectors, labels = _public_texts(parameters, corpus, drawing, tools.label_names, embedder)
         made = make_clusters(vectors, labels, labels=tools.labels, count=parameters.clusters, seed=tools.seed)
         return {"centres": made.centres, "sizes": made.sizes}
@@ -70,6 +71,7 @@ def release(
         mechanism = SampledSum(query, drawing.rates, drawing.inclusion, multiplier)
         return mechanism.run(corpus, receipt=tools.receipt, source=tools.noise)
 
+    tools.say("Embedding the private texts: minutes for ten thousand on a few cores.")
     drawn = [tools.keep(name, lambda name=name: {"sums": noisy(name)})["sums"] for name in release_names(parameters)]  # type: ignore[misc]
     sums = np.mean(drawn, axis=0)
     noise = multiplier / math.sqrt(len(drawn))
@@ -183,7 +185,7 @@ def open_public(parameters: SecPEParameters, label_names: Sequence[str]) -> Corp
             "sec-pe counts the private records in clusters of a public corpus, and there is none.",
             "Name one: --public-corpus FILE --public-corpus-is-public.",
         )
-    if not Path(parameters.public_corpus).is_file():  # no patterns: the statement has its hash
+    if not Path(parameters.public_corpus).is_file():  # no pattern: the statement has its hash
         raise ConfigError(
             f"There is no public corpus {Path(parameters.public_corpus).name!r}.", "Give the path of one file."
         )
