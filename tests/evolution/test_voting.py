@@ -60,7 +60,9 @@ def by_hand(records: Records, candidates: Records, *, distance: str = "cosine", 
 def centred_scores(x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int64]:
     """Of one record: products with the candidates' directions from their mean, in order (scaled to integers)."""
     mean = y.mean(axis=0)
-    directions = np.trunc((y - mean) * 4000 / np.linalg.norm(y - mean, axis=1, keepdims=True)).astype(np.int64)
+    directions = np.trunc((y - mean) * 4000 / np.maximum(np.linalg.norm(y - mean, axis=1, keepdims=True), 1)).astype(
+        np.int64
+    )
     return ((x @ directions.T).astype(np.float32) - (directions @ mean).astype(np.float32)).astype(np.float64) * 1024
 
 

@@ -60,9 +60,12 @@ def private_vectors(unit: NDArray[np.float32]) -> NDArray[np.int16]:
 
 def _rounded(unit: NDArray[np.float32]) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
     """The rounded rows, and which of them are of length 1: decided on the integers, exactly."""
-    with np.errstate(over="ignore"):
-        steps = np.rint(np.asarray(unit, dtype=np.float32) * np.float32(STEPS))
-    vectors = np.clip(np.nan_to_num(steps, nan=_BEYOND), -_BEYOND, _BEYOND).astype(np.int16)
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.asarray(unit, dtype=np.float32) * np.float32(STEPS)
+    np.rint(steps, out=steps)
+    np.clip(steps, -_BEYOND, _BEYOND, out=steps)
+    steps[np.isnan(steps)] = _BEYOND
+    vectors = steps.astype(np.int16)
     squared = np.square(vectors, dtype=np.int32).sum(axis=1, dtype=np.int64)
     shortest, longest = _UNIT_NORMS
     return vectors, (squared >= shortest**2) & (squared <= longest**2)

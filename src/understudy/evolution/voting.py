@@ -12,6 +12,7 @@ computed it. Equal scores go to the candidate of lowest index.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, Literal, Protocol
 
@@ -77,6 +78,7 @@ def nearest(
         yield found
 
 
+@lru_cache(maxsize=1)
 def _accelerator() -> str | None:
     if find_spec("torch") is None:
         return None
@@ -159,10 +161,11 @@ def _ready(candidates: NDArray[np.int16], distance: Distance) -> tuple[NDArray[n
     if distance == "l2":
         squares = np.square(candidates, dtype=np.int32).sum(axis=1, dtype=np.int64)
         return candidates, np.asarray(squares / 2, dtype=np.float32)  # at most 24 bits, halved: exact
-    vectors = candidates.astype(np.float64)
-    mean = vectors.mean(axis=0)
-    lengths = np.linalg.norm(vectors - mean, axis=1, keepdims=True)
-    directions = np.trunc((vectors - mean) * (STEPS / np.maximum(lengths, 1.0))).astype(np.int16)
+    mean = candidates.mean(axis=0)
+    apart = candidates - mean
+    lengths = np.sqrt(np.einsum("ij,ij->i", apart, apart))
+    apart *= (STEPS / np.maximum(lengths, 1.0))[:, None]
+    directions = apart.astype(np.int16)  # toward zero, so that no norm grows
     return directions, np.asarray(directions @ mean, dtype=np.float32)
 
 

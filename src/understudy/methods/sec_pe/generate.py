@@ -64,7 +64,7 @@ class CentreVotes:
         flat = centres.reshape(-1, dimension)
         norms = np.linalg.norm(flat, axis=1, keepdims=True)
         known = norms[:, 0] > 0
-        self._centres = Block(
+        self.centres = Block(
             integer_vectors((flat[known] / norms[known]).astype(np.float32)),
             np.repeat(np.arange(labels, dtype=np.int32), count)[known],
             np.zeros(int(known.sum()), dtype=np.int64),
@@ -75,7 +75,7 @@ class CentreVotes:
         """``Float64[n]``: the votes of each candidate."""
         votes = np.zeros(len(vectors))
         if len(vectors):
-            (found,) = nearest([self._centres], integer_vectors(vectors), labels, distance=self._distance)
+            (found,) = nearest([self.centres], integer_vectors(vectors), labels, distance=self._distance)
             voted = found[:, 0] >= 0
             np.add.at(votes, found[voted, 0], self._weights[voted])
         return votes
