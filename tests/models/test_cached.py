@@ -209,6 +209,7 @@ def test_ctrl_c_ends_the_collection_and_keeps_what_came_in(in_notebook: bool) ->
         collect(cached, asks("never", "b"))
 
     before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     thread = threading.Thread(target=interrupt)
     thread.start()
     try:

@@ -99,8 +99,8 @@ class _NumpyGroup:
     """A group in main memory. ``scratch`` is shared with other groups and holds one product's scores."""
 
     def __init__(self, candidates: NDArray[np.int16], k: int, distance: Distance, scratch: NDArray[np.float32]) -> None:
-        candidates, self._offsets = _ready(candidates, distance)
-        self._columns = candidates.astype(np.float32).T
+        vectors, self._offsets = _ready(candidates, distance)
+        self._columns = vectors.T
         self._k = k
         self._scratch = scratch
 
@@ -131,12 +131,12 @@ class _TorchGroup:
         self._torch: Any = torch
         self._device = torch.device(device)
         self._type = torch.float32 if _full_precision(torch) else torch.float64
-        candidates, offsets = _ready(candidates, distance)
-        self._columns = self._moved(candidates).T
+        vectors, offsets = _ready(candidates, distance)
+        self._columns = self._moved(vectors).T
         self._offsets = None if offsets is None else torch.from_numpy(offsets).to(self._device)
         self._k = k
 
-    def _moved(self, vectors: NDArray[np.int16]) -> Any:
+    def _moved(self, vectors: NDArray[np.int16] | NDArray[np.float32]) -> Any:
         return self._torch.from_numpy(vectors).to(self._device).to(self._type)
 
     def best(self, rows: NDArray[np.int16]) -> NDArray[np.int64]:
@@ -154,19 +154,20 @@ class _TorchGroup:
         return best
 
 
-def _ready(candidates: NDArray[np.int16], distance: Distance) -> tuple[NDArray[np.int16], NDArray[np.float32] | None]:
-    """The vectors to multiply with, of norm at most 2^12, and what is taken off each candidate's scores."""
+def _ready(candidates: NDArray[np.int16], distance: Distance) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+    """The vectors to multiply with, integers of norm at most 2^12, and what is taken off each candidate's scores."""
+    vectors = candidates.astype(np.float32)
     if distance == "cosine":
-        return candidates, None
+        return vectors, None
     if distance == "l2":
         squares = np.square(candidates, dtype=np.int32).sum(axis=1, dtype=np.int64)
-        return candidates, np.asarray(squares / 2, dtype=np.float32)  # at most 24 bits, halved: exact
+        return vectors, np.asarray(squares / 2, dtype=np.float32)  # at most 24 bits, halved: exact
     mean = candidates.mean(axis=0)
-    apart = candidates - mean
-    lengths = np.sqrt(np.einsum("ij,ij->i", apart, apart))
-    apart *= (STEPS / np.maximum(lengths, 1.0))[:, None]
-    directions = apart.astype(np.int16)  # toward zero, so that no norm grows
-    return directions, np.asarray(directions @ mean, dtype=np.float32)
+    vectors -= mean.astype(np.float32)
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    vectors *= (STEPS / np.maximum(lengths, 1.0))[:, None]
+    np.trunc(vectors, out=vectors)  # toward zero, so that no norm grows
+    return vectors, np.einsum("ij,j->i", vectors, mean).astype(np.float32)
 
 
 def _full_precision(torch: Any) -> bool:
