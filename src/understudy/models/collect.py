@@ -84,13 +84,17 @@ class _Thread(Generic[T]):
         self._ended = threading.Event()
 
     def wait(self) -> T:
-        threading.Thread(target=self._main, name="understudy-collect", daemon=True).start()
+        thread = threading.Thread(target=self._main, name="understudy-collect", daemon=True)
         try:
+            thread.start()  # Ctrl-C may come here, too, when the thread is at work already
             self._join()
         except KeyboardInterrupt:
-            if self._loop is not None and self._task is not None:
+            while thread.is_alive() and self._task is None and not self._ended.wait(0.01):
+                pass
+            if self._loop is not None and self._task is not None and not self._ended.is_set():
                 self._loop.call_soon_threadsafe(self._task.cancel)
-            self._join()
+            if thread.is_alive():
+                self._join()
             raise
         if self._error is not None:
             raise self._error
