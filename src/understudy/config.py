@@ -192,6 +192,13 @@ _OPERATIONAL = {
 """Settings that a resumed run may change: they alter neither what is released nor what is written."""
 
 
+_LATER = {
+    *("secrets", "secrets_file", "secret_detectors", "max_records_per_secret"),
+    *("secret_prior", "secret_posterior"),
+}
+"""Settings that older versions did not have: where they are not set, a run that an older version began goes on."""
+
+
 class RunConfig(
     DataParameters,
     PrivacyParameters,
@@ -273,6 +280,7 @@ class RunConfig(
         method = make_method(self.method, self.method_parameters)
         own = method_class(self.method).parameters(**self.method_parameters)
         fields = self.model_dump(mode="json", exclude=_OPERATIONAL | {"method_parameters"})
+        fields = {name: value for name, value in fields.items() if value or name not in _LATER}
         if self.epsilon is not None or self._protects_secrets:
             fields |= budget_fields(self.budget)
         if self.labels is not None:
