@@ -56,6 +56,36 @@ def noise_event(noise: NoiseKind, noise_multiplier: float) -> Event:
     return PureEvent(1 / noise_multiplier)
 
 
+class Shaped(Protocol):
+    """What is known of a query's answer beforehand."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def grid(self) -> float: ...
+
+
+def with_noise(
+    exact: NDArray[np.int64], query: Shaped, *, noise: NoiseKind, scale: float, source: NoiseSource
+) -> NDArray[np.float64]:
+    """An exact sum with discrete noise of ``scale`` grid units on every coordinate, in the query's own units.
+
+    Only a mechanism that has paid may call it.
+
+    Raises:
+        PrivacyError: if the query answered with another type or shape than it declared.
+    """
+    if exact.dtype != np.int64 or exact.shape != query.shape:
+        raise PrivacyError(
+            f"The query {query.name!r} answered with the wrong type or shape.",
+            "A query returns int64 sums of its declared shape whatever the data holds.",
+        )
+    drawn = source.draw(noise, scale=scale, size=exact.size).reshape(exact.shape)
+    return np.asarray((exact + drawn) / query.grid, dtype=np.float64)
+
+
 @dataclass(frozen=True)
 class NoisySum(Generic[Data]):
     """Release an integer sum with discrete noise.
@@ -114,14 +144,7 @@ class NoisySum(Generic[Data]):
             PrivacyError: if ``receipt`` holds no unused charge of this name and event.
         """
         receipt.pay(self.query.name, self.event)
-        exact = self.query.evaluate(data)
-        if exact.dtype != np.int64 or exact.shape != self.query.shape:
-            raise PrivacyError(
-                f"The query {self.query.name!r} answered with the wrong type or shape.",
-                "A query returns int64 sums of its declared shape whatever the data holds.",
-            )
-        noise = source.draw(self.noise, scale=self.scale, size=exact.size).reshape(exact.shape)
-        return np.asarray((exact + noise) / self.query.grid, dtype=np.float64)
+        return with_noise(self.query.evaluate(data), self.query, noise=self.noise, scale=self.scale, source=source)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from understudy.errors import PrivacyError
 from understudy.privacy.checks import require_positive
 from understudy.privacy.events import Inclusion, MixtureEvent
-from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA, Data, Data_contra
+from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA, Data, Data_contra, with_noise
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Receipt
 
@@ -109,13 +109,7 @@ class SampledSum(Generic[Data]):
         coins = _Coins(self.rates, source)
         exact = self.query.evaluate(data, coins)
         coins.finish()
-        if exact.dtype != np.int64 or exact.shape != self.query.shape:
-            raise PrivacyError(
-                f"The query {self.query.name!r} answered with the wrong type or shape.",
-                "A query returns int64 sums of its declared shape whatever the data holds.",
-            )
-        noise = source.draw("gaussian", scale=self.scale, size=exact.size).reshape(exact.shape)
-        return np.asarray((exact + noise) / self.query.grid, dtype=np.float64)
+        return with_noise(exact, self.query, noise="gaussian", scale=self.scale, source=source)
 
 
 class _Coins:

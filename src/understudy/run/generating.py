@@ -85,7 +85,7 @@ def write_texts(session: Session, made: Release, config: RunConfig, writing: Wri
     if chat is not None:
         listener.say(f"Making {total} texts with {chat.model_id}; it sees released values only.")
     method = make_method(config.method, config.method_parameters)
-    embedder = _load_embedder(config) if method.generates_with_embedder else None
+    embedder = load_embedder_of(config) if method.generates_with_embedder else None
     tools = GenerationTools(writer, embedder, config.seed, listener.say)
     origin = {"release": made.digest[:12], **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
     records = [
@@ -136,7 +136,8 @@ def _load_chat(config: RunConfig) -> ChatModel:
     return load_chat(config.llm, base_url=config.base_url, api_key_env=config.api_key_env, seed=config.seed, **options)
 
 
-def _load_embedder(config: RunConfig) -> Embedder:
+def load_embedder_of(config: RunConfig) -> Embedder:
+    """The configured public embedder."""
     from understudy.models.catalog import load_embedder
 
     return load_embedder(config.embedder)

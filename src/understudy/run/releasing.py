@@ -21,7 +21,7 @@ from understudy.methods.registry import make_method
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Plan, Receipt
 from understudy.release import PublicSchema, Release, load_release
-from understudy.run.generating import Writing
+from understudy.run.generating import Writing, load_embedder_of
 from understudy.run.listener import Listener
 from understudy.run.planning import make_plan
 from understudy.run.session import RELEASED, Session
@@ -29,7 +29,6 @@ from understudy.statement import Statement
 
 if TYPE_CHECKING:
     from understudy.ledger import Ledger
-    from understudy.models.types import Embedder
     from understudy.store import RunStore
 
 _FINGERPRINT = "fingerprint"
@@ -61,7 +60,7 @@ def make_release(
         ledger = stack.enter_context(_open_ledger(config)) if noise.private else None
         if ledger is not None and ledger.dataset(dataset) is not None:
             ledger.check(dataset, early, run_id=session.store.run_id)  # before any private read
-        embedder = _load_embedder(config, method)  # before anything is charged
+        embedder = load_embedder_of(config) if method.needs_embedder else None  # before anything is charged
         if corpus is None:
             corpus = stack.enter_context(_open_corpus(config, session.folder.private))
         _check_columns(config, corpus)
@@ -239,11 +238,3 @@ def _open_corpus(config: RunConfig, private: Path) -> Corpus:
         exclude={"data", "max_records_per_owner", "secrets_file", "secret_detectors", "max_records_per_secret"}
     )
     return read_corpus(config.data[0] if len(config.data) == 1 else config.data, **fields, private_dir=private)
-
-
-def _load_embedder(config: RunConfig, method: Method) -> Embedder | None:
-    if not method.needs_embedder:
-        return None
-    from understudy.models.catalog import load_embedder
-
-    return load_embedder(config.embedder)

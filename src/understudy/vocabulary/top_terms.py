@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
+from understudy.errors import ConfigError
 from understudy.vocabulary.matcher import TermMatcher
 
 GRID = 1 << 20
@@ -59,6 +60,19 @@ class TermCounts:
             terms = np.fromiter((term for terms in found for term in terms), dtype=np.int64, count=sum(lengths))
             np.add.at(counts, terms, np.repeat(GRID // batch.shares, lengths))
         return counts
+
+
+def require_enough_terms(top: int, vocabulary_size: int) -> None:
+    """See that the public vocabulary has the terms that the privatised one is to have.
+
+    Raises:
+        ConfigError: if it has not.
+    """
+    if top > vocabulary_size:
+        raise ConfigError(
+            f"The privatised vocabulary (top_terms = {top}) is larger than the public one ({vocabulary_size} terms).",
+            "Lower top_terms or give a larger vocabulary.",
+        )
 
 
 def top_terms(noisy_counts: NDArray[np.float64], size: int) -> NDArray[np.int64]:

@@ -25,7 +25,7 @@ from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.split import secret_split
 from understudy.privacy.unit import Unit
 from understudy.vocabulary.matcher import TermMatcher
-from understudy.vocabulary.top_terms import TermCounts
+from understudy.vocabulary.top_terms import TermCounts, require_enough_terms
 
 NAME = "aug-pe"
 LABELS, VOCABULARY = "labels", "vocabulary"
@@ -77,12 +77,8 @@ def make_plan(
     declared_proportions(parameters.label_sizes, facts.label_names)
     if isinstance(budget, Budget) and budget.delta == 0:
         raise ConfigError("The noise of aug-pe is Gaussian: it needs a delta.", "Give a delta such as 1e-6.")
-    if vocabulary_size is not None and parameters.top_terms > vocabulary_size:
-        raise ConfigError(
-            f"The privatised vocabulary (top_terms = {parameters.top_terms}) is larger than the public one "
-            f"({vocabulary_size} terms).",
-            "Lower top_terms or give a larger vocabulary.",
-        )
+    if vocabulary_size is not None:
+        require_enough_terms(parameters.top_terms, vocabulary_size)
     multipliers = noise_multipliers(parameters, budget)
     _check_mechanisms(parameters, multipliers, facts)
     why = {

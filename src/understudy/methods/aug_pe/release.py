@@ -42,7 +42,7 @@ from understudy.evolution.variation import TextAPI
 from understudy.generation.writing import Writer, public_name
 from understudy.methods.aug_pe.parameters import AugPEParameters
 from understudy.methods.aug_pe.plan import LABELS, VOCABULARY, for_unit, keywords_name, vote_noise, votes_name
-from understudy.methods.aug_pe.sizes import LabelCounts, declared_proportions
+from understudy.methods.aug_pe.sizes import NOISY, LabelCounts, declared_proportions
 from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.methods.protocol import Arrays, Released, ReleaseTools
 from understudy.models.types import Embedder
@@ -200,7 +200,7 @@ def _shares(parameters: AugPEParameters, noisy: _Noisy, tools: ReleaseTools) -> 
     declared = declared_proportions(parameters.label_sizes, tools.label_names)
     if declared is not None:
         return declared
-    if parameters.label_sizes == "noisy":
+    if parameters.label_sizes == NOISY:
         return [float(count) for count in noisy.labels()]
     return [1.0] * tools.labels
 

@@ -23,7 +23,7 @@ from understudy.privacy.mechanisms import IntegerSum, NoisySum, noise_event
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
 from understudy.vocabulary.matcher import TermMatcher
-from understudy.vocabulary.top_terms import TermCounts, noise_floor
+from understudy.vocabulary.top_terms import TermCounts, noise_floor, require_enough_terms
 
 NAME = "dp-kps"
 
@@ -67,12 +67,7 @@ def make_plan(
     Raises:
         ConfigError: if N is larger than the vocabulary, or the sequences are longer than N.
     """
-    if parameters.top_terms > vocabulary_size:
-        raise ConfigError(
-            f"The privatised vocabulary (top_terms = {parameters.top_terms}) is larger than the public one "
-            f"({vocabulary_size} terms).",
-            "Lower top_terms or give a larger vocabulary.",
-        )
+    require_enough_terms(parameters.top_terms, vocabulary_size)
     if parameters.length > parameters.top_terms:
         raise ConfigError(
             f"Sequences of {parameters.length} distinct terms need at least as many in the vocabulary.",

@@ -118,10 +118,11 @@ def _named(parameters: SecPEParameters) -> dict[str, dict[str, str]]:
         "incidence of secrets": "incidence_file",
         "secret budgets": "secret_budgets",
     }
+    hashes = parameters.file_hashes  # read once: the public corpus may be large
     found = {
-        name: {"source": str(getattr(parameters, field)).rsplit("/", 1)[-1], "sha256": parameters.file_hashes[field]}
+        name: {"source": Path(getattr(parameters, field)).name, "sha256": hashes[field]}
         for name, field in files.items()
-        if field in parameters.file_hashes
+        if field in hashes
     }
     if parameters.records_without_secrets_are_public:
         found["public corpus"] = {"source": "the private table's records without secrets, declared public"}
