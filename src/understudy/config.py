@@ -106,6 +106,13 @@ class EmbedderParameters(Parameters):
     """``embedded`` or ``hf:ORG/NAME``."""
 
 
+class ReleaseModelParameters(Parameters):
+    """The model that reads private text; it must be local."""
+
+    release_model: str | None = None
+    """Reads private text on this machine: ``embedded`` (the default), ``hf:ORG/NAME`` or ``hf:./FOLDER``."""
+
+
 class ModelParameters(Parameters):
     """The language model that writes the texts; it sees released values only."""
 
@@ -147,13 +154,22 @@ class _MethodName(Parameters):
 
 _CANDIDATES = (WritingParameters, ModelParameters, PlanParameters)
 GROUPS: dict[str, tuple[type[Parameters], ...]] = {
-    "plan": (DataParameters, PrivacyParameters, PlanParameters, WritingParameters, ModelParameters, OutputParameters),
+    "plan": (
+        DataParameters,
+        PrivacyParameters,
+        PlanParameters,
+        ReleaseModelParameters,
+        WritingParameters,
+        ModelParameters,
+        OutputParameters,
+    ),
     "release": (DataParameters, PrivacyParameters, EmbedderParameters, OutputParameters),
     "run": (
         DataParameters,
         PrivacyParameters,
         PlanParameters,
         EmbedderParameters,
+        ReleaseModelParameters,
         WritingParameters,
         ModelParameters,
         OutputParameters,
@@ -163,8 +179,11 @@ GROUPS: dict[str, tuple[type[Parameters], ...]] = {
 
 
 def release_groups(method: type[Any]) -> tuple[type[Parameters], ...]:
-    """The groups of ``release``: those of the language model too where the method asks it for candidates."""
-    return GROUPS["release"] + (_CANDIDATES if method.asks_for_candidates else ())
+    """The groups of ``release``: also what the method's release needs of prompts and models."""
+    groups = GROUPS["release"]
+    if method.needs_release_model:
+        groups += (ReleaseModelParameters, WritingParameters)
+    return groups + (_CANDIDATES if method.asks_for_candidates else ())
 
 
 def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
@@ -194,7 +213,7 @@ _OPERATIONAL = {
 
 _LATER = {
     *("secrets", "secrets_file", "secret_detectors", "max_records_per_secret"),
-    *("secret_prior", "secret_posterior"),
+    *("secret_prior", "secret_posterior", "release_model"),
 }
 """Settings that older versions did not have: where they are not set, a run that an older version began goes on."""
 
@@ -204,6 +223,7 @@ class RunConfig(
     PrivacyParameters,
     PlanParameters,
     EmbedderParameters,
+    ReleaseModelParameters,
     WritingParameters,
     ModelParameters,
     OutputParameters,
@@ -285,7 +305,8 @@ class RunConfig(
             fields |= budget_fields(self.budget)
         if self.labels is not None:
             fields["labels"] = [canonical(label) for label in declared_labels(self.labels)]
-        return {**fields, **method.dump(), "content of files": {**self.file_hashes, **own.file_hashes}}
+        chosen = {name: value for name, value in method.dump().items() if name not in method.stopping_parameters}
+        return {**fields, **chosen, "content of files": {**self.file_hashes, **own.file_hashes}}
 
 
 def run_config(values: Mapping[str, Any]) -> RunConfig:

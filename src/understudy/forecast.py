@@ -9,7 +9,7 @@ from typing import Any
 from understudy.config import RunConfig
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.template import load_template
-from understudy.methods.registry import make_method
+from understudy.methods.registry import make_method, method_class
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.run import label_count, make_plan, require_language_model, wanted
@@ -56,6 +56,8 @@ def forecast(config: RunConfig) -> Forecast:
 
 
 def _calls(config: RunConfig) -> dict[str, Any]:
+    if method_class(config.method).exports:
+        return {}  # the Release holds the texts
     generates = config.records is not None or config.records_per_label is not None
     require_language_model(config, releases=True, generates=generates)
     method, labels = make_method(config.method, config.method_parameters), label_count(config)

@@ -51,11 +51,12 @@ def plan(config: str | None, as_json: bool, **values: Any) -> None:
 @click.command(cls=_Release)
 @_METHOD
 @_CONFIG
-def release(config: str | None, **values: Any) -> None:
+@click.option("--continue", "go_on", is_flag=True, help="Use what an earlier release here has paid for and not used.")
+def release(config: str | None, go_on: bool, **values: Any) -> None:
     """Make a Release of a private table: the only step that reads it."""
     settings = run_config(given(values, config))
     with listener() as told:
-        result = running.release(_with_output(settings), listener=told)
+        result = running.release(_with_output(settings), listener=told, go_on=go_on)
     assert result.folder is not None
     click.echo(result.folder.release_file(result.release.method))
 

@@ -17,7 +17,7 @@ from understudy.ledger.schema import datasets, draws, entries, fingerprints
 from understudy.ledger.values import Dataset, Entry, canonical, now, require_name
 from understudy.privacy.accountant import CrossRunRule
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.plan import Plan, Receipt
+from understudy.privacy.plan import Plan, Receipt, charge_of
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
@@ -190,7 +190,7 @@ class Ledger:
         Charging the same run and charges again books nothing and returns a new receipt.
 
         Args:
-            kept: digests of the noisy values that the run has drawn before and keeps, by charge.
+            kept: digests of the noisy values that the run has drawn before and keeps, by charge (or part of it).
 
         Raises:
             BudgetExceeded, LedgerError: as :meth:`check`; nothing is booked then.
@@ -223,7 +223,7 @@ class Ledger:
 
         Args:
             run_id: the run, charged.
-            name: of the charge that paid for the value.
+            name: of the charge that paid for the value, or of a part of what it paid for: ``CHARGE/PART``.
             digest: a hash of the value, keyed with :attr:`fingerprint_key`; never leaves the ledger.
 
         Raises:
@@ -232,7 +232,7 @@ class Ledger:
         """
         with self._database.write() as connection:
             booked = rows.booked(connection, run_id)
-            if booked is None or name not in [charge["name"] for charge in booked[1].charges]:
+            if booked is None or charge_of(name) not in [charge["name"] for charge in booked[1].charges]:
                 raise PrivacyError(f"The ledger has no charge {name!r} of this run.", "Charge the plan first.")
             if name not in (used := rows.drawn(connection, run_id)):
                 connection.execute(sa.insert(draws).values(run_id=run_id, name=name, digest=digest, at=now()))

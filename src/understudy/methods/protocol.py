@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from numpy.typing import NDArray
 
 from understudy.generation.parameters import WritingParameters
+from understudy.generation.prompts import Prompts
 from understudy.generation.records import SyntheticRecord
 from understudy.generation.template import PromptTemplate
 from understudy.generation.writing import Writer
@@ -31,10 +32,14 @@ if TYPE_CHECKING:
     from understudy.corpus import Corpus
     from understudy.corpus.bounding import BoundedCorpus
     from understudy.corpus.secrets import SecretFinder
+    from understudy.models.causal import CausalModel
 
 Arrays = Mapping[str, NDArray[Any]]
 Keep = Callable[[str, Callable[[], Arrays]], Arrays]
-"""Returns the stored noisy value of this name, or draws it and stores it before anyone sees it."""
+"""Returns the stored noisy value of this name, or draws it and stores it before anyone sees it.
+
+The name is that of a charge, or of a part of it: ``CHARGE/PART``. May be called by several threads at once.
+"""
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,9 @@ class ReleaseTools:
         run_key: names this run on these data: what lies in ``scratch`` under another key is another's.
         writer: the language model with its prompts, if the method asks for candidates; it must see public text,
             released values and its own answers only.
+        model: the local model that reads private text, if the method needs one.
+        prompts: what texts are asked for with, if the method needs a model or asks for candidates.
+        record_columns: the columns of the JSON records that the texts are; empty where they are none.
         say: takes a line for the user: public facts only.
         diary: takes what only the private side may know, such as times; kept in the private folder.
     """
@@ -85,6 +93,9 @@ class ReleaseTools:
     scratch: Path = Path()
     run_key: str = ""
     writer: Writer | None = None
+    model: CausalModel | None = None
+    prompts: Prompts | None = None
+    record_columns: tuple[str, ...] = ()
     say: Callable[[str], None] = lambda _line: None
     diary: Callable[[Mapping[str, Any]], None] = lambda _entry: None
 
@@ -156,6 +167,13 @@ class Traits:
     """Whether ``generate`` needs the Release's embedder."""
     generates_with_llm: ClassVar[bool] = False
     """Whether ``generate`` makes nothing without a language model."""
+    needs_release_model: ClassVar[bool] = False
+    """Whether the release needs a local causal model, which reads private text."""
+    exports: ClassVar[bool] = False
+    """Whether the Release holds the synthetic texts themselves, so that ``generate`` hands them out and makes none."""
+    stopping_parameters: ClassVar[frozenset[str]] = frozenset()
+    """Those that say where a release stops before its charges are used up: ``release --continue`` goes on from there,
+    and they may then be others. A method without any cannot be continued."""
     protects_secrets: ClassVar[bool] = False
     """Whether it can be run with a :class:`~understudy.privacy.secrets.budget.SecretBudget`; any other budget too is
     then its own affair."""
@@ -163,6 +181,10 @@ class Traits:
     def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks:
         """What a run that makes ``counts[label]`` records will ask of a language model. For the forecast."""
         return Asks.of_phrases(counts, writing, template, length=_PHRASES)
+
+    def available(self, release: Release) -> Sequence[int] | None:  # noqa: ARG002 - for methods that export
+        """How many records of each label the Release holds; None where any number can be made."""
+        return None
 
     def check_secrets(self, corpus: Corpus, finder: SecretFinder, plan: Plan) -> None:
         """What else must hold of the corpus's secrets before anything is charged; raise CorpusError where it does not.
@@ -182,9 +204,14 @@ class Method(Protocol):
     asks_for_candidates: ClassVar[bool]
     generates_with_embedder: ClassVar[bool]
     generates_with_llm: ClassVar[bool]
+    needs_release_model: ClassVar[bool]
+    exports: ClassVar[bool]
+    stopping_parameters: ClassVar[frozenset[str]]
     protects_secrets: ClassVar[bool]
 
     def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks: ...
+
+    def available(self, release: Release) -> Sequence[int] | None: ...
 
     def check_secrets(self, corpus: Corpus, finder: SecretFinder, plan: Plan) -> None: ...
 

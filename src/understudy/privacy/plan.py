@@ -37,6 +37,15 @@ class Charge:
         return cls(fields["name"], event_from_json(fields["event"]), fields["parameters"], fields["why"])
 
 
+def charge_of(name: str) -> str:
+    """The charge that pays for the noisy value ``name``: its own name, or what stands before a slash.
+
+    >>> charge_of("tokens/0/3/17")
+    'tokens'
+    """
+    return name.partition("/")[0]
+
+
 def require_budget_of(unit: Unit, budget: Budget | SecretBudget) -> None:
     """See that the budget is of the kind that the unit needs: a prior and a posterior for secrets, and for no other.
 
@@ -76,6 +85,8 @@ class Plan:
     def __post_init__(self) -> None:
         if len({charge.name for charge in self.charges}) != len(self.charges):
             raise PrivacyError("Two charges of a plan share a name.", "Name every release of a method differently.")
+        if any(charge.name != charge_of(charge.name) for charge in self.charges):
+            raise PrivacyError("A charge has a slash in its name.", "A slash begins the name of a part of a charge.")
         require_budget_of(self.unit, self.budget)
         limit = self.budget.posterior if isinstance(self.budget, SecretBudget) else self.budget.epsilon
         if self.total > float(limit):

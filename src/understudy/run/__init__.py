@@ -25,7 +25,7 @@ from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release, load_release
 from understudy.run.generating import prepare_writing, write_texts
 from understudy.run.listener import SILENT, Listener
-from understudy.run.planning import label_count, make_plan, require_language_model, wanted
+from understudy.run.planning import check_wanted, label_count, make_plan, require_language_model, wanted
 from understudy.run.releasing import make_release
 from understudy.run.result import Result
 from understudy.run.session import open_session
@@ -46,18 +46,25 @@ __all__ = [
 ]
 
 
-def release(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT) -> Result:
+def release(
+    config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT, go_on: bool = False
+) -> Result:
     """Make a Release of private data: the only step that reads them.
+
+    Args:
+        go_on: continue a release that stopped before its charges were used up; nothing more is charged.
 
     Raises:
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     require_language_model(config, releases=True, generates=False)
+    method = method_class(config.method)
     with open_session(config, config.lasting) as session:
-        writing = (
-            prepare_writing(session, config, listener) if method_class(config.method).asks_for_candidates else None
-        )
-        return Result(make_release(session, config, corpus, writing, listener), folder=session.visible_folder)
+        writing = None
+        if method.asks_for_candidates or method.needs_release_model:
+            writing = prepare_writing(session, config, listener, asks=method.asks_for_candidates)
+        made = make_release(session, config, corpus, writing, listener, go_on=go_on)
+        return Result(made, folder=session.visible_folder)
 
 
 def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT) -> Result:
@@ -66,12 +73,13 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
     Raises:
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
-    wanted(config, 1)
+    check_wanted(config)
     require_language_model(config, releases=True, generates=True)
+    asks = not method_class(config.method).exports
     with open_session(config, config.lasting) as session:
-        writing = prepare_writing(session, config, listener)  # before anything is charged
+        writing = prepare_writing(session, config, listener, asks=asks)  # before anything is charged
         made = make_release(session, config, corpus, writing, listener)
-        return write_texts(session, made, config, writing, listener)
+        return write_texts(session, made, config, writing, listener, capped=True)
 
 
 def generate(made: Release | str | Path, *, listener: Listener = SILENT, **options: Any) -> Result:
@@ -94,10 +102,11 @@ def generate(made: Release | str | Path, *, listener: Listener = SILENT, **optio
             f"{changed[0]!r} was fixed when the Release was made.", "Leave it out, or make another Release."
         )
     config = run_config({**fixed, **options, "method": made.method})
-    wanted(config, 1)
+    check_wanted(config)
     require_language_model(config, releases=False, generates=True)
+    asks = not method_class(config.method).exports
     with open_session(config, {**config.lasting, "release": made.digest}) as session:
-        writing = prepare_writing(session, config, listener)
+        writing = prepare_writing(session, config, listener, asks=asks)
         if session.visible_folder is not None:
             if not session.begun:
                 session.visible_folder.clear(keep=made)
@@ -155,18 +164,20 @@ def release_corpus(
     *,
     output: str | Path | None = None,
     listener: Listener = SILENT,
+    go_on: bool = False,
     **options: Any,
 ) -> Release:
     """Make a Release of a private corpus, from Python; :func:`generate` turns it into texts, here or elsewhere.
 
     Args:
         corpus, method, budget, output, options: as for :func:`synthesize`.
+        go_on: as for ``release --continue``: use what an earlier release in ``output`` has paid for and not used.
 
     Raises:
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     config = corpus_config(corpus, method, budget, output=output, **options)
-    return release(config, corpus=corpus, listener=listener).release
+    return release(config, corpus=corpus, listener=listener, go_on=go_on).release
 
 
 def corpus_config(corpus: Corpus, method: Method, budget: Budget | SecretBudget, **options: Any) -> RunConfig:

@@ -11,7 +11,8 @@ from understudy.corpus import Label, canonical
 from understudy.errors import ConfigError, ModelError
 from understudy.generation.examples import read_examples, with_phrases
 from understudy.generation.parameters import WritingParameters
-from understudy.generation.template import Example, PromptTemplate, load_template
+from understudy.generation.prompts import Prompts
+from understudy.generation.template import Example, load_template
 from understudy.generation.writing import Writer
 from understudy.methods.protocol import GenerationTools
 from understudy.methods.registry import make_method
@@ -23,6 +24,7 @@ from understudy.run.session import GENERATED, Session
 from understudy.statement import NOT_PRIVATE
 
 if TYPE_CHECKING:
+    from understudy.models.causal import CausalModel
     from understudy.models.types import ChatModel, Embedder
 
 
@@ -30,9 +32,7 @@ if TYPE_CHECKING:
 class Writing:
     """What writes the texts, loaded and checked."""
 
-    parameters: WritingParameters
-    template: PromptTemplate
-    examples: Sequence[Example]
+    prompts: Prompts
     chat: ChatModel | None
 
     def writer(
@@ -44,13 +44,13 @@ class Writing:
             labels: the label set.
             known: phrases that the examples are looked through for, where there are such.
         """
-        examples = self.examples
+        examples, parameters = self.prompts.examples, self.prompts.parameters
         if known:
-            examples = with_phrases(examples, known, count=self.parameters.prompt_terms or 5)
+            examples = with_phrases(examples, known, count=parameters.prompt_terms or 5)
         return Writer(
             self.chat,
-            self.template,
-            self.parameters,
+            self.prompts.template,
+            parameters,
             labels=[canonical(label) for label in labels],
             examples=examples,
             seed=config.seed,
@@ -58,12 +58,16 @@ class Writing:
         )
 
 
-def prepare_writing(session: Session, config: RunConfig, listener: Listener) -> Writing:
-    """Everything that could fail about the writing, before anything is charged."""
+def prepare_writing(session: Session, config: RunConfig, listener: Listener, *, asks: bool) -> Writing:
+    """Everything that could fail about the writing, before anything is charged.
+
+    Args:
+        asks: whether a language model will be asked for texts.
+    """
     parameters: WritingParameters = config.part(WritingParameters)
     template = load_template(parameters.document_type, file=parameters.prompt)
-    examples = _examples(parameters)
-    chat = None if config.llm == "none" else _load_chat(config)
+    prompts = Prompts(parameters, template, _examples(parameters))
+    chat = _load_chat(config) if asks and config.llm != "none" else None
     if chat is not None:
         from understudy.models.cached import CachedChat
         from understudy.models.catalog import language_note
@@ -73,18 +77,30 @@ def prepare_writing(session: Session, config: RunConfig, listener: Listener) -> 
         if note := language_note(config.llm):
             listener.say(note)
         chat = CachedChat(chat, session.store.answers)
-    return Writing(parameters, template, examples, chat)
+    return Writing(prompts, chat)
 
 
-def write_texts(session: Session, made: Release, config: RunConfig, writing: Writing, listener: Listener) -> Result:
-    """The synthetic records that are asked for, written to the output folder if there is one."""
+def write_texts(
+    session: Session,
+    made: Release,
+    config: RunConfig,
+    writing: Writing,
+    listener: Listener,
+    *,
+    capped: bool = False,
+) -> Result:
+    """The synthetic records that are asked for, written to the output folder if there is one.
+
+    Args:
+        capped: write as many as there are where more are asked for of a Release that holds the texts itself.
+    """
+    method = make_method(config.method, config.method_parameters)
     session.begin()
-    counts = wanted(config, max(1, len(made.schema.labels)))
+    counts = _counts(config, made, method.available(made), capped=capped)
     chat, total = writing.chat, sum(counts)
     writer = writing.writer(config, made.schema.labels, listener, known=made.terms)
     if chat is not None:
         listener.say(f"Making {total} texts with {chat.model_id}; it sees released values only.")
-    method = make_method(config.method, config.method_parameters)
     embedder = load_embedder_of(config) if method.generates_with_embedder else None
     tools = GenerationTools(writer, embedder, config.seed, listener.say)
     origin = {"release": made.digest[:12], **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
@@ -141,6 +157,23 @@ def load_embedder_of(config: RunConfig) -> Embedder:
     from understudy.models.catalog import load_embedder
 
     return load_embedder(config.embedder)
+
+
+def _counts(config: RunConfig, made: Release, available: Sequence[int] | None, *, capped: bool) -> list[int]:
+    """Records of each label: as many as are asked for, or all that the Release holds where nothing is said."""
+    if available is None:
+        return wanted(config, max(1, len(made.schema.labels)))
+    if config.records is None and config.records_per_label is None:
+        return list(available)
+    asked = wanted(config, len(available))
+    return [min(pair) for pair in zip(asked, available, strict=True)] if capped else asked
+
+
+def load_release_model_of(config: RunConfig) -> CausalModel:
+    """The configured local model that reads private text."""
+    from understudy.models.catalog import load_causal
+
+    return load_causal(config.release_model or "embedded")
 
 
 def _ping(chat: ChatModel) -> None:

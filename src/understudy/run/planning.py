@@ -70,6 +70,16 @@ def require_language_model(config: RunConfig, *, releases: bool, generates: bool
         )
 
 
+def check_wanted(config: RunConfig) -> None:
+    """See that it is said how many records are wanted, before anything is done.
+
+    Raises:
+        ConfigError: as :func:`wanted`; a method whose Release holds the texts itself needs no number.
+    """
+    if not method_class(config.method).exports or config.records is not None or config.records_per_label is not None:
+        wanted(config, 1)
+
+
 def wanted(config: RunConfig, labels: int) -> list[int]:
     """Synthetic records of each label.
 

@@ -19,9 +19,9 @@ from understudy.errors import ConfigError, ResumeError
 from understudy.methods.protocol import Arrays, Keep, Method, ReleaseTools
 from understudy.methods.registry import make_method
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
-from understudy.privacy.plan import Plan, Receipt
+from understudy.privacy.plan import Plan, Receipt, charge_of
 from understudy.release import PublicSchema, Release, load_release
-from understudy.run.generating import Writing, load_embedder_of
+from understudy.run.generating import Writing, load_embedder_of, load_release_model_of
 from understudy.run.listener import Listener
 from understudy.run.planning import make_plan
 from understudy.run.session import RELEASED, Session
@@ -35,17 +35,27 @@ _FINGERPRINT = "fingerprint"
 
 
 def make_release(
-    session: Session, config: RunConfig, corpus: Corpus | None, writing: Writing | None, listener: Listener
+    session: Session,
+    config: RunConfig,
+    corpus: Corpus | None,
+    writing: Writing | None,
+    listener: Listener,
+    *,
+    go_on: bool = False,
 ) -> Release:
     """The Release of the private data; the one that is there already where the run had come so far.
 
     Args:
-        writing: what writes candidates, for methods that ask for such.
+        writing: prompts, and what writes candidates, for methods that need such.
+        go_on: use what is still paid for, where the Release is there already.
     """
     method = make_method(config.method, config.method_parameters)
     file = session.folder.release_file(method.name)
-    if RELEASED in session.store.stages() and file.exists():
-        listener.say(f"{file.name} is there already: no private record is read, nothing is charged.")
+    if go_on:
+        _require_continuable(method, session)
+    elif RELEASED in session.store.stages() and file.exists():
+        more = " (--continue uses what is still paid for)" if method.stopping_parameters else ""
+        listener.say(f"{file.name} is there already: no private record is read, nothing is charged{more}.")
         made = load_release(file)
         session.folder.write_statement(made.statement)
         session.clear_scratch()
@@ -61,6 +71,7 @@ def make_release(
         if ledger is not None and ledger.dataset(dataset) is not None:
             ledger.check(dataset, early, run_id=session.store.run_id)  # before any private read
         embedder = load_embedder_of(config) if method.needs_embedder else None  # before anything is charged
+        model = load_release_model_of(config) if method.needs_release_model else None
         if corpus is None:
             corpus = stack.enter_context(_open_corpus(config, session.folder.private))
         _check_columns(config, corpus)
@@ -91,7 +102,10 @@ def make_release(
             seed=config.seed,
             scratch=session.scratch,
             run_key=f"{session.store.run_id} {rows}",
-            writer=None if writing is None else writing.writer(config, corpus.labels, listener),
+            writer=writing.writer(config, corpus.labels, listener) if writing and method.asks_for_candidates else None,
+            model=model,
+            prompts=None if writing is None else writing.prompts,
+            record_columns=tuple(corpus.schema.record_columns),
             say=listener.say,
             diary=session.folder.note_privately,
         )
@@ -129,6 +143,24 @@ def make_release(
     for line in made.noise_lines:
         listener.say(line)
     return made
+
+
+def _require_continuable(method: Method, session: Session) -> None:
+    """That there is something to go on with.
+
+    Raises:
+        ConfigError: if the method's releases do not stop before their charges are used up, or no run began here.
+    """
+    if not method.stopping_parameters:
+        raise ConfigError(
+            f"A release of {method.name} uses all that it pays for, so there is nothing to continue.",
+            "Leave --continue out (a killed run goes on by itself); more of the same data is a new run.",
+        )
+    if not session.begun:
+        raise ConfigError(
+            "No run began in this output folder, so there is nothing to continue.",
+            "Name the folder of the run with --output, or leave --continue out.",
+        )
 
 
 def _check_columns(config: RunConfig, corpus: Corpus) -> None:
@@ -189,10 +221,11 @@ def _charge(
     session.begin(plan)
     if kept is None:
         session.store.keep(_FINGERPRINT, {"sha": np.frombuffer(rows.encode(), dtype=np.uint8)})
+    charged = {charge.name for charge in plan.charges}
     digests = {
-        charge.name: digest
-        for charge in plan.charges
-        if (digest := session.store.digest(charge.name, key=ledger.fingerprint_key)) is not None
+        name: digest
+        for name in session.store.names()
+        if charge_of(name) in charged and (digest := session.store.digest(name, key=ledger.fingerprint_key)) is not None
     }
     receipt = ledger.charge(dataset, plan, run_id=session.store.run_id, kept=digests)
     listener.say(f"The ledger holds this run's charge of {plan.budget} to dataset {dataset!r} ({ledger.location}).")
@@ -207,7 +240,7 @@ def _confirmed(ledger: Ledger, plan: Plan, store: RunStore) -> Keep:
 
     def keep(name: str, draw: Callable[[], Arrays]) -> Arrays:
         arrays = store.keep_once(name, draw)
-        if name in charged:
+        if charge_of(name) in charged:
             digest = store.digest(name, key=ledger.fingerprint_key)
             assert digest is not None, "it is kept"
             ledger.confirm(store.run_id, name, digest)

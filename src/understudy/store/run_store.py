@@ -118,6 +118,11 @@ class RunStore:
         found = self._encoded(name)
         return None if found is None else _decode(found)
 
+    def names(self) -> list[str]:
+        """What values are kept."""
+        with self._database.reading() as connection:
+            return [name for (name,) in connection.execute("SELECT name FROM value ORDER BY name")]
+
     def digest(self, name: str, *, key: bytes) -> str | None:
         """A keyed SHA-256 (64 hexadecimal digits) of what is kept under a name, None if nothing is."""
         found = self._encoded(name)
