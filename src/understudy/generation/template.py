@@ -11,6 +11,7 @@
       - phrases: [rain, harvest]
         text: "..."
     evolution: {...}                  # for private evolution: see :mod:`understudy.generation.evolving`
+    prediction: {...}                 # for private prediction: see :mod:`understudy.generation.predicting`
 
 Placeholders: {document_type}, {phrases}, {count}, {label}, {missing}, {text}.
 """
@@ -28,6 +29,7 @@ from pydantic import Field
 
 from understudy.errors import ConfigError
 from understudy.generation.evolving import EvolutionExample, EvolutionPrompts, fill_in
+from understudy.generation.predicting import PredictionPrompt, PredictionPrompts, Shape
 from understudy.models.types import Message
 from understudy.parameters import Parameters
 
@@ -57,6 +59,7 @@ class PromptTemplate(Parameters):
     stop: tuple[str, ...] = ()
     examples: tuple[Example, ...] = Field(default=())
     evolution: EvolutionPrompts = EvolutionPrompts()
+    prediction: PredictionPrompts = PredictionPrompts()
 
     def messages(
         self, phrases: Sequence[str], *, label: str | None = None, examples: Sequence[Example] = ()
@@ -98,9 +101,41 @@ class PromptTemplate(Parameters):
         first = [Message("system", self._ask_evolution(system, values))] if system else []
         return (*first, *shown, Message("user", self._ask_evolution(pattern, values)))
 
+    def prediction_prompt(
+        self,
+        *,
+        chat: bool,
+        label: str = "",
+        shape: Shape = "text",
+        columns: Sequence[str] = (),
+        schema: str = "",
+        examples: Sequence[str] | None = None,
+    ) -> PredictionPrompt:
+        """The prompt from which a model predicts a text, in its pieces.
+
+        Args:
+            chat: for a chat model, else for a base model.
+            label: named in the prompt where the pattern has a place for it; public.
+            shape: what a text is.
+            columns: of a record, in the order of its keys; public.
+            schema: the JSON schema of a record; public.
+            examples: public texts, shown first; None: those made for it, else (of texts) the template's others.
+        """
+        own = self.prediction.examples or tuple(each.text for each in self.examples if shape == "text")
+        return self.prediction.prompt(
+            chat=chat,
+            values={"document_type": self.document_type, "label": label, "schema": schema},
+            shape=shape,
+            columns=columns,
+            system=self.system if self.evolution.system is None else self.evolution.system,
+            examples=own if examples is None else examples,
+        )
+
     @property
     def sha256(self) -> str:
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+        """Of the fields; prompts for predicting only where they are not the general ones, so that older hashes last."""
+        general = {"prediction"} if self.prediction == PredictionPrompts() else None
+        return hashlib.sha256(self.model_dump_json(exclude=general).encode()).hexdigest()
 
     def _ask(self, phrases: Sequence[str], label: str | None) -> str:
         chosen = self.user_with_label if label is not None and self.user_with_label else self.user
