@@ -1,0 +1,266 @@
+"""Private tokens: the draw of a text's next token as a mechanism, and the test that saves some of the draws.
+
+Amin et al. 2024, *Private prediction for large-scale synthetic text generation*: the logits that a model gives for
+each of a batch's private texts are clipped and averaged, and the draw from the softmax of the average *is* the
+exponential mechanism. A sparse vector may tell beforehand that the model without private text would say much the
+same: then its token is taken, for nothing. What a budget buys is solved in :mod:`understudy.privacy.token_budget`.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.errors import ConfigError, PrivacyError
+from understudy.privacy.checks import require_nonnegative, require_positive
+from understudy.privacy.events import ZCDPEvent
+from understudy.privacy.mechanisms import LARGEST_SCALE
+from understudy.privacy.noise import NoiseSource
+from understudy.privacy.plan import Receipt
+from understudy.privacy.sparse_vector import Run, SparseVector
+
+_UP = 1 + 2**-48  # more than all rounding of the few products below: a cost is never understated
+
+
+@dataclass(frozen=True)
+class TokenTest:
+    """When a token is public: the batch's mean distribution is near the one without private text.
+
+    Args:
+        threshold: theta in [0, 2], an L1 distance of distributions.
+        noise: sigma > 0, scale of the Laplace noise on the threshold, in the same unit; twice that on each distance.
+    """
+
+    threshold: float
+    noise: float
+
+    def __post_init__(self) -> None:
+        require_positive(noise=self.noise)
+        require_nonnegative(threshold=self.threshold)
+        if self.threshold > 2:
+            raise ConfigError(
+                f"Expected threshold <= 2, got {self.threshold}.", "Two distributions are at most 2 apart in L1."
+            )
+
+
+@dataclass(frozen=True)
+class PrivateTokens:
+    """Draw tokens for batches of private texts, up to ``tokens`` private ones in each.
+
+    Guarantee:
+        Unit: a record (one row of one batch), or an owner whose k rows have weight 1/k: each row is then scaled to
+        floor(grid / k) steps, so that all of them together stay within ``grid`` (``distance_grid`` in the test).
+        Neighbours add or remove one; the divisor is the declared ``batch_size`` whatever a batch holds.
+        Sensitivity: ``grid`` in L-infinity of the integers summed for a draw: a row adds a value clipped to
+        [-clip, clip] and rounded to [-grid, grid] for each candidate, candidates and all else that is added being
+        public. ``distance_grid`` of the integer distance sum_i abs(S_i - batch_size P_i) in the test: a row adds
+        non-negative integers that sum to at most ``distance_grid`` to S. Both hold exactly, after all rounding.
+        Noise: the draw is the exponential mechanism with ``scale`` = grid batch_size temperature / clip, which is
+        the softmax of (mean / temperature); the test has discrete Laplace noise of scale sigma batch_size
+        distance_grid on its threshold, afresh each run, and twice that on each distance.
+        Event: ``rho_token`` = (clip / (batch_size temperature))^2 / 2 for each private token: log-ratios of the
+        chances of any two tokens move by at most 2 grid / scale (bounded range). ``rho_run`` =
+        2 / (batch_size sigma)^2 for each run of the test, whole or broken off; ``tokens`` + 1 runs, since public
+        tokens may follow the last private one. A public token costs nothing beyond its run.
+        Batches: *one* charge pays for any number of them, as long as they are disjoint. A record lies in one, so its
+        presence moves one of independent mechanisms (parallel composition). An owner's records may lie in several
+        labels or batches l, with weights w_l that sum to at most 1: batch l then moves by w_l of the sensitivities,
+        and both costs are quadratic in them (the exponential mechanism's by its formula, the test's because its pure
+        epsilon is linear in the sensitivity and rho is epsilon^2 / 2), so that the batches cost
+        sum_l w_l^2 rho <= rho sum_l w_l <= rho together.
+        Crash: an example that was not stored is drawn again, since nobody saw it; a run of the test that was open at
+        the crash counts as spent and is never gone on with (its noise is lost): the next test begins a new one.
+        Source: Amin et al. 2024, Theorem 1; Cesar and Rogers 2021, and Rogers and Steinke 2021 (a range of epsilon
+        is epsilon^2 / 8 zCDP); Dwork and Roth 2014, Theorem 3.23.
+
+    Args:
+        name: of the charge.
+        clip: c > 0, in logits; or C of differences of log-probabilities.
+        batch_size: s, the declared number of private texts in a batch; 1 or more.
+        temperature: tau > 0 of the draw.
+        tokens: r, private tokens in a batch at most; 1 or more.
+        test: what makes a token public; None has every token private.
+
+    Raises:
+        ConfigError: if a parameter is out of its range.
+        PrivacyError: if the noise does not fit into 64-bit integers.
+    """
+
+    name: str
+    clip: float
+    batch_size: int
+    temperature: float
+    tokens: int
+    test: TokenTest | None = None
+
+    grid: ClassVar[int] = 2**12
+    """Integer steps of one clip."""
+    distance_grid: ClassVar[int] = 2**18
+    """Integer steps of a probability of 1, in the test."""
+
+    def __post_init__(self) -> None:
+        require_positive(clip=self.clip)
+        require_positive(batch_size=self.batch_size)
+        require_positive(temperature=self.temperature)
+        require_positive(tokens=self.tokens)
+        if not 1 / LARGEST_SCALE < self.scale < LARGEST_SCALE:
+            raise PrivacyError(
+                f"The draw does not fit into 64-bit integers: its scale is {self.scale:g}.",
+                "Choose a clip range, a batch size and a temperature that are nearer to one another.",
+            )
+        _ = self.vector  # it has its own range
+
+    @property
+    def scale(self) -> float:
+        """Utilities are divided by it, in grid units."""
+        return self.grid * self.batch_size * self.temperature / self.clip * _UP
+
+    @property
+    def vector(self) -> SparseVector | None:
+        """The test's mechanism, in units of ``distance_grid`` times ``batch_size``."""
+        if self.test is None:
+            return None
+        whole = self.batch_size * self.distance_grid
+        return SparseVector(round(self.test.threshold * whole), self.distance_grid, self.test.noise * whole * _UP)
+
+    @property
+    def rho_token(self) -> float:
+        """What one private token costs."""
+        return (self.grid / self.scale) ** 2 / 2
+
+    @property
+    def rho_run(self) -> float:
+        """What one run of the test costs; 0 without a test."""
+        return 0.0 if self.vector is None else self.vector.rho
+
+    @property
+    def runs(self) -> int:
+        """Runs of the test in a batch at most."""
+        return 0 if self.test is None else self.tokens + 1
+
+    @property
+    def rho(self) -> float:
+        """What all batches cost, in parallel."""
+        return (self.tokens * self.rho_token + self.runs * self.rho_run) * _UP
+
+    @property
+    def event(self) -> ZCDPEvent:
+        """What a release of all batches costs; known before it runs."""
+        return ZCDPEvent(self.rho)
+
+    def open(self, receipt: Receipt, source: NoiseSource) -> OpenTokens:
+        """Pay, once for all batches.
+
+        Raises:
+            PrivacyError: if ``receipt`` holds no unused charge of this name and event.
+        """
+        receipt.pay(self.name, self.event)
+        return OpenTokens(self, source)
+
+
+class OpenTokens:
+    """A charge that was paid, from which each batch draws its tokens."""
+
+    def __init__(self, mechanism: PrivateTokens, source: NoiseSource) -> None:
+        self._mechanism = mechanism
+        self._source = source
+        self._named: set[str] = set()
+        self._lock = threading.Lock()
+
+    def batch(self, name: str | None = None, *, tokens_spent: int = 0, runs_spent: int = 0) -> BatchTokens:
+        """What is left to one batch. Ask once a batch: two for the same records would spend twice what was paid.
+
+        Args:
+            name: the batch's own; with it a second one for the same batch is refused.
+            tokens_spent: private tokens in this batch's stored examples.
+            runs_spent: runs of the test that its stored examples began.
+
+        Raises:
+            PrivacyError: if the stored examples hold more than was charged, or the batch was opened before.
+        """
+        if name is not None:
+            with self._lock:
+                if name in self._named:
+                    raise PrivacyError(
+                        f"The batch {name!r} was opened twice.",
+                        "This is a fault of the method: all of a batch's tokens come from one counter.",
+                    )
+                self._named.add(name)
+        return BatchTokens(self._mechanism, self._source, tokens_spent=tokens_spent, runs_spent=runs_spent)
+
+
+class BatchTokens:
+    """The private tokens of one batch, counted before each draw. Each batch has its own; one thread at a time."""
+
+    def __init__(self, mechanism: PrivateTokens, source: NoiseSource, *, tokens_spent: int, runs_spent: int) -> None:
+        if not (0 <= tokens_spent <= mechanism.tokens and 0 <= runs_spent <= mechanism.runs):
+            raise PrivacyError(
+                "The stored examples of a batch hold more private tokens or tests than were charged.",
+                "The run folder does not belong to this charge: release into a new one.",
+            )
+        self._mechanism = mechanism
+        self._vector = mechanism.vector
+        self._source = source
+        self._run: Run | None = None
+        self.tokens_spent = tokens_spent
+        self.runs_spent = runs_spent
+
+    @property
+    def left(self) -> int:
+        """Private tokens that may still be drawn."""
+        return self._mechanism.tokens - self.tokens_spent
+
+    @property
+    def runs_left(self) -> int:
+        """Runs of the test that may still begin."""
+        return self._mechanism.runs - self.runs_spent
+
+    @property
+    def can_test(self) -> bool:
+        """Whether :meth:`is_private` may be asked: a run is open, or one is left."""
+        return self._is_open or self.runs_left > 0
+
+    def is_private(self, distance: int) -> bool:
+        """Whether the batch is so far from public that a private token is due; begins a run where none is open.
+
+        Args:
+            distance: sum_i abs(S_i - batch_size P_i), in units of ``distance_grid``.
+
+        Raises:
+            PrivacyError: if no run is open and none is left.
+        """
+        if not self._is_open:
+            if self._vector is None or self.runs_left < 1:
+                raise PrivacyError(
+                    "No run of the test is left to this batch.",
+                    "This is a fault of the method: it asks whether it can test first.",
+                )
+            self.runs_spent += 1
+            self._run = self._vector.begin(self._source)
+        assert self._run is not None
+        return self._run.is_above(distance)
+
+    def draw(self, utilities: NDArray[np.int64]) -> int:
+        """The index of the drawn candidate.
+
+        Args:
+            utilities: ``Int64[candidates]``: a sum over the batch's rows of sensitivity ``grid``, plus what is public.
+
+        Raises:
+            PrivacyError: if no private token is left, or the utilities are no such vector.
+        """
+        if self.left < 1:
+            raise PrivacyError(
+                "No private token is left to this batch.",
+                "This is a fault of the method: it counts before each draw.",
+            )
+        self.tokens_spent += 1
+        return self._source.choose(utilities, scale=self._mechanism.scale)
+
+    @property
+    def _is_open(self) -> bool:
+        return self._run is not None and self._run.open
