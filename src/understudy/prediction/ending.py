@@ -34,7 +34,7 @@ class Ending:
     """What ends a text.
 
     Args:
-        stop: strings that end it and are no part of it.
+        stop: strings that end it and are no part of it; white space before the text ends nothing.
         opening: what it begins with, before the first token drawn.
         braces: it is one JSON object: ends where that closes.
         lines: ends after so many lines; 0 for any number.
@@ -89,8 +89,8 @@ class OpenText:
 
     @property
     def text(self) -> str:
-        """So far, or of a text that has ended the whole: without what ended it, and without half a character."""
-        return self._text
+        """So far, or of a text that has ended the whole: without its end, half a character, or space around it."""
+        return self._text.strip()
 
     @property
     def tokens(self) -> int:
@@ -141,8 +141,8 @@ class OpenText:
         if not new:
             return
         longest = max(map(len, self.ending.stop), default=1)
-        start = max(0, len(self._text) - longest + 1)
         written = self._text + new
+        start = max(len(written) - len(written.lstrip()), len(self._text) - longest + 1)
         ends: list[tuple[int, Ended]] = [
             (place, "stop") for stop in self.ending.stop if (place := written.find(stop, start)) >= 0
         ]

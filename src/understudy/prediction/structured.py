@@ -1,0 +1,288 @@
+"""Is a text that a model wrote a record? It has exactly the public columns, and keeps to the public JSON schema.
+
+Texts are judged one by one; those that are no records are kept apart and counted by reason. Post-processing: costs no
+privacy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from understudy.errors import ConfigError
+from understudy.generation.predicting import Shape
+
+_MOST_NESTED = 64  # as in records of the corpus
+_ONE_FILE = "Give one JSON file that needs no other."
+
+
+class Fault(StrEnum):
+    """Why a text is no record."""
+
+    NOT_JSON = "not JSON"
+    NOT_AN_OBJECT = "not an object"
+    COLUMNS = "columns"
+    SCHEMA = "schema"
+
+
+@dataclass(frozen=True)
+class Records:
+    """Texts that are records, and how many were none.
+
+    ``kept`` are pairs of a text's place among all and the record as the corpus writes it.
+    """
+
+    kept: tuple[tuple[int, str], ...]
+    faults: Mapping[Fault, int]
+
+    @property
+    def parsed(self) -> int:
+        """How many were JSON objects with the columns, whether or not they kept to the schema."""
+        return len(self.kept) + self.faults.get(Fault.SCHEMA, 0)
+
+
+class JSONSchema:
+    """A public JSON schema in one file.
+
+    Needs the extra ``local``. References lead to places in the file itself; nothing is ever fetched.
+
+    Raises:
+        ConfigError: the file cannot be read, is no JSON schema, refers elsewhere, or goes round in circles.
+    """
+
+    def __init__(self, file: str | Path) -> None:
+        path = Path(file)
+        try:
+            content = path.read_bytes()
+            schema = json.loads(content)
+        except (OSError, ValueError, RecursionError) as error:
+            raise ConfigError(
+                f"The JSON schema {path.name} cannot be read ({type(error).__name__}).", "Give a JSON file in UTF-8."
+            ) from None
+        self._validator = _validator(schema, path.name)
+        self._properties = _properties(schema)
+        self.sha256 = hashlib.sha256(content).hexdigest()
+        self.text = json.dumps(schema, ensure_ascii=False)
+        """On one line, as a prompt shows it."""
+
+    def fits(self, record: Mapping[str, Any]) -> bool:
+        """Whether ``record`` keeps to the schema. One on which it cannot be decided does not."""
+        try:
+            return bool(self._validator.is_valid(record))
+        except Exception:  # a schema may nest without end, or hold a pattern that is no regular expression
+            return False
+
+    def takes_strings(self, column: str) -> bool:
+        """Whether the column's type may be a string, as far as the schema says it plainly."""
+        types = self._properties.get(column, {}).get("type", "string")
+        return "string" in ([types] if isinstance(types, str) else types)
+
+
+@dataclass(frozen=True)
+class RecordCheck:
+    """Reads texts as records.
+
+    Args:
+        columns: the keys that each has, and no others.
+        schema: what their values are like; None: anything.
+        shape: ``lines`` where the text is lines ``column: value`` instead of JSON. A value is a string, or JSON where the
+            schema takes no strings there; no value is null.
+    """
+
+    columns: tuple[str, ...]
+    schema: JSONSchema | None = None
+    shape: Shape = "json"
+
+    def __call__(self, text: str) -> str | Fault:
+        """``text`` as the corpus writes records (keys in the order of the columns), or what is wrong with it."""
+        record = self._lines(text) if self.shape == "lines" else _parse(text)
+        if isinstance(record, Fault):
+            return record
+        if set(record) != set(self.columns):
+            return Fault.COLUMNS
+        if self.schema is not None and not self.schema.fits(record):
+            return Fault.SCHEMA
+        return _canonical({name: record[name] for name in self.columns})
+
+    def all(self, texts: Iterable[str]) -> Records:
+        """All ``texts``, those that are no records counted by what is wrong with them."""
+        kept: list[tuple[int, str]] = []
+        faults: Counter[Fault] = Counter()
+        for place, text in enumerate(texts):
+            found = self(text)
+            if isinstance(found, Fault):
+                faults[found] += 1
+            else:
+                kept.append((place, found))
+        return Records(tuple(kept), dict(faults))
+
+    def _lines(self, text: str) -> dict[str, Any] | Fault:
+        """The record that lines spell, each column once and in order; other lines are none of a record."""
+        lines = [line.strip() for line in text.strip().split("\n") if line.strip()]
+        if len(lines) != len(self.columns):
+            return Fault.COLUMNS
+        record: dict[str, Any] = {}
+        for name, line in zip(self.columns, lines, strict=True):
+            found = re.fullmatch(re.escape(name) + r"[ \t]*:(.*)", line)
+            if found is None:
+                return Fault.COLUMNS
+            value = found[1].strip()
+            if not value:
+                record[name] = None
+            elif self.schema is None or self.schema.takes_strings(name):
+                record[name] = value
+            else:
+                read = _read(value)
+                if isinstance(read, Fault):
+                    return Fault.SCHEMA
+                record[name] = read
+        problem = _unwritable(record)
+        return record if problem is None else problem
+
+
+def read_records(file: str | Path, check: RecordCheck) -> tuple[str, ...]:
+    """Public example records of a JSONL file, as the corpus writes them.
+
+    Raises:
+        ConfigError: the file cannot be read, or a line is no such record.
+    """
+    path = Path(file)
+    try:
+        lines = [line for line in path.read_text("utf-8").split("\n") if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"The examples {path.name} cannot be read ({type(error).__name__}).", "Give a UTF-8 JSONL file."
+        ) from None
+    as_json = RecordCheck(check.columns, check.schema)
+    found = [as_json(line) for line in lines]
+    wrong = next((fault for fault in found if isinstance(fault, Fault)), None)
+    if wrong is not None:
+        raise ConfigError(
+            f"The examples {path.name} hold a line that is no record ({wrong}).",
+            f"Give a JSON object a line, with the keys {', '.join(check.columns)}.",
+        )
+    return tuple(str(record) for record in found)
+
+
+def _parse(text: str) -> dict[str, Any] | Fault:
+    value = _read(text)
+    if isinstance(value, (Fault, dict)):
+        return value
+    return Fault.NOT_AN_OBJECT
+
+
+def _read(text: str) -> Any:
+    """A JSON value of the kind that can be written again, or the fault."""
+    try:
+        value = json.loads(text.strip(), object_pairs_hook=_once_each, parse_constant=_no_number, parse_float=_finite)
+    except _Twice:
+        return Fault.COLUMNS
+    except (ValueError, RecursionError):
+        return Fault.NOT_JSON
+    return value if _depth_within(value, _MOST_NESTED) and _unwritable(value) is None else Fault.NOT_JSON
+
+
+class _Twice(ValueError):
+    """A key stands twice."""
+
+
+def _once_each(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise _Twice
+    return dict(pairs)
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _finite(digits: str) -> float | int:
+    """A whole decimal as an integer, as in records of the corpus."""
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(digits)
+    return int(number) if number.is_integer() else number
+
+
+def _depth_within(value: Any, most: int) -> bool:
+    """Level by level, so that no depth of ``value`` is too much for Python."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [each for item in level if isinstance(item, (dict, list)) for each in _members(item)]
+        if not level:
+            return True
+    return False
+
+
+def _members(item: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return item.values() if isinstance(item, dict) else item
+
+
+def _unwritable(value: Any) -> Fault | None:
+    """The fault of what UTF-8 or JSON cannot hold: half a surrogate pair, or an integer of thousands of digits."""
+    try:
+        _canonical(value).encode("utf-8")
+    except (ValueError, RecursionError):
+        return Fault.NOT_JSON
+    return None
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _properties(schema: Any) -> Mapping[str, Any]:
+    found = schema.get("properties") if isinstance(schema, dict) else None
+    return {name: each for name, each in (found or {}).items() if isinstance(each, dict)}
+
+
+def _validator(schema: Any, name: str) -> Any:
+    try:
+        from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+        from jsonschema.exceptions import SchemaError  # type: ignore[import-untyped]
+        from jsonschema.validators import validator_for  # type: ignore[import-untyped]
+        from referencing import Registry
+    except ImportError:
+        raise ConfigError(
+            "JSON schemas need the extra 'local'.", "Install it: pip install 'understudy[local]'"
+        ) from None
+
+    kind = validator_for(schema, default=Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+    except (SchemaError, RecursionError):
+        raise ConfigError(f"{name} is no JSON schema.", _ONE_FILE) from None
+    if not isinstance(schema, dict):
+        return kind(schema)
+    if any(not reference.startswith("#") for reference in _references(schema)):
+        raise ConfigError(f"The JSON schema {name} refers to another one.", _ONE_FILE)
+    registry: Any = Registry()  # knows no other schema and fetches none
+    validator = kind(schema, registry=registry)
+    try:
+        for reference in _references(schema):
+            validator.evolve(schema={"$ref": reference}).is_valid({})
+        validator.is_valid({})
+    except Exception as error:
+        raise ConfigError(
+            f"The JSON schema {name} cannot be used ({type(error).__name__}).",
+            "Its references must lead to places in it, and not round in circles.",
+        ) from None
+    return validator
+
+
+def _references(schema: Any) -> Iterator[str]:
+    level = [schema]
+    while level:
+        item = level.pop()
+        if isinstance(item, dict):
+            yield from (item[key] for key in ("$ref", "$dynamicRef") if isinstance(item.get(key), str))
+        if isinstance(item, (dict, list)):
+            level.extend(_members(item))
