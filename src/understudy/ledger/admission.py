@@ -69,13 +69,13 @@ def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) 
     return True
 
 
-def require_same_draws(connection: sa.Connection, run_id: str, kept: Mapping[str, str]) -> None:
-    """See that every value of this run that was ever used is among those that are kept.
+def require_same_draws(used: Mapping[str, str], kept: Mapping[str, str]) -> None:
+    """See that every value of a run that was ever used is among those that are kept (digests, by name).
 
     Raises:
         LedgerError: if one is missing or another, so that a second draw of one charge would be used.
     """
-    if not rows.drawn(connection, run_id).items() <= kept.items():
+    if not used.items() <= kept.items():
         raise LedgerError(
             "The values of this run were drawn and used already, from another copy of this folder.",
             "Use that folder, or start anew with --fresh (which charges again).",

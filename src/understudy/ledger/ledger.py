@@ -213,7 +213,7 @@ class Ledger:
                         note=note,
                     )
                 )
-            admission.require_same_draws(connection, run_id, kept)
+            admission.require_same_draws(rows.drawn(connection, run_id), kept)
         return Receipt(run_id, plan.charges)
 
     def confirm(self, run_id: str, name: str, digest: str) -> None:
@@ -227,17 +227,17 @@ class Ledger:
             digest: a hash of the value, keyed with :attr:`fingerprint_key`; never leaves the ledger.
 
         Raises:
-            LedgerError: if another value of this charge is confirmed.
+            LedgerError: if another value is confirmed under this name.
             PrivacyError: if there is no such charge.
         """
         with self._database.write() as connection:
             booked = rows.booked(connection, run_id)
             if booked is None or charge_of(name) not in [charge["name"] for charge in booked[1].charges]:
                 raise PrivacyError(f"The ledger has no charge {name!r} of this run.", "Charge the plan first.")
-            if name not in (used := rows.drawn(connection, run_id)):
-                connection.execute(sa.insert(draws).values(run_id=run_id, name=name, digest=digest, at=now()))
+            if used := rows.drawn(connection, run_id, name):
+                admission.require_same_draws(used, {name: digest})
             else:
-                admission.require_same_draws(connection, run_id, {**used, name: digest})
+                connection.execute(sa.insert(draws).values(run_id=run_id, name=name, digest=digest, at=now()))
 
     def known_as(self, fingerprint: str) -> str | None:
         """The name of the dataset that this content belongs to, None if it is new. Writes nothing."""

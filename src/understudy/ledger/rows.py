@@ -60,9 +60,11 @@ def booked(connection: sa.Connection, run_id: str) -> tuple[str, Entry] | None:
     return None if row is None else (row.dataset, _to_entry(row))
 
 
-def drawn(connection: sa.Connection, run_id: str) -> dict[str, str]:
-    """The digests of the run's values that were used, by the names of their charges."""
+def drawn(connection: sa.Connection, run_id: str, name: str | None = None) -> dict[str, str]:
+    """The digests of the run's values that were used, by name: all, or that of one (a run may have thousands)."""
     wanted = sa.select(draws.c.name, draws.c.digest).where(draws.c.run_id == run_id)
+    if name is not None:
+        wanted = wanted.where(draws.c.name == name)
     return {row.name: row.digest for row in connection.execute(wanted)}
 
 

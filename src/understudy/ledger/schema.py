@@ -63,7 +63,7 @@ draws = sa.Table(
     "understudy_draw",
     metadata,
     sa.Column("run_id", sa.ForeignKey(entries.c.run_id), primary_key=True),
-    sa.Column("name", sa.Text, primary_key=True),  # of the charge
+    sa.Column("name", sa.Text, primary_key=True),  # of the charge, or CHARGE/PART
     sa.Column("digest", sa.Text, nullable=False),
     sa.Column("at", sa.Text, nullable=False),
 )
