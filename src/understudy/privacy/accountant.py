@@ -3,7 +3,7 @@
 Within one run the plan is fixed before any private record is read, so its events
 compose by any sound accountant: Gaussian events in closed form (n of them are
 mu-GDP with mu = sqrt(sum 1/multiplier^2)), pure events by their sum, mixtures by
-privacy loss distributions, anything else by Renyi DP. Across runs events are chosen
+privacy loss distributions, anything else in closed form by the sum of their zCDP rho. Across runs events are chosen
 adaptively: the stated (epsilon, delta) add up, or by option Renyi DP is composed;
 privacy loss distributions are never composed over runs.
 """
@@ -18,9 +18,10 @@ from fractions import Fraction
 from typing import Literal
 
 from understudy.errors import ConfigError, PrivacyError
-from understudy.privacy.events import Event, GaussianEvent
+from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, SubsampledGaussianEvent, ZCDPEvent
 from understudy.privacy.guarantee import (
     GDP,
+    ZCDP,
     ApproxDP,
     Budget,
     PureDP,
@@ -71,7 +72,7 @@ class Composition:
         pure = self.pure_epsilon
         if delta == 0:
             return pure
-        delta /= 1 + DISCRETE_EXCESS * sum(isinstance(event, GaussianEvent) for event in self.events)
+        delta /= 1 + DISCRETE_EXCESS * sum(map(_gaussian_releases, self.events))
         if self.mu is not None:
             return GDP(self.mu).epsilon(delta)
         return min(pure, self._numerical_epsilon(delta))
@@ -98,11 +99,23 @@ class Composition:
         return PureDP(pure) if math.isfinite(pure) else ApproxDP(self.epsilon(delta), delta)
 
     def _numerical_epsilon(self, delta: float) -> float:
-        """By privacy loss distributions where every event has one, else by Renyi DP."""
+        """By privacy loss distributions where every event has one, else by zCDP, which adds up."""
+        if any(isinstance(event, ZCDPEvent | MixtureEvent) for event in self.events):
+            return ZCDP(math.fsum(event.rho for event in self.events)).epsilon(delta)
         losses = [loss for event in self.events if (loss := event.to_pld()) is not None]
-        if len(losses) < len(self.events):
-            return renyi_epsilon(self.events, delta)
         return float(functools.reduce(lambda a, b: a.compose(b), losses).get_epsilon_for_delta(delta))
+
+
+def _gaussian_releases(event: Event) -> int:
+    """How many discrete Gaussians the event is about.
+
+    One on a Poisson sample of rate q exceeds its continuous twin by no larger a factor than one on all data: delta at
+    epsilon of a mixture (1-q) Q + q P from Q, or of Q from it, is a constant times delta of P from Q, or of Q from P,
+    at another epsilon (Balle, Barthe and Gaboardi 2018, Theorem 2).
+    """
+    if isinstance(event, SubsampledGaussianEvent):
+        return event.count
+    return int(isinstance(event, GaussianEvent))
 
 
 def renyi_epsilon(events: Iterable[Event], delta: float) -> float:
@@ -143,6 +156,32 @@ def gaussian_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]
     total = gaussian_noise_multiplier(float(budget.epsilon), delta * (1 - 1e-9)) * (1 + 1e-9)
     whole = math.fsum(shares)
     return tuple(total * math.sqrt(whole / share) for share in shares)
+
+
+def zcdp_within(budget: Budget) -> float:
+    """The largest rho that implies ``budget``, and no larger (Canonne, Kamath and Steinke 2020, Corollary 13).
+
+    Raises:
+        ConfigError: if delta is 0: zCDP implies no pure differential privacy.
+    """
+    if budget.delta == 0:
+        raise ConfigError(
+            "Private tokens are accounted by zCDP, which gives no pure differential privacy (delta = 0).",
+            "Give a delta such as 1e-6.",
+        )
+    epsilon, delta = float(budget.epsilon), float(budget.delta)
+    low, high = 0.0, 1.0
+    while ZCDP(high).delta(epsilon) <= delta:
+        low, high = high, 2 * high
+    for _ in range(100):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        if ZCDP(middle).delta(epsilon) <= delta:
+            low = middle
+        else:
+            high = middle
+    return low * (1 - 1e-9)
 
 
 def pure_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]:

@@ -1,0 +1,248 @@
+"""Tokens chosen by many small random subsets of the private records: few-shot examples with privacy.
+
+Tang et al. 2024, *Privacy-preserving in-context learning with differentially private few-shot generation*: for each
+token a fresh sample of the records is dealt into subsets, each subset's prompt gives a distribution over public
+candidates (or one vote), and the noisy sum decides.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.errors import ConfigError, PrivacyError
+from understudy.privacy.accountant import Composition, pure_split
+from understudy.privacy.checks import require_positive
+from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
+from understudy.privacy.guarantee import Budget, gaussian_noise_multiplier
+from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA
+from understudy.privacy.noise import NoiseSource, require_utilities
+from understudy.privacy.plan import Receipt
+
+SubsetNoise = Literal["gaussian", "votes"]
+
+_UP = 1 + 2**-48  # more than all rounding of the few products below: noise is never less than is charged
+
+
+@dataclass(frozen=True)
+class SubsampledTokens:
+    """Choose ``tokens`` tokens, each by ``subsets`` subsets of a fresh Poisson sample: sampler, noise and event in one.
+
+    Guarantee:
+        Unit: one of the n things that ``sample`` is asked for: a record, or an owner of whom one record is then drawn.
+        Neighbours add or remove one; n is never used otherwise.
+        Sampling: each unit is drawn with probability ``rate`` and joins one subset, uniform over all ``subsets``; both
+        independently of all other units (dealing an ordered sample out in equal parts would let one unit move all that
+        follow it). What a subset does with its units is its own affair: it may keep a few of them at random.
+        Sensitivity: of a *drawn* unit, which moves what one subset says. gaussian: sqrt(2) ``grid`` in L2, since a
+        subset adds a vector of non-negative integers that sum to at most ``grid``, and two such vectors are at most
+        that far apart (their inner product is not negative). votes: 1 in L-infinity, since a subset adds 1 to one
+        candidate. An empty subset says what the model says without private text, and counts like any other.
+        Noise: gaussian: discrete Gaussian on every candidate's sum, sigma = sqrt(2) noise_multiplier grid, at least
+        SMALLEST_SIGMA grid units, and the largest noisy sum is chosen. votes: the exponential mechanism on the counts
+        with scale 2 / noise_multiplier.
+        Event: ``tokens`` releases, each a Gaussian of ``noise_multiplier`` on a Poisson sample (up to the excess of
+        delta that the accountant adds), or pure DP of epsilon ``noise_multiplier`` on one. Given the coins of all other
+        units, a token's law with the unit is (1 - rate) times that without it plus rate times one at the distance
+        above; what the tokens before were may depend on the data in any way (adaptive composition).
+        Crash: what was not stored is sampled and chosen again, since nobody saw it.
+        Source: Tang et al. 2024, Algorithm 2; Zhu, Dong and Wang 2022 (Poisson sampling, both directions); Balle,
+        Barthe and Gaboardi 2018.
+
+    Args:
+        name: of the charge.
+        noise: ``gaussian`` on sums of probabilities, or ``votes``.
+        subsets: M, 1 or more.
+        noise_multiplier: gaussian: sigma, in sensitivities; votes: epsilon of one choice on its sample.
+        rate: q in (0, 1], public.
+        tokens: how many are chosen at most; 1 or more.
+
+    Raises:
+        ConfigError: if a parameter is out of its range.
+        PrivacyError: if the grid does not fit the noise.
+    """
+
+    name: str
+    noise: SubsetNoise
+    subsets: int
+    noise_multiplier: float
+    rate: float
+    tokens: int
+
+    grid: ClassVar[int] = 2**20
+    """Integer steps of a probability of 1 in one subset's vector (gaussian)."""
+
+    def __post_init__(self) -> None:
+        require_positive(subsets=self.subsets)
+        _ = self.event  # checks rate, tokens and noise
+        smallest = SMALLEST_SIGMA if self.noise == "gaussian" else 0.0
+        if not smallest <= self.scale <= LARGEST_SCALE / self.subsets:
+            raise PrivacyError(
+                f"The grid of {self.name!r} does not fit its noise: its scale is {self.scale:g} grid units.",
+                "Choose an epsilon and a number of tokens that go together.",
+            )
+
+    @property
+    def event(self) -> SubsampledGaussianEvent | SubsampledPureEvent:
+        """What all tokens cost; known before any is chosen."""
+        if self.noise == "gaussian":
+            return SubsampledGaussianEvent(self.noise_multiplier, self.rate, self.tokens)
+        return SubsampledPureEvent(self.noise_multiplier, self.rate, self.tokens)
+
+    @property
+    def scale(self) -> float:
+        """sigma in grid units, or what vote counts are divided by."""
+        if self.noise == "gaussian":
+            return math.sqrt(2) * self.noise_multiplier * self.grid * _UP
+        return 2 / self.noise_multiplier * _UP
+
+    def open(self, receipt: Receipt, source: NoiseSource, *, spent: int = 0) -> OpenSubsampledTokens:
+        """Pay, for all tokens.
+
+        Args:
+            receipt: of the charge.
+            source: of coins, subsets and noise.
+            spent: tokens that stored examples hold already.
+
+        Raises:
+            PrivacyError: if ``receipt`` holds no unused charge of this name and event, or more tokens are stored than
+                were charged.
+        """
+        receipt.pay(self.name, self.event)
+        return OpenSubsampledTokens(self, source, spent=spent)
+
+
+class OpenSubsampledTokens:
+    """A charge that was paid; each chosen token is counted. One thread at a time."""
+
+    def __init__(self, mechanism: SubsampledTokens, source: NoiseSource, *, spent: int) -> None:
+        if not 0 <= spent <= mechanism.tokens:
+            raise PrivacyError(
+                "The stored examples hold more tokens than were charged.",
+                "The run folder does not belong to this charge: release into a new one.",
+            )
+        self._mechanism = mechanism
+        self._source = source
+        self._sampled = False
+        self.spent = spent
+
+    @property
+    def left(self) -> int:
+        """Tokens that may still be chosen."""
+        return self._mechanism.tokens - self.spent
+
+    def sample(self, units: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """A fresh sample, for the next token only: ``(Bool[units], Int64[units])``, who is drawn and into which subset.
+
+        Raises:
+            PrivacyError: if the last sample has not chosen its token, or no token is left.
+        """
+        if self._sampled or self.left < 1:
+            raise PrivacyError(
+                "A sample was asked for, but no token is left or the last sample has not chosen one.",
+                "This is a fault of the method: each token has one sample of its own.",
+            )
+        self._sampled = True
+        included = self._source.include(np.full(units, self._mechanism.rate))
+        return included, self._source.uniform(units, below=self._mechanism.subsets)
+
+    def choose(self, sums: NDArray[np.int64]) -> int:
+        """The index of the chosen candidate, by the last sample.
+
+        Args:
+            sums: ``Int64[candidates]``, over all subsets: probabilities on ``grid``, or votes.
+
+        Raises:
+            PrivacyError: if no sample was drawn for this token, or ``sums`` cannot be one over the subsets.
+        """
+        if not self._sampled:
+            raise PrivacyError(
+                "A token was asked for without a sample of its own.",
+                "This is a fault of the method: each token has one sample, drawn anew.",
+            )
+        require_utilities(sums)
+        gaussian = self._mechanism.noise == "gaussian"
+        most = self._mechanism.subsets * (self._mechanism.grid if gaussian else 1)
+        if sums.min() < 0 or sum(sums.tolist()) > most:
+            raise PrivacyError(
+                "The subsets say more than they may: their sum is not within its grid.",
+                "This is a fault of the method: a subset's integers are 0 or more and sum to its grid at most.",
+            )
+        self._sampled = False
+        self.spent += 1
+        if not gaussian:
+            return self._source.choose(sums, scale=self._mechanism.scale)
+        noise = self._source.draw("gaussian", scale=self._mechanism.scale, size=len(sums))
+        return int(np.argmax(sums + noise))
+
+
+def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int) -> float:
+    """The smallest noise multiplier (to a thousandth) at which ``tokens`` choices are within ``budget``; never less.
+
+    Raises:
+        ConfigError: if delta is 0.
+    """
+    if budget.delta == 0:
+        raise ConfigError(
+            "Gaussian noise cannot give pure differential privacy (delta = 0).",
+            "Give a delta such as 1e-6, or choose votes, which need none.",
+        )
+    epsilon, delta = float(budget.epsilon), float(budget.delta)
+    interval = min(max(epsilon / 2000, 1e-4), 5e-4)  # coarser than the accountant's: five times faster
+
+    def fits(multiplier: float) -> bool:
+        loss = SubsampledGaussianEvent(multiplier, rate, tokens).to_pld(interval=interval)
+        return bool(loss.get_epsilon_for_delta(delta) <= epsilon)
+
+    high = gaussian_noise_multiplier(epsilon, delta) * math.sqrt(tokens)  # as if every unit were drawn each time
+    while fits(high / 2):
+        high /= 2
+    low = high / 2
+    while high > low * _TOLERANCE:
+        middle = math.sqrt(low * high)
+        if fits(middle):
+            high = middle
+        else:
+            low = middle
+    while Composition((SubsampledGaussianEvent(high, rate, tokens),)).epsilon(delta) > epsilon:
+        high *= _TOLERANCE
+    return high
+
+
+_TOLERANCE = 1.001
+
+
+def votes_epsilon(budget: Budget, *, rate: float, tokens: int) -> float:
+    """The largest epsilon of one choice (to a thousandth) at which ``tokens`` are within ``budget``; never more.
+
+    delta may be 0.
+    """
+    each = pure_split(budget, [1.0] * tokens)[0] * (1 - 1e-9)
+
+    def fits(each: float) -> bool:
+        event = SubsampledPureEvent(_before_sampling(each, rate), rate, tokens)
+        return Composition((event,)).epsilon(float(budget.delta)) <= budget.epsilon
+
+    if budget.delta > 0:
+        high = each
+        while fits(high * 2):
+            high *= 2
+        each, high = high, high * 2
+        while high > each * _TOLERANCE:
+            middle = math.sqrt(each * high)
+            if fits(middle):
+                each = middle
+            else:
+                high = middle
+    while not fits(each):
+        each /= _TOLERANCE
+    return _before_sampling(each, rate)
+
+
+def _before_sampling(each: float, rate: float) -> float:
+    """epsilon with ln(1 + rate (e^epsilon - 1)) = ``each``."""
+    return math.log1p(math.expm1(each) / rate)
