@@ -26,7 +26,7 @@ from understudy.release import Release, load_release
 from understudy.run.generating import prepare_writing, write_texts
 from understudy.run.listener import SILENT, Listener
 from understudy.run.planning import check_wanted, label_count, make_plan, require_language_model, wanted
-from understudy.run.releasing import make_release
+from understudy.run.releasing import make_release, require_continuable
 from understudy.run.result import Result
 from understudy.run.session import open_session
 
@@ -59,6 +59,8 @@ def release(
     """
     require_language_model(config, releases=True, generates=False)
     method = method_class(config.method)
+    if go_on:
+        require_continuable(config)
     with open_session(config, config.lasting) as session:
         writing = None
         if method.asks_for_candidates or method.needs_release_model:

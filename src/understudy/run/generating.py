@@ -96,7 +96,7 @@ def write_texts(
     """
     method = make_method(config.method, config.method_parameters)
     session.begin()
-    counts = _counts(config, made, method.available(made), capped=capped)
+    counts = _counts(config, made, method.available(made), listener, capped=capped)
     chat, total = writing.chat, sum(counts)
     writer = writing.writer(config, made.schema.labels, listener, known=made.terms)
     if chat is not None:
@@ -118,9 +118,12 @@ def write_texts(
         path = session.visible_folder.write_records(written, made.schema, config.output_format)
         listener.say(f"Wrote {len(written)} synthetic records to {path}.")
     if missing := len(records) - len(written):
-        cure = (
-            "Name a language model (--llm)." if chat is None else "The same command asks again for those that failed."
-        )
+        if method.exports:
+            cure = "They are empty in the Release."
+        elif chat is None:
+            cure = "Name a language model (--llm)."
+        else:
+            cure = "The same command asks again for those that failed."
         listener.say(f"{missing} texts could not be had. {cure}")
     session.store.mark(GENERATED)
     return Result(made, written, missing, session.visible_folder)
@@ -159,14 +162,19 @@ def load_embedder_of(config: RunConfig) -> Embedder:
     return load_embedder(config.embedder)
 
 
-def _counts(config: RunConfig, made: Release, available: Sequence[int] | None, *, capped: bool) -> list[int]:
+def _counts(
+    config: RunConfig, made: Release, available: Sequence[int] | None, listener: Listener, *, capped: bool
+) -> list[int]:
     """Records of each label: as many as are asked for, or all that the Release holds where nothing is said."""
     if available is None:
         return wanted(config, max(1, len(made.schema.labels)))
     if config.records is None and config.records_per_label is None:
         return list(available)
     asked = wanted(config, len(available))
-    return [min(pair) for pair in zip(asked, available, strict=True)] if capped else asked
+    counts = [min(pair) for pair in zip(asked, available, strict=True)] if capped else asked
+    if sum(counts) < sum(asked):
+        listener.say(f"{sum(asked)} texts are asked for, of which the Release holds {sum(counts)}.")
+    return counts
 
 
 def load_release_model_of(config: RunConfig) -> CausalModel:

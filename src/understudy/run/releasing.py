@@ -17,7 +17,7 @@ from understudy.corpus.sources import SPOOL
 from understudy.corpus.steady import SteadyCorpus, contents
 from understudy.errors import ConfigError, ResumeError
 from understudy.methods.protocol import Arrays, Keep, Method, ReleaseTools
-from understudy.methods.registry import make_method
+from understudy.methods.registry import make_method, method_class
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Plan, Receipt, charge_of
 from understudy.release import PublicSchema, Release, load_release
@@ -52,9 +52,9 @@ def make_release(
     method = make_method(config.method, config.method_parameters)
     file = session.folder.release_file(method.name)
     if go_on:
-        _require_continuable(method, session)
+        _require_begun(session)
     elif RELEASED in session.store.stages() and file.exists():
-        more = " (--continue uses what is still paid for)" if method.stopping_parameters else ""
+        more = " (release --continue uses what is still paid for)" if method.stopping_parameters else ""
         listener.say(f"{file.name} is there already: no private record is read, nothing is charged{more}.")
         made = load_release(file)
         session.folder.write_statement(made.statement)
@@ -145,17 +145,29 @@ def make_release(
     return made
 
 
-def _require_continuable(method: Method, session: Session) -> None:
+def require_continuable(config: RunConfig) -> None:
+    """That a run of these settings can be continued, before its folder is touched.
+
+    Raises:
+        ConfigError: if the method's releases do not stop before their charges are used up, or all is to start anew.
+    """
+    if not method_class(config.method).stopping_parameters:
+        raise ConfigError(
+            f"A release of {config.method} uses all that it pays for, so there is nothing to continue.",
+            "Leave --continue out (a killed run goes on by itself); more of the same data is a new run.",
+        )
+    if config.fresh:
+        raise ConfigError(
+            "A release cannot both go on and start anew.", "Give one of --continue and --fresh (which charges again)."
+        )
+
+
+def _require_begun(session: Session) -> None:
     """That there is something to go on with.
 
     Raises:
-        ConfigError: if the method's releases do not stop before their charges are used up, or no run began here.
+        ConfigError: if no run began here.
     """
-    if not method.stopping_parameters:
-        raise ConfigError(
-            f"A release of {method.name} uses all that it pays for, so there is nothing to continue.",
-            "Leave --continue out (a killed run goes on by itself); more of the same data is a new run.",
-        )
     if not session.begun:
         raise ConfigError(
             "No run began in this output folder, so there is nothing to continue.",
