@@ -14,10 +14,13 @@ the papers ("Here are texts of this type. Please give me another one.").
       completion: {...}                 # texts, shown to a base model
       chat_records: {...}               # JSON records, or records as lines of "column: value"
       completion_records: {...}
-      examples: ["..."]                 # shown in every prompt before the private ones; invented, public
+      examples:                         # shown in every prompt before the private ones; invented, public
+        - text: "..."                   # of a record: JSON
+          label: sport
 
 A part in [square brackets] is left out where a placeholder in it is empty. Placeholders: {document_type}, {label};
-with records {columns} (their names) and {schema} (the JSON schema); in ``block`` {text}.
+with records {columns} (their names) and {schema} (the JSON schema); in ``block`` {text}, and there {label} is that of
+the shown text.
 
 The public prompt is the same prompt without a private text: nothing else in it may depend on one.
 """
@@ -48,6 +51,15 @@ def _with_one_text(block: str) -> str:
     if block.count(_TEXT) != 1:
         raise ValueError("a block shows {text} once")
     return block
+
+
+class PredictionExample(Parameters):
+    """A public text that prompts show."""
+
+    text: str
+    """The text; of a record, JSON."""
+    label: str = ""
+    """The label it could have."""
 
 
 Block = Annotated[str, AfterValidator(_with_one_text)]
@@ -148,8 +160,8 @@ class PredictionPrompts(Parameters):
     """Records, shown to a chat model."""
     completion_records: CompletionRecordsForm = CompletionRecordsForm()
     """Records, shown to a base model."""
-    examples: OneOrSeveral = ()
-    """Texts shown in every prompt before the private ones; invented, public. Records as JSON."""
+    examples: tuple[PredictionExample, ...] = ()
+    """Shown in every prompt before the private texts; invented, public."""
 
     def prompt(
         self,
@@ -159,7 +171,7 @@ class PredictionPrompts(Parameters):
         shape: Shape = "text",
         columns: Sequence[str] = (),
         system: str = "",
-        examples: Sequence[str] = (),
+        examples: Sequence[PredictionExample] = (),
     ) -> PredictionPrompt:
         """The prompt in its pieces.
 
@@ -169,21 +181,23 @@ class PredictionPrompts(Parameters):
             shape: what a text is.
             columns: of a record, in the order of its keys.
             system: the system message where the prompts have none of their own.
-            examples: public texts, shown first; records as JSON.
+            examples: public texts, shown first.
         """
         texts, records = (self.chat, self.chat_records) if chat else (self.completion, self.completion_records)
         form = texts if shape == "text" else records
         named = ", ".join(json.dumps(name, ensure_ascii=False) if shape == "json" else name for name in columns)
         values = {"label": "", "schema": "", **values, "columns": named}
-        first, last = (_fill(part, values) for part in form.block.split(_TEXT))
-        last += BLANK_LINE
-        shots = "".join(f"{first}{_shown(text, shape, columns, form.stop)}{last}" for text in examples)
+        block = _block(form, values)
+        shots = "".join(
+            _shown(each.text, shape, columns, form.stop).join(_block(form, {**values, "label": each.label}))
+            for each in examples
+        )
         before = _fill(form.before, values).strip()
         return PredictionPrompt(
             chat=chat,
             system=_fill(system if self.system is None else self.system, values).strip() if chat else "",
             before=(f"{before}{BLANK_LINE}" if before else "") + shots,
-            block=(first, last),
+            block=block,
             after=_fill(form.after, values).strip() + ("" if chat or not form.after else BLANK_LINE),
             cue=_fill(form.cue, values).strip(),
             opening=record_opening(shape, columns),
@@ -232,6 +246,20 @@ def _line_value(value: object) -> str:
 def _shown(text: str, shape: Shape, columns: Sequence[str], stop: Sequence[str]) -> str:
     shown = as_lines(text, columns) if shape == "lines" else text.strip()
     return _BLANK_LINES.sub("\n", shown) if any(not each.strip() for each in stop) else shown
+
+
+def _block(form: ChatForm, values: Mapping[str, str]) -> tuple[str, str]:
+    """What comes before and after a shown text."""
+    first, last = (_fill(part, values) for part in form.block.split(_TEXT))
+    return first, last + BLANK_LINE
+
+
+def shown_examples(
+    examples: Sequence[PredictionExample], label: str, *, most: int | None = None
+) -> tuple[PredictionExample, ...]:
+    """The first ``most`` of ``examples``, those of ``label`` before others, in the order in which they stand."""
+    ranked = sorted(range(len(examples)), key=lambda place: examples[place].label.casefold() != label.casefold())
+    return tuple(examples[place] for place in sorted(ranked[:most]))
 
 
 def _fill(pattern: str, values: Mapping[str, str]) -> str:

@@ -29,7 +29,13 @@ from pydantic import Field
 
 from understudy.errors import ConfigError
 from understudy.generation.evolving import EvolutionExample, EvolutionPrompts, fill_in
-from understudy.generation.predicting import PredictionPrompt, PredictionPrompts, Shape
+from understudy.generation.predicting import (
+    PredictionExample,
+    PredictionPrompt,
+    PredictionPrompts,
+    Shape,
+    shown_examples,
+)
 from understudy.models.types import Message
 from understudy.parameters import Parameters
 
@@ -109,7 +115,8 @@ class PromptTemplate(Parameters):
         shape: Shape = "text",
         columns: Sequence[str] = (),
         schema: str = "",
-        examples: Sequence[str] | None = None,
+        examples: Sequence[PredictionExample] | None = None,
+        most_examples: int | None = None,
     ) -> PredictionPrompt:
         """The prompt from which a model predicts a text, in its pieces.
 
@@ -120,15 +127,19 @@ class PromptTemplate(Parameters):
             columns: of a record, in the order of its keys; public.
             schema: the JSON schema of a record; public.
             examples: public texts, shown first; None: those made for it, else (of texts) the template's others.
+            most_examples: how many of them, those of the label before others; None: all.
         """
-        own = self.prediction.examples or tuple(each.text for each in self.examples if shape == "text")
+        if examples is None:
+            others = self.evolution_examples if shape == "text" else ()
+            made = [PredictionExample(text=each.text, label=each.label) for each in others]
+            examples = self.prediction.examples or made
         return self.prediction.prompt(
             chat=chat,
             values={"document_type": self.document_type, "label": label, "schema": schema},
             shape=shape,
             columns=columns,
             system=self.system if self.evolution.system is None else self.evolution.system,
-            examples=own if examples is None else examples,
+            examples=shown_examples(examples, label, most=most_examples),
         )
 
     @property

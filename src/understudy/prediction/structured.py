@@ -93,7 +93,7 @@ class RecordCheck:
     Args:
         columns: the keys that each has, and no others.
         schema: what their values are like; None: anything.
-        shape: ``lines`` where the text is lines ``column: value`` instead of JSON. A value is a string, or JSON where the
+        shape: ``lines`` where the text is lines ``column: value``, not JSON. A value is a string, or JSON where the
             schema takes no strings there; no value is null.
     """
 
