@@ -3,7 +3,7 @@
 Nothing here loads a model until one is asked for: ``load_chat("embedded")``, ``load_embedder("embedded")``.
 """
 
-from understudy.models.catalog import language_note, load_chat, load_embedder, model_languages
+from understudy.models.catalog import language_note, load_causal, load_chat, load_embedder, model_languages
 from understudy.models.types import ChatModel, ChatRequest, Completion, Embedder, Message
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Embedder",
     "Message",
     "language_note",
+    "load_causal",
     "load_chat",
     "load_embedder",
     "model_languages",

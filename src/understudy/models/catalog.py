@@ -16,6 +16,8 @@ from understudy.models.types import ChatModel, Embedder
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from understudy.models.causal import CausalModel
+
 _GROUP = "understudy.models"
 _BUILT_IN = ("embedded", "hf:ORG/NAME", "hf:./FOLDER")
 
@@ -82,6 +84,29 @@ def load_embedder(spec: str) -> Embedder:
 
         return SentenceEmbedder(model_folder(name), name=spec)
     return cast(Embedder, _third_party(spec, "load_embedder", chat=False)(name))
+
+
+def load_causal(spec: str, *, device: str | None = None, dtype: str | None = None) -> CausalModel:
+    """The model that ``spec`` names, for next-token logits: ``embedded``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
+
+    It reads private text, so it runs on this machine; endpoints and third parties' models are refused.
+
+    Raises:
+        ModelError: the spec names no local model, it is not on this machine, or it cannot be loaded.
+    """
+    provider, _, name = spec.partition(":")
+    if spec != "embedded" and (provider != "hf" or not name):
+        raise ModelError(
+            f"The model {spec!r} would read private text, so it must run on this machine.",
+            f"Known ones are: {', '.join(_BUILT_IN)}.",
+        )
+    from understudy.models.causal import CausalModel
+
+    if spec == "embedded":
+        return CausalModel(embedded_path(CHAT), name=f"embedded:{CHAT.name}", device=device, dtype=dtype)
+    from understudy.models.hub import model_folder
+
+    return CausalModel(model_folder(name), name=spec, device=device, dtype=dtype)
 
 
 def model_languages(spec: str) -> tuple[str, ...] | None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from understudy.models.sampling import choose_tokens
 from understudy.models.types import Completion, FinishReason
+from understudy.models.weights import end_tokens
 
 _SHARED_AT_LEAST = 16  # tokens in common below which computing them once is not worth a pass of its own
 
@@ -81,9 +82,7 @@ class Decoder:
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self._model = model
         self._tokenizer = tokenizer
-        ends = model.generation_config.eos_token_id
-        ends = ends if isinstance(ends, list) else [ends]
-        self._ends = frozenset(end for end in [*ends, tokenizer.eos_token_id] if end is not None)
+        self._ends = end_tokens(model, tokenizer)
 
     def answer(self, prompts: Sequence[Prompt], *, cancelled: threading.Event) -> list[Completion]:
         """One completion a prompt, in order; none at all once ``cancelled`` is set."""

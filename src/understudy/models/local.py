@@ -7,16 +7,13 @@ import math
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from understudy.errors import ModelError
-from understudy.models.attention import use_grouped_attention
-from understudy.models.cache import sha256_files
 from understudy.models.decoding import Decoder, Prompt
 from understudy.models.extra import best_device, require_local
 from understudy.models.sampling import request_uniforms
 from understudy.models.threads import worker_count, worker_pool
-from understudy.models.types import ChatRequest, Completion, Message
+from understudy.models.types import ChatRequest, Completion
+from understudy.models.weights import load_weights, model_window, render
 
 _BATCH_TOKENS = {"cpu": 10_240, "cuda": 131_072}
 _TURN = "\nuser:"
@@ -57,29 +54,12 @@ class LocalChat:
         dtype: str | None = None,
     ) -> None:
         require_local()
-        import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-
         self._device = device or best_device()
         self._seed = seed
         self._max_batch_tokens = max_batch_tokens or _BATCH_TOKENS[self._device]
-        try:
-            weights = sha256_files(folder, [*folder.glob("*.safetensors"), *folder.glob("tokenizer*")])
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                folder,
-                local_files_only=True,
-                use_safetensors=True,
-                dtype=getattr(torch, dtype or _fast_dtype(self._device)),
-            )
-        except Exception as error:  # the libraries raise whatever they like on a foreign folder
-            raise ModelError(
-                f"The folder of {name} holds no causal language model that can be loaded ({type(error).__name__}).",
-                "Give a transformers model with weights in safetensors and no code of its own.",
-            ) from error
-        use_grouped_attention(model)
-        self._decoder = Decoder(model.eval().to(self._device), self._tokenizer)
-        self._window = int(getattr(model.config.get_text_config(), "max_position_embeddings", 2**31))
+        model, self._tokenizer, weights = load_weights(folder, name=name, device=self._device, dtype=dtype)
+        self._decoder = Decoder(model, self._tokenizer)
+        self._window = model_window(model)
         self._model_id = f"{name}@{weights[:12]}"
 
     @property
@@ -131,7 +111,7 @@ class LocalChat:
     def _prompt(self, request: ChatRequest) -> Prompt | None:
         """The request in tokens, or None where it leaves no room for an answer."""
         template = self._tokenizer.chat_template is not None
-        text = self._rendered(request.messages) if template else _plain(request.messages)
+        text = render(self._tokenizer, request.messages)
         tokens = self._tokenizer(text, add_special_tokens=not template)["input_ids"]
         room = min(request.max_tokens, self._window - len(tokens))
         if room < 1:
@@ -143,29 +123,3 @@ class LocalChat:
             stop=request.stop if template else (*request.stop, _TURN),
             uniforms=request_uniforms(self._seed, request.key(self._model_id), count=room),
         )
-
-    def _rendered(self, messages: Sequence[Message]) -> str:
-        """The messages in the model's own chat form; a template without system turns gets it in the user's."""
-        turns = [{"role": message.role, "content": message.content} for message in messages]
-        try:
-            return str(self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
-        except Exception:  # jinja2.TemplateError, raised by the template itself
-            if len(turns) < 2 or turns[0]["role"] != "system":
-                raise
-            merged = {"role": "user", "content": f"{turns[0]['content']}\n\n{turns[1]['content']}"}
-            turns = [merged, *turns[2:]]
-            return str(self._tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
-
-
-def _plain(messages: Sequence[Message]) -> str:
-    return "\n".join([*(f"{message.role}: {message.content}" for message in messages), "assistant:"])
-
-
-def _fast_dtype(device: str) -> str:
-    """bfloat16 where the processor multiplies in it (measured four times as fast), else float32."""
-    import torch
-
-    if device == "cuda":
-        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
-    able = torch.cpu.get_capabilities()
-    return "bfloat16" if able.get("avx512_bf16") or able.get("amx_bf16") else "float32"

@@ -1,0 +1,211 @@
+"""A causal language model on this machine that gives next-token logits for many contexts at once."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from understudy.errors import ModelError
+from understudy.models.contexts import Contexts, require_row_invariance
+from understudy.models.extra import best_device, require_local
+from understudy.models.head import Head, find_head
+from understudy.models.threads import worker_count
+from understudy.models.types import Message
+from understudy.models.weights import end_tokens, load_weights, model_window, render
+
+_MEMORY_SHARE = 0.5  # of what is free, for the KV caches of all batches in flight
+_ROWS_AT_ONCE = {"cpu": 64, "cuda": 512}
+_GPU_BATCHES = 2  # one computes while the other's token is drawn on the host
+
+
+class CausalModel:
+    """A transformers causal model in a local folder that reads private text.
+
+    It runs in bfloat16 where the processor computes in it, else in float32. Several threads may use it at once,
+    each with contexts of its own.
+
+    Args:
+        folder: configuration, tokenizer and weights in safetensors. Code in it is never run.
+        name: the model's name in ``model_id``.
+        device: ``"cpu"`` or ``"cuda"``; default CUDA where there is one.
+        dtype: ``"float32"`` or ``"bfloat16"``; default by processor.
+
+    Raises:
+        ModelError: the extra ``local`` is missing, or the folder holds no such model, or one that keeps more of its
+            past than keys and values and so cannot go back to its prompt.
+    """
+
+    def __init__(self, folder: Path, *, name: str, device: str | None = None, dtype: str | None = None) -> None:
+        require_local()
+        from understudy.models.kv_cache import can_go_back
+
+        self._device = device or best_device()
+        self._network, self._tokenizer, self._fingerprint = load_weights(
+            folder, name=name, device=self._device, dtype=dtype
+        )
+        self._model_id = f"{name}@{self._fingerprint[:12]}"
+        if not can_go_back(self._network):
+            raise ModelError(
+                f"{name} keeps a state of its past that cannot be wound back to the prompt.",
+                "Use a model with attention alone (Llama, Qwen, Gemma, Mistral and the like).",
+            )
+        words = self._network.get_output_embeddings().weight.shape[0]
+        self._vocabulary = min(int(words), len(self._tokenizer))
+        self._head = find_head(self._network, vocabulary=self._vocabulary)
+        self._window = model_window(self._network)
+        self._ends = end_tokens(self._network, self._tokenizer)
+        self._token_bytes: int | None = None
+        self._tried: set[tuple[int, ...]] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def model_id(self) -> str:
+        return self._model_id
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over weights and tokenizer."""
+        return self._fingerprint
+
+    @property
+    def device(self) -> str:
+        """``"cpu"`` or ``"cuda"``."""
+        return self._device
+
+    @property
+    def window(self) -> int:
+        """Most tokens of a prompt and its continuation together."""
+        return self._window
+
+    @property
+    def vocabulary(self) -> int:
+        """V, the number of tokens that the tokenizer knows and the model can give."""
+        return self._vocabulary
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """The tokens that end an answer."""
+        return self._ends
+
+    @property
+    def has_chat_template(self) -> bool:
+        return self._tokenizer.chat_template is not None
+
+    @property
+    def begin(self) -> list[int]:
+        """What the tokenizer puts before a text: the beginning-of-sequence token, or nothing."""
+        plain, whole = self.encode("a"), self._tokenizer("a")["input_ids"]
+        return whole[: whole.index(plain[0])] if plain and plain[0] in whole else []
+
+    @property
+    def network(self) -> Any:
+        """The transformers model."""
+        return self._network
+
+    @property
+    def head(self) -> Head | None:
+        """From hidden states to logits; None where only the whole model can do that."""
+        return self._head
+
+    def encode(self, text: str) -> list[int]:
+        """The text in tokens, without special ones around it."""
+        found: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        return found
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of the tokens, without special ones."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+    def render(self, messages: Sequence[Message]) -> str:
+        """The messages in the model's own chat form, or as lines ``role: content`` where it has none."""
+        return render(self._tokenizer, messages)
+
+    def contexts(
+        self,
+        rows: Sequence[Sequence[int]],
+        *,
+        prefix: Sequence[int],
+        width: int,
+        suffix: Sequence[int] = (),
+        tokens: int,
+        rows_at_once: int,
+    ) -> Contexts:
+        """Prefill ``prefix + own tokens + suffix`` for every row, the prefix once for all.
+
+        The first contexts of a shape try that rows cannot change each other's logits on this device.
+
+        Args:
+            rows: each row's own tokens, row 0 the public one; at most ``width`` each. None is empty where the suffix
+                is empty.
+            prefix: what all rows begin with.
+            width: tokens to which own tokens are padded; like all numbers here a function of public parameters.
+            suffix: what all prompts end with.
+            tokens: most tokens that :meth:`Contexts.step` will append before it goes back.
+            rows_at_once: R, the rows of a block.
+
+        Raises:
+            ValueError: a row does not fit, or no row is given.
+            ModelError: the whole does not fit the model's window.
+            PrivacyError: a row's logits change with the rows beside it.
+        """
+        if not rows or width < 0 or rows_at_once < 1 or tokens < 0:
+            raise ValueError("contexts need a row, a width of 0 or more, room for 0 or more tokens and blocks of a row")
+        if max(map(len, rows)) > width:
+            raise ValueError("a row is longer than the width that all are padded to")
+        if not suffix and min(map(len, rows)) == 0:
+            raise ValueError("a row without tokens of its own needs a suffix")
+        longest = len(prefix) + width + len(suffix) + tokens
+        if longest > self._window:
+            raise ModelError(
+                f"A prompt of {longest - tokens} tokens and {tokens} new ones do not fit the window of "
+                f"{self._window} tokens of {self._model_id}.",
+                "Shorten the prompt or the examples, or use a model with a larger window.",
+            )
+        shape = (len(prefix), width, len(suffix), rows_at_once)
+        with self._lock:
+            if shape not in self._tried:
+                require_row_invariance(
+                    self, prefix=len(prefix), width=width, suffix=len(suffix), rows_at_once=rows_at_once
+                )
+                self._tried.add(shape)
+        return Contexts(self, rows, prefix=prefix, width=width, suffix=suffix, tokens=tokens, rows_at_once=rows_at_once)
+
+    def rows_at_once(self, batch_size: int) -> int:
+        """R for batches of ``batch_size`` expected rows and the public one: equal blocks with a little room.
+
+        A batch holds more or fewer rows than expected, so there is room for one standard deviation more; a function
+        of public numbers alone.
+        """
+        expected = batch_size + 1 + math.isqrt(batch_size)
+        return math.ceil(expected / math.ceil(expected / _ROWS_AT_ONCE[self._device]))
+
+    def batches_in_flight(self, rows: int, tokens: int) -> int:
+        """How many batches of ``rows`` rows of ``tokens`` tokens (prompt and answer) to decode at the same time.
+
+        As many as half of the memory that is free now holds the KV caches of, at least one; on a CPU no more than
+        worker threads, on a GPU two (one computes while the other's token is drawn on the host).
+        """
+        most = worker_count(self._device) if self._device == "cpu" else _GPU_BATCHES
+        return max(1, min(most, int(_free_bytes(self._device) * _MEMORY_SHARE) // (rows * tokens * self.token_bytes)))
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes that one token of one row takes in the KV cache, as measured."""
+        if self._token_bytes is None:
+            probe = Contexts(self, [[0]], prefix=(), width=7, suffix=(), tokens=0, rows_at_once=1)
+            self._token_bytes = probe.cache_bytes // 8
+        return self._token_bytes
+
+
+def _free_bytes(device: str) -> int:
+    """Memory that is free now, where the cache lies."""
+    if device == "cpu":
+        import psutil  # type: ignore[import-untyped]
+
+        return int(psutil.virtual_memory().available)
+    import torch
+
+    return int(torch.cuda.mem_get_info()[0])

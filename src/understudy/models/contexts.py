@@ -1,0 +1,260 @@
+"""Many contexts that go on with the same tokens: prefill once, one step a token, back to the prompt at will.
+
+**Row invariance.** What is summed over private rows has bounded sensitivity only if one row cannot change another's
+logits. Floating-point results do change with the shape of a batch, so the model sees one shape only: blocks of
+exactly R rows, each padded to the same width, the last block filled with copies of row 0. Every row has at least
+one column of padding, since transformers takes another kernel where no row of a block is padded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from understudy.errors import ModelError, PrivacyError
+from understudy.models.head import hidden_states
+from understudy.models.kv_cache import cache_bytes, repeated, roomy_cache
+
+if TYPE_CHECKING:
+    from understudy.models.causal import CausalModel
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The next-token logits of one block.
+
+    Args:
+        first: number of the block's first row.
+        real: how many of its rows, from the first on, are rows; the rest are copies of row 0.
+        logits: ``Float[R, K]`` on the device, in the model's own precision.
+    """
+
+    first: int
+    real: int
+    logits: Any
+
+
+class Contexts:
+    """Rows of tokens in the model's KV cache; made by :meth:`understudy.models.causal.CausalModel.contexts`.
+
+    Row 0 is by convention the public one. A row is ``prefix + padding + own tokens + suffix``, then the tokens
+    given to :meth:`step`, which all rows share. To be used by one thread.
+    """
+
+    def __init__(
+        self,
+        model: CausalModel,
+        rows: Sequence[Sequence[int]],
+        *,
+        prefix: Sequence[int],
+        width: int,
+        suffix: Sequence[int],
+        tokens: int,
+        rows_at_once: int,
+    ) -> None:
+        import torch
+
+        self._model = model
+        self._rows = len(rows)
+        self._at_once = rows_at_once
+        self._prompt = len(prefix) + 1 + width + len(suffix)  # one column of padding at least
+        self._room = tokens
+        self._steps = 0
+        with torch.inference_mode():
+            start = _prefilled(model, prefix)
+            filled = [*rows, *[rows[0]] * (-len(rows) % rows_at_once)]
+            self._blocks = [
+                _Block(model, filled[first : first + rows_at_once], start, prefix, width, suffix, self._prompt + tokens)
+                for first in range(0, len(filled), rows_at_once)
+            ]
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @property
+    def rows_at_once(self) -> int:
+        """R, the rows of a block."""
+        return self._at_once
+
+    @property
+    def steps(self) -> int:
+        """Tokens appended since the prompt."""
+        return self._steps
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of all cached tokens."""
+        return sum(cache_bytes(block.cache) for block in self._blocks)
+
+    def step(self, token: int) -> None:
+        """Append ``token`` to every row.
+
+        Raises:
+            ModelError: the tokens that there is room for are used up.
+        """
+        import torch
+
+        if self._steps >= self._room:
+            raise ModelError(
+                f"These contexts have room for {self._room} tokens after the prompt.",
+                "Go back, or give them more room.",
+            )
+        self._steps += 1
+        with torch.inference_mode():
+            for block in self._blocks:
+                block.step(self._model, token)
+
+    def rewind(self) -> None:
+        """Go back to the end of the prompt."""
+        for block in self._blocks:
+            block.rewind(self._steps)
+        self._steps = 0
+
+    def blocks(self, candidates: Any | None = None) -> Iterator[Rows]:
+        """The next-token logits, block by block.
+
+        Args:
+            candidates: tokens ``Int64[K]`` on the device; None for the whole vocabulary.
+        """
+        import torch
+
+        head = self._model.head and self._model.head.of(candidates)
+        for number, block in enumerate(self._blocks):
+            first = number * self._at_once
+            with torch.inference_mode():
+                logits = head(block.hidden) if head else block.whole_logits(self._model, candidates)
+            yield Rows(first, min(self._at_once, self._rows - first), logits)
+
+    def public_logits(self) -> Any:
+        """Row 0's next-token logits over the whole vocabulary, ``Float32[V]`` on the device.
+
+        Raises:
+            ModelError: they are not finite.
+        """
+        import torch
+
+        block = self._blocks[0]
+        with torch.inference_mode():
+            head = self._model.head
+            logits = head(block.hidden[:1])[0] if head else block.whole_logits(self._model, None)[0]
+            logits = logits.float()
+            if not bool(logits.isfinite().all()):
+                raise ModelError(
+                    f"The logits of {self._model.model_id} after the public prompt are not finite.",
+                    "Run it in float32, or use another model.",
+                )
+        return logits
+
+
+class _Block:
+    """R rows: their cache, and the hidden states of their last tokens."""
+
+    def __init__(
+        self,
+        model: CausalModel,
+        rows: Sequence[Sequence[int]],
+        start: Any | None,
+        prefix: Sequence[int],
+        width: int,
+        suffix: Sequence[int],
+        capacity: int,
+    ) -> None:
+        import torch
+
+        device = model.device
+        padding = [width + 1 - len(row) for row in rows]
+        tokens = torch.tensor([[0] * pad + [*row, *suffix] for pad, row in zip(padding, rows, strict=True)])
+        pads = torch.tensor(padding, device=device)[:, None]
+        columns = torch.arange(capacity, device=device)
+        self._mask = ((columns < len(prefix)) | (columns >= len(prefix) + pads)).long()
+        self._length = len(prefix) + tokens.shape[1]
+        position = (columns - pads)[:, len(prefix) : self._length].clamp(min=0)
+        self._position = position[:, -1:]
+        self.cache = repeated(start, rows=len(rows), capacity=capacity) if start else roomy_cache(capacity)
+        self._last = tokens[:, -1:].to(device)
+        self.hidden = self._forward(model, tokens.to(device), position)
+        self._prompt = (self._last, self.hidden)
+
+    def step(self, model: CausalModel, token: int) -> None:
+        self._length += 1
+        self._position = self._position + 1
+        self._last = self._last.new_full(self._last.shape, token)
+        self.hidden = self._forward(model, self._last, self._position)
+
+    def rewind(self, steps: int) -> None:
+        if steps:
+            self.cache.crop(-steps)
+            self._length -= steps
+            self._position = self._position - steps
+            self._last, self.hidden = self._prompt
+
+    def whole_logits(self, model: CausalModel, candidates: Any | None) -> Any:
+        """The logits by the whole model once more over the last token, where its head is not known."""
+        self.cache.crop(-1)
+        output = model.network(**self._inputs(self._last, self._position), logits_to_keep=1)
+        logits = output.logits[:, -1, : model.vocabulary]
+        return logits if candidates is None else logits[:, candidates]
+
+    def _forward(self, model: CausalModel, tokens: Any, position: Any) -> Any:
+        """Run the model over new tokens ``[R, T]``; the hidden states ``[R, H]`` of the last."""
+        return hidden_states(model.network, **self._inputs(tokens, position))[:, -1].clone()
+
+    def _inputs(self, tokens: Any, position: Any) -> dict[str, Any]:
+        return {
+            "input_ids": tokens,
+            "position_ids": position,
+            "attention_mask": self._mask[:, : self._length],
+            "past_key_values": self.cache,
+            "use_cache": True,
+        }
+
+
+def _prefilled(model: CausalModel, prefix: Sequence[int]) -> Any | None:
+    """The cache of one row that holds the prefix; None for an empty one."""
+    import torch
+
+    if not prefix:
+        return None
+    cache = roomy_cache(len(prefix))
+    tokens = torch.tensor([list(prefix)], device=model.device)
+    hidden_states(model.network, input_ids=tokens, past_key_values=cache, use_cache=True)
+    return cache
+
+
+def require_row_invariance(model: CausalModel, *, prefix: int, width: int, suffix: int, rows_at_once: int) -> None:
+    """Try, on this device with these shapes, that a row's hidden states stay the same bit for bit beside others.
+
+    One row of ``width`` random tokens is run first in a block of rows as long as itself, then last in one of shorter
+    ones, after the prompt and after one token more.
+
+    Raises:
+        PrivacyError: they do not.
+    """
+    import torch
+
+    if rows_at_once == 1:
+        return
+    draw = torch.Generator().manual_seed(0)
+
+    def some(length: int) -> list[int]:
+        found: list[int] = torch.randint(model.vocabulary, (length,), generator=draw).tolist()
+        return found
+
+    least = min(1, width)
+    row, shared, cue = some(width), some(prefix), some(suffix)
+    beside = [some(width) for _ in range(rows_at_once - 1)]
+    below = [some(least + number % (width - least + 1)) for number in range(rows_at_once - 1)]
+    seen = []
+    for rows, place in (([row, *beside], 0), ([*below, row], -1)):
+        contexts = Contexts(model, rows, prefix=shared, width=width, suffix=cue, tokens=1, rows_at_once=rows_at_once)
+        for _ in range(2):
+            seen.append(next(contexts.blocks()).logits[place].clone())
+            if not contexts.steps:
+                contexts.step(row[0] if row else 0)
+    if not (torch.equal(seen[0], seen[2]) and torch.equal(seen[1], seen[3])):
+        raise PrivacyError(
+            f"The logits that {model.model_id} gives a text change with the texts beside it on this device, so the "
+            "influence of one record would have no bound.",
+            "Run it in float32 or on the CPU, or one row at a time.",
+        )
