@@ -15,8 +15,11 @@ the papers ("Here are texts of this type. Please give me another one.").
       chat_records: {...}               # JSON records, or records as lines of "column: value"
       completion_records: {...}
       examples:                         # shown in every prompt before the private ones; invented, public
-        - text: "..."                   # of a record: JSON
+        - text: "..."
           label: sport
+      records:                          # as examples, of records; prompts show the columns that are asked for
+        - fields: {title: Rain, year: 1954}
+          label: drama
 
 A part in [square brackets] is left out where a placeholder in it is empty. Placeholders: {document_type}, {label};
 with records {columns} (their names) and {schema} (the JSON schema); in ``block`` {text}, and there {label} is that of
@@ -31,7 +34,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
 
@@ -58,6 +61,15 @@ class PredictionExample(Parameters):
 
     text: str
     """The text; of a record, JSON."""
+    label: str = ""
+    """The label it could have."""
+
+
+class RecordExample(Parameters):
+    """A public record that prompts show."""
+
+    fields: Mapping[str, Any]
+    """Values by column."""
     label: str = ""
     """The label it could have."""
 
@@ -162,6 +174,18 @@ class PredictionPrompts(Parameters):
     """Records, shown to a base model."""
     examples: tuple[PredictionExample, ...] = ()
     """Shown in every prompt before the private texts; invented, public."""
+    records: tuple[RecordExample, ...] = ()
+    """As ``examples``, where texts are records."""
+
+    def record_examples(self, columns: Sequence[str]) -> tuple[PredictionExample, ...]:
+        """Those of ``records`` that have all ``columns``, as the corpus writes records."""
+        return tuple(
+            PredictionExample(
+                text=json.dumps({name: each.fields[name] for name in columns}, ensure_ascii=False), label=each.label
+            )
+            for each in self.records
+            if all(name in each.fields for name in columns)
+        )
 
     def prompt(
         self,

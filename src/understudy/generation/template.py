@@ -126,13 +126,13 @@ class PromptTemplate(Parameters):
             shape: what a text is.
             columns: of a record, in the order of its keys; public.
             schema: the JSON schema of a record; public.
-            examples: public texts, shown first; None: those made for it, else (of texts) the template's others.
+            examples: public texts, shown first; None: the template's own.
             most_examples: how many of them, those of the label before others; None: all.
         """
         if examples is None:
-            others = self.evolution_examples if shape == "text" else ()
-            made = [PredictionExample(text=each.text, label=each.label) for each in others]
-            examples = self.prediction.examples or made
+            others = [PredictionExample(text=each.text, label=each.label) for each in self.evolution_examples]
+            texts = self.prediction.examples or others
+            examples = texts if shape == "text" else self.prediction.record_examples(columns)
         return self.prediction.prompt(
             chat=chat,
             values={"document_type": self.document_type, "label": label, "schema": schema},

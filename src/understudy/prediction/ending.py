@@ -1,15 +1,20 @@
 """When a text that is drawn token by token has ended: at a token, a stop string, the close of a record, or its longest.
 
+Of a record it also says what must follow a value: the next column's name, which is public. Who writes that instead of
+drawing it saves private tokens, and gets records that parse. Everything here is a function of tokens that are drawn
+already and of public parameters, so it costs no privacy.
+
 Each token is decoded once, with a few of its neighbours; the whole text never again.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from understudy.generation.predicting import PredictionPrompt
+from understudy.generation.predicting import PredictionPrompt, Shape
 
 Ended = Literal["token", "stop", "closed", "length"]
 """By a token that ends a text, by a stop string, by the close of the record, or at the most tokens."""
@@ -36,16 +41,16 @@ class Ending:
     Args:
         stop: strings that end it and are no part of it; white space before the text ends nothing.
         opening: what it begins with, before the first token drawn.
-        braces: it is one JSON object: ends where that closes.
-        lines: ends after so many lines; 0 for any number.
-        most_tokens: the most tokens drawn, the one that ends it not counted.
+        most_tokens: the most tokens, written ones included, the one that ends it not.
+        shape: ``json`` ends where the object closes, ``lines`` with the line of the last column.
+        columns: of a record.
     """
 
     stop: tuple[str, ...]
     opening: str
-    braces: bool
-    lines: int
     most_tokens: int
+    shape: Shape = "text"
+    columns: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, prompt: PredictionPrompt, *, most_tokens: int) -> Ending:
@@ -53,16 +58,14 @@ class Ending:
         return cls(
             stop=prompt.stop,
             opening=prompt.opening,
-            braces=prompt.shape == "json",
-            lines=len(prompt.columns) if prompt.shape == "lines" else 0,
             most_tokens=most_tokens,
+            shape=prompt.shape,
+            columns=prompt.columns,
         )
 
     def open(self, model: TokenDecoder) -> OpenText:
         """A text of which nothing is drawn yet."""
-        text = OpenText(self, model)
-        text._write(self.opening)
-        return text
+        return OpenText(self, model)
 
     def read(self, tokens: Iterable[int], model: TokenDecoder) -> OpenText:
         """The text of ``tokens`` that were drawn before, up to its end."""
@@ -84,8 +87,13 @@ class OpenText:
     _text: str = ""
     _shown_from: int = 0
     _shown_to: int = 0
-    _braces: _Braces = field(default_factory=lambda: _Braces())
-    _lines: int = 0
+    _record: _Object | _Lines | None = None
+
+    def __post_init__(self) -> None:
+        columns = self.ending.columns
+        if self.ending.shape != "text":
+            self._record = _Object(columns) if self.ending.shape == "json" else _Lines(columns)
+        self._write(self.ending.opening)
 
     @property
     def text(self) -> str:
@@ -96,6 +104,12 @@ class OpenText:
     def tokens(self) -> int:
         """How many were taken, one that ended the text not counted."""
         return len(self._tokens)
+
+    @property
+    def next(self) -> str:
+        """What must follow in a record: empty, or up to the next value. The caller may write it, token by token."""
+        certain = self.ended is None and self._shown_to == len(self._tokens)
+        return self._record.next if self._record is not None and certain else ""
 
     def take(self, token: int) -> bool:
         """Add a token; whether the text has ended."""
@@ -146,47 +160,101 @@ class OpenText:
         ends: list[tuple[int, Ended]] = [
             (place, "stop") for stop in self.ending.stop if (place := written.find(stop, start)) >= 0
         ]
-        if self.ending.braces and (closed := self._braces.close(new)) is not None:
+        if self._record is not None and (closed := self._record.read(new)) is not None:
             ends.append((len(self._text) + closed, "closed"))
-        if self.ending.lines and (line := self._line_end(new)) is not None:
-            ends.append((len(self._text) + line, "closed"))
         if ends:
             place, self.ended = min(ends)
             written = written[:place]
         self._text = written
 
-    def _line_end(self, new: str) -> int | None:
-        """Where in ``new`` the last line ends."""
-        for place, char in enumerate(new):
-            if char == "\n":
-                self._lines += 1
-                if self._lines == self.ending.lines:
-                    return place
-        return None
-
 
 @dataclass
-class _Braces:
-    """Follows a JSON object to where it closes."""
+class _Object:
+    """Follows a JSON object from column to column, to where it closes."""
 
+    columns: tuple[str, ...]
     _depth: int = 0
     _in_string: bool = False
     _escaped: bool = False
+    _begun: int = 0
+    """Values that have begun: colons of the outermost object."""
+    _value_open: bool = False
+    _since: str = ""
+    """What was written after the last whole value."""
 
-    def close(self, new: str) -> int | None:
+    def read(self, new: str) -> int | None:
         """The place in ``new`` after the bracket that closes the object, or None."""
         for place, char in enumerate(new):
-            if self._escaped:
-                self._escaped = False
-            elif self._in_string:
-                self._escaped = char == "\\"
-                self._in_string = char != '"'
-            elif char == '"':
-                self._in_string = True
-            elif char in "{[":
-                self._depth += 1
-            elif char in "}]":
-                self._depth -= 1
-                if self._depth <= 0:
-                    return place + 1
+            self._follow(char)
+            if char in "}]" and not self._in_string and self._depth <= 0:
+                return place + 1
         return None
+
+    @property
+    def next(self) -> str:
+        """What is still to be written after a value that is whole; nothing where something else is written already."""
+        if self._value_open or not 0 < self._begun <= len(self.columns):
+            return ""
+        if self._begun == len(self.columns):
+            return "" if self._since else "}"
+        key = json.dumps(self.columns[self._begun], ensure_ascii=False) + ":"
+        fits = [whole for whole in (f", {key}", f",{key}") if whole.startswith(self._since)]
+        return fits[0][len(self._since) :] if fits else ""
+
+    def _follow(self, char: str) -> None:
+        outermost = self._depth == 1
+        if not self._value_open:
+            self._since += char
+        if self._escaped:
+            self._escaped = False
+        elif self._in_string:
+            self._escaped = char == "\\"
+            self._in_string = char != '"'
+            if not self._in_string and outermost:
+                self._end_value()
+        elif char == '"':
+            self._in_string = True
+        elif char in "{[":
+            self._depth += 1
+        elif char in "}]":
+            self._depth -= 1
+            if self._depth == 1:
+                self._end_value()
+        elif char == ":" and outermost:
+            self._begun += 1
+            self._value_open = True
+        elif char == "," and outermost and self._value_open:  # after a number, true, false or null
+            self._end_value()
+            self._since = char
+
+    def _end_value(self) -> None:
+        if self._value_open:
+            self._value_open = False
+            self._since = ""
+
+
+@dataclass
+class _Lines:
+    """Follows lines ``column: value`` to the end of the last."""
+
+    columns: tuple[str, ...]
+    _ended: int = 0
+    _line: str = ""
+
+    def read(self, new: str) -> int | None:
+        """The place in ``new`` where the last column's line ends, or None."""
+        for place, char in enumerate(new):
+            if char != "\n":
+                self._line += char
+                continue
+            self._line = ""
+            self._ended += 1
+            if self._ended == len(self.columns):
+                return place
+        return None
+
+    @property
+    def next(self) -> str:
+        """What is still to be written at the beginning of a line; nothing where something else is written already."""
+        name = f"{self.columns[self._ended]}:" if 0 < self._ended < len(self.columns) else ""
+        return name[len(self._line) :] if name.startswith(self._line) else ""
