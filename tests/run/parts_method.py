@@ -37,7 +37,7 @@ class FreeParameters(Parameters):
 class PartParameters(FreeParameters):
     """How many parts are drawn."""
 
-    examples: int = Field(2, ge=1)
+    texts_per_batch: int = Field(2, ge=1)
     """Where the release stops: parts of each batch."""
     paid: int = Field(4, ge=1)
     """How many parts of each batch the charge pays for."""
@@ -67,7 +67,7 @@ class InParts(Traits, PartParameters):
     generation_parameters: ClassVar[type[Parameters]] = FreeParameters
     needs_embedder: ClassVar[bool] = False
     exports: ClassVar[bool] = True
-    stopping_parameters: ClassVar[frozenset[str]] = frozenset({"examples"})
+    stopping_parameters: ClassVar[frozenset[str]] = frozenset({"texts_per_batch"})
 
     def dump(self) -> dict[str, Any]:
         return self.model_dump(mode="json", exclude={"threads"})
@@ -82,7 +82,9 @@ class InParts(Traits, PartParameters):
         tools.receipt.pay(CHARGE, plan.charges[0].event)
 
         def batch(place: tuple[int, int]) -> list[str]:
-            names = [f"{CHARGE}/{place[0]}/{place[1]}/{number}" for number in range(min(self.examples, self.paid))]
+            names = [
+                f"{CHARGE}/{place[0]}/{place[1]}/{number}" for number in range(min(self.texts_per_batch, self.paid))
+            ]
             return [self._part(name, tools) for name in names]
 
         places = [(label, number) for label in range(tools.labels) for number in range(BATCHES)]
@@ -91,7 +93,7 @@ class InParts(Traits, PartParameters):
             texts = dict(zip(places, pool.map(batch, places), strict=True))
         finally:
             pool.shutdown(cancel_futures=True)
-        if self.examples > self.paid:
+        if self.texts_per_batch > self.paid:
             tools.say(f"All that was paid for is used: {self.paid} texts of each batch.")
         strings = {
             f"label {label}": [text for (of, _), found in texts.items() if of == label for text in found]

@@ -130,7 +130,7 @@ def copied(values: dict[str, Any], name: str = "copy") -> dict[str, Any]:
 
 
 def test_every_part_is_stored_then_confirmed_then_used_by_several_threads(tmp_path: Path, machine: Machine) -> None:
-    values = parts(tmp_path, examples=3)
+    values = parts(tmp_path, texts_per_batch=3)
     made = machine.run(values)
     assert made is not None
     order = ["before draw", "after draw", "before keep", "after keep", "before confirm", "after confirm", "use"]
@@ -145,7 +145,7 @@ def test_every_part_is_stored_then_confirmed_then_used_by_several_threads(tmp_pa
 def test_a_crash_at_any_step_of_any_part_is_resumed_without_a_second_charge_or_draw(
     tmp_path: Path, machine: Machine
 ) -> None:
-    values = parts(tmp_path, examples=1, threads=1)
+    values = parts(tmp_path, texts_per_batch=1, threads=1)
     assert machine.run(values) is not None
     steps = machine.steps
     assert len(steps) == 4 * 7
@@ -167,7 +167,7 @@ def test_a_crash_at_any_step_of_any_part_is_resumed_without_a_second_charge_or_d
 
 
 def test_crashes_of_several_threads_one_after_the_other_use_every_part_once(tmp_path: Path, machine: Machine) -> None:
-    values = parts(tmp_path, examples=4)
+    values = parts(tmp_path, texts_per_batch=4)
     kept: dict[str, int] = {}
     crashes = 0
     while machine.run(values, crash_at=7 * crashes + 3) is None:
@@ -186,7 +186,7 @@ def test_the_crash_test_notices_a_store_that_forgets(
     monkeypatch.setattr(RunStore, "keep_once", lambda store, name, draw: draw())
     monkeypatch.setattr(RunStore, "digest", lambda store, name, *, key: "forgotten")
     monkeypatch.setattr(Ledger, "confirm", lambda *arguments: None)
-    values = parts(tmp_path, examples=1)
+    values = parts(tmp_path, texts_per_batch=1)
     machine.run(values)
     (tmp_path / "out" / "release" / "in-parts.release").unlink()
     machine.run(values)
@@ -195,7 +195,7 @@ def test_the_crash_test_notices_a_store_that_forgets(
 
 def interrupted_and_copied(tmp_path: Path, machine: Machine) -> tuple[dict[str, Any], dict[str, Any]]:
     """Two folders of one run that have the same first parts and lack the same others."""
-    values = parts(tmp_path, examples=2, threads=1)
+    values = parts(tmp_path, texts_per_batch=2, threads=1)
     assert machine.run(values, crash_at=9) is None
     assert len(stored(values["output"])) == 1
     return values, copied(values)
@@ -275,7 +275,7 @@ def test_the_copy_tests_notice_parts_that_are_not_confirmed(
 def test_the_receipt_pays_for_all_parts_once_in_a_process(
     tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    values = parts(tmp_path, examples=2)
+    values = parts(tmp_path, texts_per_batch=2)
     assert machine.run(values, crash_at=5) is None
     assert machine.run(values) is not None  # another receipt for the same entry
 
@@ -312,7 +312,7 @@ COMMAND = [sys.executable, "-c", "import parts_method; parts_method.install(); f
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no kill -9")
 def test_kill_9_among_the_parts_costs_one_charge_and_no_part_twice(tmp_path: Path) -> None:
-    values = parts(tmp_path, examples=80, paid=80)
+    values = parts(tmp_path, texts_per_batch=80, paid=80)
     words = [*COMMAND, "release", *flags(values)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     kept: dict[str, int] = {}

@@ -1,0 +1,356 @@
+"""``release --continue``: what is paid for and not used is used, nothing more is charged, the promise is the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clinic import flags, rows, settings, write_csv
+from parts_method import BATCHES, Drawing, InParts, WithModel, install, parts
+from run_fixtures import Said, runs_charged
+
+import understudy as us
+from understudy import run as running
+from understudy.config import run_config
+from understudy.errors import ConfigError, LedgerError, ReleaseError, ResumeError
+from understudy.release import Release, load_release
+from understudy.store import RunStore
+
+LABELS = 2
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch.setattr)
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of all parts that are drawn."""
+    made: list[str] = []
+    draw = Drawing.draw
+
+    def watched(name: str) -> Any:
+        made.append(name)
+        return draw(name)
+
+    monkeypatch.setattr(Drawing, "draw", staticmethod(watched))
+    return made
+
+
+def release(values: dict[str, Any], *, go_on: bool = False, told: list[str] | None = None, **changes: Any) -> Release:
+    listener = running.Listener((told if told is not None else []).append)
+    return running.release(run_config({**values, **changes}), go_on=go_on, listener=listener).release
+
+
+def texts(made: Release) -> set[str]:
+    return {text for strings in made.strings.values() for text in strings}
+
+
+def store_files(values: dict[str, Any]) -> set[str]:
+    return {path.name for path in (Path(values["output"]) / "private").iterdir() if not path.name.endswith(("shm",))}
+
+
+def test_a_release_goes_on_where_it_stopped_and_charges_nothing_more(tmp_path: Path, drawn: list[str]) -> None:
+    values = parts(tmp_path, texts_per_batch=2)
+    first = release(values)
+    statement = (tmp_path / "out" / "release" / "statement.json").read_bytes()
+    assert len(drawn) == LABELS * BATCHES * 2
+    drawn.clear()
+    told: list[str] = []
+    second = release(values, go_on=True, texts_per_batch=3, told=told)
+    assert sorted(drawn) == [f"tokens/{label}/{batch}/2" for label in range(LABELS) for batch in range(BATCHES)]
+    assert texts(first) < texts(second)
+    assert len(texts(second)) == LABELS * BATCHES * 3
+    assert load_release(tmp_path / "out" / "release" / "in-parts.release").digest == second.digest
+    assert (tmp_path / "out" / "release" / "statement.json").read_bytes() == statement
+    assert second.statement == first.statement
+    assert second.parameters["texts_per_batch"] == 3
+    assert runs_charged(values["ledger"]) == 1
+    drawn.clear()
+    assert release(values, go_on=True, texts_per_batch=3).digest == second.digest
+    assert not drawn
+
+
+def test_the_command_line_continues(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    values = parts(tmp_path, texts_per_batch=1)
+    assert understudy("release", *flags(values)).code == 0
+    said = understudy("release", "--continue", *flags({**values, "texts_per_batch": 3}))
+    assert said.code == 0, said.err
+    assert said.out.strip().endswith("in-parts.release")
+    assert len(texts(load_release(said.out.strip()))) == LABELS * BATCHES * 3
+    assert runs_charged(values["ledger"]) == 1
+    assert "--continue" in understudy("release", "--help").out
+    assert "--continue" not in understudy("run", "--help").out
+
+
+def test_without_continue_the_finished_release_is_returned_with_a_hint(tmp_path: Path, drawn: list[str]) -> None:
+    values = parts(tmp_path, texts_per_batch=2)
+    first = release(values)
+    drawn.clear()
+    (tmp_path / "notes.csv").unlink()  # no private record is read
+    told: list[str] = []
+    assert release(values, texts_per_batch=4, told=told).digest == first.digest
+    assert any("nothing is charged (release --continue uses what is still paid for)" in line for line in told)
+    assert not drawn
+
+
+def test_the_hint_stands_only_where_it_helps(tmp_path: Path) -> None:
+    values = settings(tmp_path, records_per_label=None)
+    release(values)
+    told: list[str] = []
+    release(values, told=told)
+    assert any("nothing is charged" in line for line in told)
+    assert not any("--continue" in line for line in told)
+
+
+def test_what_is_used_up_continues_to_the_same_release(tmp_path: Path, drawn: list[str]) -> None:
+    values = parts(tmp_path, texts_per_batch=9, paid=2)
+    first = release(values)
+    assert len(drawn) == LABELS * BATCHES * 2
+    told: list[str] = []
+    again = release(values, go_on=True, texts_per_batch=50, told=told)
+    assert len(drawn) == LABELS * BATCHES * 2
+    assert texts(again) == texts(first)
+    assert any("All that was paid for is used" in line for line in told)
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_a_continuation_that_is_killed_goes_on_and_the_finished_release_stays_until_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: list[str]
+) -> None:
+    values = parts(tmp_path, texts_per_batch=1, threads=1)
+    first = release(values)
+    drawn.clear()
+    draw = Drawing.draw
+
+    def stop(name: str) -> Any:
+        if len(drawn) == 2:
+            raise KeyboardInterrupt
+        return draw(name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Drawing, "draw", staticmethod(stop))
+        with pytest.raises(KeyboardInterrupt):
+            release(values, go_on=True, texts_per_batch=2)
+    assert release(values).digest == first.digest
+    second = release(values, go_on=True, texts_per_batch=2)
+    assert len(drawn) == len(set(drawn)) == LABELS * BATCHES
+    assert len(texts(second)) == LABELS * BATCHES * 2
+
+
+def test_a_killed_run_is_continued_as_it_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: list[str]
+) -> None:
+    values = parts(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Release, "save", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            release(values)
+    before = list(drawn)
+    release(values, go_on=True)
+    assert drawn == before
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_an_older_table_does_not_stand_beside_the_larger_release(tmp_path: Path) -> None:
+    values = parts(tmp_path, texts_per_batch=1)
+    assert len(running.run(run_config(values)).records) == LABELS * BATCHES
+    release(values, go_on=True, texts_per_batch=2)
+    assert not (tmp_path / "out" / "release" / "synthetic.parquet").exists()
+    assert len(running.run(run_config({**values, "texts_per_batch": 2})).records) == LABELS * BATCHES * 2
+    assert runs_charged(values["ledger"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("epsilon", "2"), ("paid", 5), ("seed", 1), ("owner", "clinician"), ("insecure_no_noise", True)]
+)
+def test_any_other_setting_that_changed_is_refused(tmp_path: Path, drawn: list[str], name: str, value: object) -> None:
+    values = parts(tmp_path)
+    release(values)
+    drawn.clear()
+    with pytest.raises(ResumeError, match=f"{name}: .* became"):
+        release(values, go_on=True, texts_per_batch=3, **{name: value})
+    assert not drawn
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_a_method_that_stops_nowhere_is_refused_before_its_folder_is_touched(tmp_path: Path) -> None:
+    for values in (settings(tmp_path, records_per_label=None), parts(tmp_path, method="all-at-once")):
+        with pytest.raises(ConfigError, match="nothing to continue"):
+            release(values, go_on=True)
+        assert not (tmp_path / "out").exists()
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+
+
+def test_a_folder_without_a_run_is_refused_and_nothing_is_charged(tmp_path: Path) -> None:
+    values = parts(tmp_path)
+    for output in (values["output"], None):
+        with pytest.raises(ConfigError, match="No run began in this output folder"):
+            release({**values, "output": output}, go_on=True)
+    assert runs_charged(values["ledger"]) == 0
+
+
+def test_continue_and_fresh_are_refused_together_and_the_run_stays_as_it_is(
+    tmp_path: Path, drawn: list[str], understudy: Callable[..., Said]
+) -> None:
+    values = parts(tmp_path, texts_per_batch=1)
+    first = release(values)
+    files = store_files(values)
+    with pytest.raises(ConfigError, match="both go on and start anew"):
+        release(values, go_on=True, fresh=True)
+    said = understudy("release", "--continue", *flags({**values, "fresh": True}))
+    assert said.code == 2
+    assert "Give one of --continue and --fresh" in said.err
+    assert store_files(values) == files
+    drawn.clear()
+    assert texts(first) < texts(release(values, go_on=True, texts_per_batch=2))
+    assert len(drawn) == LABELS * BATCHES
+
+
+def test_data_or_a_ledger_that_changed_are_refused(tmp_path: Path, drawn: list[str]) -> None:
+    values = parts(tmp_path)
+    release(values)
+    drawn.clear()
+    write_csv(tmp_path / "notes.csv", rows(39))
+    with pytest.raises(ResumeError, match="are not those that this run began with"):
+        release(values, go_on=True, texts_per_batch=3)
+    write_csv(tmp_path / "notes.csv", rows())
+    with pytest.raises(ResumeError, match="or the ledger, are not those"):
+        release(values, go_on=True, texts_per_batch=3, ledger=str(tmp_path / "other.sqlite"))
+    assert not drawn
+    assert runs_charged(tmp_path / "other.sqlite") == 0
+    release(values, go_on=True, texts_per_batch=3)
+    assert len(drawn) == LABELS * BATCHES
+
+
+def test_a_copy_of_the_folder_cannot_continue_with_other_values(tmp_path: Path, drawn: list[str]) -> None:
+    import shutil
+
+    values = parts(tmp_path)
+    release(values)
+    shutil.copytree(tmp_path / "out", tmp_path / "copy")
+    release(values, go_on=True, texts_per_batch=3)
+    drawn.clear()
+    with pytest.raises(LedgerError, match="from another copy of this folder"):
+        release({**values, "output": str(tmp_path / "copy")}, go_on=True, texts_per_batch=3)
+    assert not drawn
+
+
+def test_it_continues_from_python_and_without_noise(tmp_path: Path) -> None:
+    corpus = us.read_corpus(rows(), text="note")
+    for name, changes in [("private", {}), ("insecure", {"insecure_no_noise": True})]:
+        options = {"output": str(tmp_path / name), "ledger": str(tmp_path / "l.sqlite"), "dataset": "notes", **changes}
+        first = running.release_corpus(corpus, InParts(texts_per_batch=1), us.Budget(1, 0), **options)
+        second = running.release_corpus(corpus, InParts(texts_per_batch=4), us.Budget(1, 0), go_on=True, **options)
+        assert texts(first) < texts(second)
+    assert runs_charged(tmp_path / "l.sqlite") == 1
+
+
+def test_the_settings_of_a_run_that_an_older_version_began_are_the_same() -> None:
+    plain = run_config({"epsilon": 3, "delta": "1e-6"})
+    assert "release_model" not in plain.lasting
+    assert run_config({"epsilon": 3, "delta": "1e-6", "release_model": "embedded"}).lasting != plain.lasting
+    here = {"epsilon": 3, "delta": 0, "method": "in-parts"}
+    assert "texts_per_batch" not in run_config(here).lasting
+    assert run_config({**here, "texts_per_batch": 9}).lasting == run_config(here).lasting
+    assert run_config({**here, "paid": 9}).lasting != run_config(here).lasting
+
+
+# The Release holds the texts itself
+
+
+def test_a_run_writes_all_that_the_release_holds_without_a_number_and_without_a_model(tmp_path: Path) -> None:
+    values = parts(tmp_path, texts_per_batch=3, output_format="jsonl")
+    result = running.run(run_config(values))
+    written = (tmp_path / "out" / "release" / "synthetic.jsonl").read_text().splitlines()
+    assert {json.loads(line)["text"] for line in written} == texts(result.release)
+    assert len(written) == LABELS * BATCHES * 3
+
+
+@pytest.mark.parametrize("many", [{"records_per_label": 50}, {"records": 100}])
+def test_a_run_that_asks_for_too_many_writes_those_there_are_and_says_so(tmp_path: Path, many: dict[str, int]) -> None:
+    told: list[str] = []
+    config = run_config(parts(tmp_path, texts_per_batch=2, **many))
+    result = running.run(config, listener=running.Listener(told.append))
+    assert len(result.records) == LABELS * BATCHES * 2
+    assert "100 texts are asked for, of which the Release holds 8." in told
+
+
+def test_a_run_that_asks_for_fewer_writes_as_many(tmp_path: Path) -> None:
+    told: list[str] = []
+    config = run_config(parts(tmp_path, texts_per_batch=2, records_per_label=3))
+    result = running.run(config, listener=running.Listener(told.append))
+    assert [record.label for record in result.records] == [0, 0, 0, 1, 1, 1]
+    assert not any("asked for" in line for line in told)
+
+
+def test_generate_hands_out_all_or_as_many_as_are_there(tmp_path: Path) -> None:
+    made = release(parts(tmp_path, texts_per_batch=2))
+    assert {record.text for record in running.generate(made).records} == texts(made)
+    assert len(running.generate(made, records=3).records) == 3
+    with pytest.raises(ReleaseError, match="holds 4 texts of a label"):
+        running.generate(made, records_per_label=5)
+
+
+def test_two_numbers_of_records_are_refused_before_anything_is_done(tmp_path: Path) -> None:
+    values = parts(tmp_path, records=4, records_per_label=2)
+    with pytest.raises(ConfigError, match="Give one of"):
+        running.run(run_config(values))
+    assert not (tmp_path / "out").exists()
+    made = release(parts(tmp_path))
+    with pytest.raises(ConfigError, match="Give one of"):
+        running.generate(made, records=4, records_per_label=2)
+    with pytest.raises(ConfigError, match="Give one of"):  # and another method needs a number as ever
+        running.run(run_config(settings(tmp_path, records_per_label=None)))
+
+
+def test_texts_that_are_empty_in_the_release_are_counted_and_no_model_is_recommended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        Drawing, "use", staticmethod(lambda name, value: "" if name.endswith("/0") else f"text {value}")
+    )
+    told: list[str] = []
+    result = running.run(run_config(parts(tmp_path, texts_per_batch=2)), listener=running.Listener(told.append))
+    assert (len(result.records), result.missing) == (4, 4)
+    assert "4 texts could not be had. They are empty in the Release." in told
+
+
+# A model that reads private text
+
+
+def test_a_method_gets_its_release_model_and_the_prompts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, understudy: Callable[..., Said]
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("understudy.models.catalog.load_causal", lambda spec: asked.append(spec) or spec, raising=False)
+    monkeypatch.setattr(WithModel, "seen", [])
+    values = parts(tmp_path, method="with-model", document_type="clinic letter")
+    said = understudy("release", *flags({**values, "release_model": "hf:some/model"}))
+    assert said.code == 0, said.err
+    (tools,) = WithModel.seen
+    assert (tools.model, asked) == ("hf:some/model", ["hf:some/model"])
+    assert tools.prompts is not None
+    assert tools.prompts.parameters.document_type == "clinic letter"
+    assert tools.writer is None
+    assert understudy("release", *flags({**values, "release_model": "hf:another/model"})).code == 8
+    assert (
+        understudy("release", *flags(parts(tmp_path, release_model="embedded"))).code == 2
+    )  # in-parts has no such flag
+
+
+def test_a_release_model_is_loaded_before_anything_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(spec: str) -> None:
+        raise us.UnderstudyError(f"There is no {spec}.", "Fetch it.")
+
+    monkeypatch.setattr("understudy.models.catalog.load_causal", absent, raising=False)
+    values = parts(tmp_path, method="with-model")
+    with pytest.raises(us.UnderstudyError, match="There is no embedded"):
+        release(values)
+    assert runs_charged(values["ledger"]) == 0
+    with RunStore.open(Path(values["output"]) / "private") as store:
+        assert store.stages() == []
