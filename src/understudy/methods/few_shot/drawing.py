@@ -1,0 +1,135 @@
+"""One exemplar, drawn token by token (Tang et al. 2024, Algorithm 2).
+
+until the exemplar ends:
+    sample     = each record of the label with probability q, into one of M subsets          fresh for every token
+    rows       = one prompt a subset with up to N of its records, and one without any        one block, one shape
+    candidates = the K tokens likeliest without private records                              public
+    sums       = the rows' probabilities of the candidates, summed over the subsets          integers
+    token      = the candidate with the largest noisy sum                                    one token of the charge
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.errors import ConfigError
+from understudy.models.causal import CausalModel
+from understudy.models.contexts import Contexts
+from understudy.prediction.candidates import Candidates, public_candidates
+from understudy.prediction.ending import Ending, OpenText
+from understudy.prediction.rows import PromptTokens
+from understudy.prediction.sums import softmax_sum, vote_sum
+from understudy.privacy.noise import NoiseSource
+from understudy.privacy.subsampled import OpenSubsampledTokens, SubsampledTokens
+
+_PRIORITIES = 2**62
+
+
+def deal(
+    included: NDArray[np.bool_], subset: NDArray[np.int64], priority: NDArray[np.int64], *, subsets: int, most: int
+) -> list[NDArray[np.int64]]:
+    """For each subset the records that it shows: its ``most`` drawn ones of lowest priority, in that order.
+
+    Each record has coins of its own. Taking one away, with its coins, leaves all subsets but one as they were.
+
+    Args:
+        included: ``Bool[n]``, which records are drawn.
+        subset: ``Int64[n]``, in [0, subsets), where a drawn record goes.
+        priority: ``Int64[n]``, uniform.
+    """
+    drawn = np.flatnonzero(included)
+    drawn = drawn[np.argsort(priority[drawn], kind="stable")]
+    return [drawn[subset[drawn] == each][:most] for each in range(subsets)]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How the exemplars of one label are drawn.
+
+    Guarantee:
+        A record changes the row of the one subset that it falls into, and no other: rows are dealt out by coins of
+        their own (:func:`deal`), and run in one block of subsets + 1 rows of one width for every token, whoever is
+        drawn (:class:`~understudy.models.contexts.Contexts`). A row adds non-negative integers of at most the
+        mechanism's grid in all, or one vote. The candidates come of the public row. So the sums move as
+        :class:`~understudy.privacy.subsampled.SubsampledTokens` says; it draws the sample, adds the noise and counts.
+
+    Args:
+        mechanism: what is charged.
+        model: reads the private texts.
+        prompt: in tokens.
+        ending: of an exemplar.
+        most_shown: N, records that a subset shows.
+        most: tokens of a shown record at most.
+        candidates: K.
+        noise: where the coins that choose among a subset's records come from.
+
+    Raises:
+        ConfigError: if the prompt without private texts is empty.
+    """
+
+    mechanism: SubsampledTokens
+    model: CausalModel
+    prompt: PromptTokens
+    ending: Ending
+    most_shown: int
+    most: int
+    candidates: int
+    noise: NoiseSource
+
+    def __post_init__(self) -> None:
+        if not self.prompt.prefix and not self.prompt.suffix:
+            raise ConfigError(
+                "The prompt for private texts is empty but for these texts.", "Write something around them."
+            )
+
+    @property
+    def width(self) -> int:
+        """Tokens to which every row is padded, whatever was drawn before: a function of public parameters."""
+        shown = self.prompt.width(self.most, texts=self.most_shown)
+        return 1 + shown + len(self.prompt.suffix) + self.ending.most_tokens
+
+    def exemplar(self, records: Sequence[NDArray[np.int32]], paid: OpenSubsampledTokens) -> tuple[list[int], OpenText]:
+        """Draw tokens until the exemplar ends, or no paid one is left.
+
+        Args:
+            records: the label's private texts in tokens, ``most`` at most each.
+            paid: what is left to this label.
+        """
+        drawn: list[int] = []
+        text = self.ending.open(self.model)
+        while text.ended is None and paid.left:
+            contexts = self._contexts(self._shown(records, paid), drawn)
+            candidates = public_candidates(contexts, count=self.candidates)
+            token = candidates.token(paid.choose(self.sums(contexts, candidates)))
+            drawn.append(token)
+            text.take(token)
+        return drawn, text
+
+    def sums(self, contexts: Contexts, candidates: Candidates) -> NDArray[np.int64]:
+        """``Int64[K]``: what the subsets say together, the public row left out."""
+        counted = [0, *[1] * (len(contexts) - 1)]
+        if self.mechanism.noise == "votes":
+            return vote_sum(contexts, candidates, divisors=counted)
+        return softmax_sum(contexts, candidates, grid=self.mechanism.grid, divisors=counted)
+
+    def _shown(self, records: Sequence[NDArray[np.int32]], paid: OpenSubsampledTokens) -> list[list[NDArray[np.int32]]]:
+        """A fresh sample: the records that each subset shows."""
+        included, subset = paid.sample(len(records))
+        priority = self.noise.uniform(len(records), below=_PRIORITIES)
+        dealt = deal(included, subset, priority, subsets=self.mechanism.subsets, most=self.most_shown)
+        return [[records[number] for number in numbers.tolist()] for numbers in dealt]
+
+    def _contexts(self, shown: Sequence[Sequence[NDArray[np.int32]]], drawn: Sequence[int]) -> Contexts:
+        """The public row and one a subset, each with the exemplar so far at its end.
+
+        The last token of the prefix stands in the rows themselves, so that no row is ever empty.
+        """
+        lead, end = self.prompt.prefix[-1:], (*self.prompt.suffix, *drawn)
+        rows = [[*lead, *self.prompt.row(*(text.tolist() for text in texts)), *end] for texts in ([], *shown)]
+        return self.model.contexts(
+            rows, prefix=self.prompt.prefix[:-1], width=self.width, tokens=0, rows_at_once=len(rows)
+        )

@@ -1,0 +1,65 @@
+"""Few-shot: private exemplars, drawn token by token, which prompt any language model (Tang et al. 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from understudy.errors import ConfigError
+from understudy.generation.parameters import WritingParameters
+from understudy.generation.records import SyntheticRecord
+from understudy.generation.template import PromptTemplate
+from understudy.methods.few_shot import generate as generating
+from understudy.methods.few_shot.parameters import FewShotParameters, ShowingParameters, StoppingParameters
+from understudy.methods.few_shot.plan import NAME, make_plan
+from understudy.methods.protocol import Asks, GenerationTools, PublicFacts, Released, ReleaseTools, Traits
+from understudy.parameters import Parameters
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Plan
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.release import Release
+
+if TYPE_CHECKING:
+    from understudy.corpus.bounding import BoundedCorpus
+
+_CHARACTERS_PER_TOKEN = 4
+
+
+class FewShot(Traits, FewShotParameters):
+    """A few synthetic exemplars of each label with differential privacy, which prompt any language model.
+
+    >>> FewShot(sampling_rate=0.01).subsets
+    10
+    """
+
+    name: ClassVar[str] = NAME
+    parameters: ClassVar[type[Parameters]] = FewShotParameters
+    generation_parameters: ClassVar[type[Parameters]] = ShowingParameters
+    needs_embedder: ClassVar[bool] = False
+    needs_release_model: ClassVar[bool] = True
+    generates_with_llm: ClassVar[bool] = True
+    stopping_parameters: ClassVar[frozenset[str]] = frozenset(StoppingParameters.model_fields)
+
+    def dump(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+    def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
+        if isinstance(budget, SecretBudget):
+            raise ConfigError(
+                "few-shot promises (epsilon, delta), not secret protection.",
+                "Give --epsilon and --delta, or choose --method sec-pe or aug-pe.",
+            )
+        return make_plan(self, budget, facts)
+
+    def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
+        from understudy.methods.few_shot.release import release  # only here: it reads private records
+
+        return release(self, corpus, plan, tools=tools)
+
+    def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks:
+        shown = ["x" * (_CHARACTERS_PER_TOKEN * self.exemplar_tokens)] * min(self.exemplars_per_prompt, self.exemplars)
+        messages = template.prediction_prompt(chat=True, examples=()).messages(shown)
+        return Asks(sum(counts) * writing.samples, sum(len(message.content) for message in messages))
+
+    def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
+        return generating.generate(self, release, counts, tools=tools)
