@@ -54,14 +54,18 @@ class JSONSchema:
 
     Needs the extra ``local``. References lead to places in the file itself; nothing is ever fetched.
 
+    Args:
+        file: its path.
+        content: of the file, where it is no longer at hand.
+
     Raises:
         ConfigError: the file cannot be read, is no JSON schema, refers elsewhere, or goes round in circles.
     """
 
-    def __init__(self, file: str | Path) -> None:
+    def __init__(self, file: str | Path, *, content: bytes | None = None) -> None:
         path = Path(file)
         try:
-            content = path.read_bytes()
+            content = path.read_bytes() if content is None else content
             schema = json.loads(content)
         except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(
