@@ -299,7 +299,8 @@ class RunConfig(
         """
         method = make_method(self.method, self.method_parameters)
         own = method_class(self.method).parameters(**self.method_parameters)
-        fields = self.model_dump(mode="json", exclude=_OPERATIONAL | {"method_parameters"})
+        unused = {"method_parameters", *(ModelParameters.model_fields if method.exports else ())}
+        fields = self.model_dump(mode="json", exclude=_OPERATIONAL | unused)
         fields = {name: value for name, value in fields.items() if value or name not in _LATER}
         if self.epsilon is not None or self._protects_secrets:
             fields |= budget_fields(self.budget)

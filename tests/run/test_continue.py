@@ -87,6 +87,17 @@ def test_the_command_line_continues(tmp_path: Path, understudy: Callable[..., Sa
     assert "--continue" not in understudy("run", "--help").out
 
 
+def test_what_run_began_release_continues_whatever_language_model_was_named(
+    tmp_path: Path, understudy: Callable[..., Said]
+) -> None:
+    values = parts(tmp_path, texts_per_batch=1)
+    assert understudy("run", *flags({**values, "llm": "none"})).code == 0
+    said = understudy("release", "--continue", *flags({**values, "texts_per_batch": 2}))
+    assert said.code == 0, said.err
+    assert understudy("run", *flags(values)).code == 0
+    assert runs_charged(values["ledger"]) == 1
+
+
 def test_without_continue_the_finished_release_is_returned_with_a_hint(tmp_path: Path, drawn: list[str]) -> None:
     values = parts(tmp_path, texts_per_batch=2)
     first = release(values)
