@@ -1,0 +1,126 @@
+"""Parts of a charge are confirmed one by one: by several threads at once, in the same time however many there are."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from ledger_plans import CAP, RECORD, pure_plan
+
+from understudy.errors import LedgerError, PrivacyError
+from understudy.ledger import Ledger, rows
+from understudy.ledger.schema import draws
+from understudy.run.releasing import _confirmed
+from understudy.store import RunStore
+
+THREADS = 4
+
+
+def charged(ledger: Ledger, run_id: str = "run") -> None:
+    """A run whose one charge, ``sums``, is booked."""
+    ledger.open_dataset("d", cap=CAP, unit=RECORD)
+    ledger.charge("d", pure_plan("1/2"), run_id=run_id)
+
+
+def drawn(ledger: Ledger, run_id: str = "run") -> dict[str, str]:
+    with ledger._database.read() as connection:
+        return rows.drawn(connection, run_id)
+
+
+def test_parts_that_threads_confirm_at_once_are_all_there(ledger: Ledger) -> None:
+    charged(ledger)
+    digests = {f"sums/{number % 7}/{number}": f"{number:064x}" for number in range(200)}
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(lambda item: ledger.confirm("run", *item), digests.items()))
+    assert drawn(ledger) == digests
+    assert len(ledger.history("d")) == 1
+    ledger.charge("d", pure_plan("1/2"), run_id="run", kept={**digests, "sums/9": "not confirmed yet"})
+    ledger.confirm("run", "sums/0/0", digests["sums/0/0"])
+    assert drawn(ledger) == digests
+
+
+def test_of_threads_that_confirm_one_part_differently_one_wins(ledger: Ledger) -> None:
+    charged(ledger)
+
+    def confirm(digest: str) -> str | None:
+        try:
+            ledger.confirm("run", "sums/0", digest)
+        except LedgerError:
+            return None
+        return digest
+
+    for _ in range(3):
+        with ThreadPoolExecutor(THREADS) as pool:
+            accepted = {digest for digest in pool.map(confirm, "abcd" * 3) if digest is not None}
+        assert accepted == set(drawn(ledger).values())
+        assert len(accepted) == 1
+
+
+@pytest.mark.parametrize("kept", [{}, {"sums/0": "a"}, {"sums/0": "a", "sums/1": "c"}, {"sums": "a"}])
+def test_a_run_that_lacks_a_confirmed_part_or_has_another_is_refused(ledger: Ledger, kept: dict[str, str]) -> None:
+    charged(ledger)
+    ledger.confirm("run", "sums/0", "a")
+    ledger.confirm("run", "sums/1", "b")
+    with pytest.raises(LedgerError, match="from another copy"):
+        ledger.charge("d", pure_plan("1/2"), run_id="run", kept=kept)
+    ledger.charge("d", pure_plan("1/2"), run_id="run", kept={"sums/0": "a", "sums/1": "b", "sums/2": "c"})
+
+
+def test_a_part_is_none_of_another_charge_or_run(ledger: Ledger) -> None:
+    charged(ledger)
+    ledger.charge("d", pure_plan("1/2"), run_id="other")
+    for run_id, name in [("run", "sum/0"), ("run", "/sums"), ("nobody", "sums/0")]:
+        with pytest.raises(PrivacyError, match="no charge"):
+            ledger.confirm(run_id, name, "a")
+    ledger.confirm("run", "sums/0", "a")
+    ledger.confirm("other", "sums/0", "b")
+    assert (drawn(ledger), drawn(ledger, "other")) == ({"sums/0": "a"}, {"sums/0": "b"})
+
+
+def test_confirming_takes_no_longer_after_many_parts(tmp_path: Path) -> None:
+    """Reading all of a run's digests at every confirmation took 5 times as long after 5,000 of them."""
+
+    def seconds(count: int) -> float:
+        """The fastest of a few confirmations: what the machine does besides only adds."""
+        with Ledger(tmp_path / f"{count}.sqlite") as ledger:
+            charged(ledger)
+            with ledger._database.write() as connection:
+                before = [{"run_id": "run", "name": f"sums/x/{n}", "digest": "0", "at": ""} for n in range(count)]
+                connection.execute(sa.insert(draws), before)
+            times = []
+            for number in range(20):
+                start = time.perf_counter()
+                ledger.confirm("run", f"sums/{number}", "a")
+                times.append(time.perf_counter() - start)
+        return min(times)
+
+    few, many = seconds(1), seconds(20_000)
+    assert many < 5 * few + 0.005
+
+
+def test_parts_that_threads_keep_and_confirm_at_once_come_back_as_they_were(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.sqlite") as ledger, RunStore.open(tmp_path / "private") as store:
+        charged(ledger, store.run_id)
+        keep = _confirmed(ledger, pure_plan("1/2"), store)
+        names = [f"sums/{number % 3}/{number}" for number in range(300)]
+
+        def value(name: str) -> dict[str, np.ndarray]:
+            number = int(name.rpartition("/")[2])
+            return {"tokens": np.arange(number, dtype=np.int32), "private": np.arange(number) % 2 == 0}
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            returned = dict(zip(names, pool.map(lambda name: keep(name, lambda: value(name)), names), strict=True))
+        digests = {name: store.digest(name, key=ledger.fingerprint_key) for name in store.names()}
+        assert drawn(ledger, store.run_id) == digests
+        assert sorted(names) == store.names()
+    with RunStore.open(tmp_path / "private") as store:
+        for name in names:
+            stored = store.value(name)
+            assert stored is not None
+            for key, array in value(name).items():
+                assert stored[key].tobytes() == array.tobytes() == returned[name][key].tobytes()
+                assert stored[key].dtype == array.dtype
