@@ -42,7 +42,7 @@ class _Logits:
 
     def below_top(self, tokens: slice) -> Any:
         """``z_i - max_j z_j`` of a chunk, ``Float32[R, k]``; at most 0, and never nan."""
-        return self._logits[:, tokens].float().sub_(self._top)
+        return self._logits[:, tokens].float() - self._top  # a copy, which terms may change in place
 
     @cached_property
     def mass(self) -> Any:
