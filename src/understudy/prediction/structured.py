@@ -79,15 +79,20 @@ class JSONSchema:
 
     def fits(self, record: Mapping[str, Any]) -> bool:
         """Whether ``record`` keeps to the schema. One on which it cannot be decided does not."""
+        return self._fits(record, self._validator.schema)
+
+    def value(self, column: str, spelled: str) -> Any:
+        """What ``spelled`` is in a column: a string where that fits, else JSON where it is some, else a string."""
+        if self._fits(spelled, self._properties.get(column, True)):
+            return spelled
+        value = _read(spelled)
+        return spelled if isinstance(value, Fault) else value
+
+    def _fits(self, value: Any, schema: Any) -> bool:
         try:
-            return bool(self._validator.is_valid(record))
+            return bool(self._validator.evolve(schema=schema).is_valid(value))
         except Exception:  # a schema may nest without end, or hold a pattern that is no regular expression
             return False
-
-    def takes_strings(self, column: str) -> bool:
-        """Whether the column's type may be a string, as far as the schema says it plainly."""
-        types = self._properties.get(column, {}).get("type", "string")
-        return "string" in ([types] if isinstance(types, str) else types)
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,7 @@ class RecordCheck:
         columns: the keys that each has, and no others.
         schema: what their values are like; None: anything.
         shape: ``lines`` where the text is lines ``column: value``, not JSON. A value is a string, or JSON where the
-            schema takes no strings there; no value is null.
+            schema takes no such string there; no value is null.
     """
 
     columns: tuple[str, ...]
@@ -138,16 +143,11 @@ class RecordCheck:
             found = re.fullmatch(re.escape(name) + r"[ \t]*:(.*)", line)
             if found is None:
                 return Fault.COLUMNS
-            value = found[1].strip()
-            if not value:
+            spelled = found[1].strip()
+            if not spelled:
                 record[name] = None
-            elif self.schema is None or self.schema.takes_strings(name):
-                record[name] = value
             else:
-                read = _read(value)
-                if isinstance(read, Fault):
-                    return Fault.SCHEMA
-                record[name] = read
+                record[name] = spelled if self.schema is None else self.schema.value(name, spelled)
         problem = _unwritable(record)
         return record if problem is None else problem
 
@@ -243,9 +243,9 @@ def _canonical(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def _properties(schema: Any) -> Mapping[str, Any]:
-    found = schema.get("properties") if isinstance(schema, dict) else None
-    return {name: each for name, each in (found or {}).items() if isinstance(each, dict)}
+def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = schema.get("properties")
+    return found if isinstance(found, dict) else {}
 
 
 def _validator(schema: Any, name: str) -> Any:
@@ -259,13 +259,13 @@ def _validator(schema: Any, name: str) -> Any:
             "JSON schemas need the extra 'local'.", "Install it: pip install 'understudy[local]'"
         ) from None
 
-    kind = validator_for(schema, default=Draft202012Validator)
-    try:
-        kind.check_schema(schema)
-    except (SchemaError, RecursionError):
-        raise ConfigError(f"{name} is no JSON schema.", _ONE_FILE) from None
     if not isinstance(schema, dict):
-        return kind(schema)
+        raise ConfigError(f"{name} is no JSON schema for records.", _ONE_FILE)
+    try:
+        kind = validator_for(schema, default=Draft202012Validator)
+        kind.check_schema(schema)
+    except (SchemaError, RecursionError, TypeError):
+        raise ConfigError(f"{name} is no JSON schema.", _ONE_FILE) from None
     if any(not reference.startswith("#") for reference in _references(schema)):
         raise ConfigError(f"The JSON schema {name} refers to another one.", _ONE_FILE)
     registry: Any = Registry()  # knows no other schema and fetches none
