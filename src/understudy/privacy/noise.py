@@ -141,6 +141,7 @@ def _below(bits: NDArray[np.uint64], rates: NDArray[np.float64]) -> NDArray[np.b
     return np.asarray((bits < limits) | certain, dtype=np.bool_)
 
 
+@lru_cache(maxsize=64)
 def _sampler(kind: NoiseKind, scale: float) -> Any:
     import opendp.prelude as dp
 

@@ -1,0 +1,151 @@
+"""An attack on the real token step: rows of logits, their integer sums, the draw. And on its printed variants.
+
+The worst neighbour is a record that pushes one token by the whole clip range. What the attacker finds must stay below
+the pure epsilon of one private token, 2 clip / (batch_size temperature), and be above it where something is broken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from auditing import epsilon_found, paid
+from numpy.typing import NDArray
+
+from understudy.privacy.noise import SystemNoise
+from understudy.privacy.tokens import PrivateTokens, TokenTest
+
+torch = pytest.importorskip("torch")
+
+from understudy.prediction.candidates import Candidates  # noqa: E402
+from understudy.prediction.sums import Sums, TokenSums  # noqa: E402
+
+DRAWS = 8_000
+STEP = PrivateTokens("tokens", clip=1.5, batch_size=2, temperature=1.0, tokens=DRAWS)
+EPSILON = 2 * STEP.clip / (STEP.batch_size * STEP.temperature)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Contexts that say what they are told: logits ``Float32[rows, tokens]``, row 0 public."""
+
+    logits: Any
+
+    @property
+    def rows_at_once(self) -> int:
+        return len(self.logits)
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    def blocks(self, _tokens: Any) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(first=0, real=len(self.logits), logits=self.logits)
+
+
+def sums_of(
+    rows: NDArray[np.float64], how: TokenSums, *, public: list[float] | None = None, divisors: list[int] | None = None
+) -> Sums:
+    """The real sums over private ``rows`` of logits."""
+    first = np.zeros((1, rows.shape[1])) if public is None else np.array([public])
+    logits = torch.tensor(np.concatenate([first, rows]), dtype=torch.float32)
+    return how.over(Rows(logits), Candidates(None, logits[0]), divisors)  # type: ignore[arg-type]
+
+
+def first_token_drawn(rows: list[list[float]], mechanism: PrivateTokens, how: TokenSums) -> int:
+    """How often the first of two tokens is drawn, of DRAWS times."""
+    utilities = sums_of(np.array(rows).reshape(-1, 2), how).utilities(mechanism.batch_size)
+    batch = mechanism.open(paid("tokens", mechanism.event), SystemNoise()).batch()
+    return sum(batch.draw(utilities) == 0 for _ in range(DRAWS))
+
+
+def attack(how: TokenSums, mechanism: PrivateTokens = STEP) -> float:
+    """With one record for the second token: is there another, for the first?"""
+    true = first_token_drawn([[0.0, 99.0], [99.0, 0.0]], mechanism, how)
+    false = first_token_drawn([[0.0, 99.0]], mechanism, how)
+    return epsilon_found(true, false, DRAWS)
+
+
+def test_a_record_that_pushes_one_token_by_the_whole_clip_range_is_hidden_as_promised() -> None:
+    found = attack(TokenSums("recenter", STEP.clip, STEP.grid))
+    assert 0.3 * EPSILON < found <= EPSILON  # the attack is worth its name
+
+
+def test_with_clipped_differences_too() -> None:
+    mechanism = replace(STEP, clip=0.5, temperature=1 / 3)  # the same epsilon
+    found = attack(TokenSums("difference", mechanism.clip, mechanism.grid), mechanism)
+    assert 0.3 * EPSILON < found <= EPSILON
+
+
+def test_the_same_attack_breaks_a_clip_range_twice_as_wide_as_charged() -> None:
+    assert attack(TokenSums("recenter", 2 * STEP.clip, 2 * STEP.grid)) > EPSILON
+
+
+# -- sensitivities ----------------------------------------------------------------------------------------------------
+
+MECHANISM = PrivateTokens("tokens", clip=10, batch_size=20, temperature=2, tokens=1, test=TokenTest(0.5, 0.2))
+HOW = TokenSums("recenter", MECHANISM.clip, MECHANISM.grid, MECHANISM.distance_grid)
+
+
+def neighbours(count: int = 200) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Random batches with and without their last row, extreme and empty ones among them."""
+    generator = np.random.default_rng(5)
+    for _ in range(count):
+        rows = generator.normal(0, 10.0 ** generator.uniform(-1, 3), (generator.integers(1, 30), 5))
+        yield rows, rows[:-1]
+
+
+def actual_size(sums: Sums, rows: int) -> NDArray[np.float64]:
+    """The broken twin: the mean over the rows that happen to be there, times the declared size."""
+    return np.asarray(sums.clipped * (MECHANISM.batch_size / max(rows, 1)))
+
+
+def test_one_row_moves_the_utilities_by_one_grid_at_most_and_with_the_actual_size_as_divisor_by_more() -> None:
+    ours, broken, distances = 0.0, 0.0, 0
+    for rows, fewer in neighbours():
+        a, b = sums_of(rows, HOW), sums_of(fewer, HOW)
+        size = MECHANISM.batch_size
+        ours = max(ours, np.abs(a.utilities(size) - b.utilities(size)).max())
+        broken = max(broken, np.abs(actual_size(a, len(rows)) - actual_size(b, len(fewer))).max())
+        distances = max(distances, abs(a.distance(size) - b.distance(size)))
+    assert 0.9 * MECHANISM.grid < ours <= MECHANISM.grid
+    assert broken > 5 * MECHANISM.grid
+    assert 0.9 * MECHANISM.distance_grid < distances <= MECHANISM.distance_grid
+
+
+@pytest.mark.parametrize("owned", [2, 3, 7])
+def test_an_owners_rows_together_move_no_more_than_one_row(owned: int) -> None:
+    generator = np.random.default_rng(6)
+    for _ in range(30):
+        others, theirs = generator.normal(0, 30, (4, 5)), np.tile(generator.normal(0, 30, 5), (owned, 1))
+        a = sums_of(np.concatenate([others, theirs]), HOW, divisors=[1] * 4 + [owned] * owned)
+        b = sums_of(others, HOW)
+        assert np.abs(a.utilities(20) - b.utilities(20)).max() <= MECHANISM.grid
+        assert abs(a.distance(20) - b.distance(20)) <= MECHANISM.distance_grid
+
+
+def averaged_logits_distance(rows: NDArray[np.float64], *, clip: float, batch_size: int, public: list[float]) -> float:
+    """The broken twin: distance of the softmax of averaged clipped logits, instead of averaged distributions."""
+    clipped = np.maximum(-clip, rows - rows.max(axis=1, keepdims=True) + clip)
+    weights = np.exp(clipped.sum(axis=0) / batch_size)
+    return float(np.abs(weights / weights.sum() - np.array(public)).sum())
+
+
+@pytest.mark.parametrize("batch_size", [50, 250])
+def test_a_distance_of_averaged_clipped_logits_moves_by_about_c_times_what_is_charged(batch_size: int) -> None:
+    clip = 10.0
+    rows = np.array([[0.0, clip], [clip * 2, 0.0]])  # the second token by c, then the first by the whole range
+    public = [1.0, 0.0]
+    with_it, without = (
+        averaged_logits_distance(chosen, clip=clip, batch_size=batch_size, public=public) for chosen in (rows, rows[:1])
+    )
+    moved = abs(with_it - without)
+    assert moved == pytest.approx(2 * math.tanh(clip / (2 * batch_size)), rel=1e-9)
+    assert moved > 0.98 * clip / batch_size
+    how = TokenSums("recenter", clip, distance_grid=MECHANISM.distance_grid)
+    ours = [sums_of(chosen, how, public=[99.0, 0.0]).distance(batch_size) for chosen in (rows, rows[:1])]
+    assert abs(ours[0] - ours[1]) <= MECHANISM.distance_grid  # 1 / batch_size, of the mean
