@@ -163,8 +163,8 @@ def test_a_prediction_block_replaces_only_what_it_names(tmp_path: Path) -> None:
     )
     template = load_template("", file=path)
     prompt = template.prediction_prompt(chat=True, label="rain")
-    assert (prompt.system, prompt.after, prompt.cue) == ("", "One more on rain.", "Text:")
-    assert prompt.before.endswith("Text: Snow.\n\n")
+    assert (prompt.system, prompt.after, prompt.cue) == ("", "\n\nOne more on rain.", "Text:")
+    assert prompt.before.endswith("\n\nText: Snow.")
     assert template.prediction_prompt(chat=False) == PromptTemplate(
         document_type="haiku", user="x", prediction={"examples": [{"text": "Snow."}]}
     ).prediction_prompt(chat=False)

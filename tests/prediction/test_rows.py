@@ -6,7 +6,7 @@ import pytest
 from byte_model import BEGIN, ByteModel
 
 from understudy.errors import ConfigError, ModelError
-from understudy.generation.predicting import PredictionExample, PredictionPrompt, PredictionPrompts
+from understudy.generation.predicting import PredictionExample, PredictionPrompt
 from understudy.generation.template import PromptTemplate, load_template
 from understudy.models.types import Message
 from understudy.prediction.rows import PromptTokens, cut, prompt_tokens
@@ -56,16 +56,16 @@ def test_what_rows_share_does_not_depend_on_a_private_text() -> None:
 
 def test_a_text_is_made_into_tokens_with_the_space_before_it() -> None:
     tokens = prompt_tokens(memo(chat=False), ByteModel())
-    assert bytes(tokens.before) == b"Text:"
+    assert bytes(tokens.before) == b"\n\nText:"
     assert bytes(tokens.encode(" One.", prompt=memo(chat=False), model=ByteModel())) == b" One."
-    assert bytes(tokens.after) == b"\n\n"
+    assert tokens.after == ()
 
 
 def test_a_record_follows_the_cue_after_a_space_and_begins_with_its_key() -> None:
     form = {"block": "Film: {text}", "cue": "Film:"}
     template = PromptTemplate(document_type="film", user="x", prediction={"completion_records": form})
     prompt = template.prediction_prompt(chat=False, shape="json", columns=["title"])
-    assert bytes(prompt_tokens(prompt, ByteModel()).suffix) == b'Film: {"title":'
+    assert bytes(prompt_tokens(prompt, ByteModel()).suffix) == b'\n\nFilm: {"title":'
 
 
 def test_the_width_is_that_of_the_longest_row_and_is_filled_by_a_cut_text() -> None:
@@ -96,13 +96,3 @@ def test_a_chat_needs_a_chat_template() -> None:
 def test_a_chat_template_that_hides_or_repeats_the_users_turn_is_one_error(template: str) -> None:
     with pytest.raises(ModelError, match="does not show a user's turn once"):
         prompt_tokens(memo(chat=True), ByteModel(template=template))
-
-
-def test_a_prompt_without_public_text_is_one_error() -> None:
-    empty = PredictionPrompts(completion={"before": "", "cue": "", "block": "{text}"})
-    prompt = empty.prompt(chat=False, values={"document_type": "memo"})
-    model = ByteModel()
-    assert prompt_tokens(prompt, model).prefix == (BEGIN,)
-    model.begin = []
-    with pytest.raises(ConfigError, match="empty where it shows no private text"):
-        prompt_tokens(prompt, model)

@@ -130,7 +130,7 @@ class PredictionPrompt:
     """Whether the pieces are a chat's turns (system, user, and what the assistant's begins with) or one document."""
     system: str
     before: str
-    """With the public examples, and what parts them from what follows."""
+    """With the public examples."""
     block: tuple[str, str]
     after: str
     cue: str
@@ -216,13 +216,14 @@ class PredictionPrompts(Parameters):
             _shown(each.text, shape, columns, form.stop).join(_block(form, {**values, "label": each.label}))
             for each in examples
         )
-        before = _fill(form.before, values).strip()
+        before, after = _fill(form.before, values).strip(), _fill(form.after, values).strip()
+        after = BLANK_LINE + after if after else ""
         return PredictionPrompt(
             chat=chat,
             system=_fill(system if self.system is None else self.system, values).strip() if chat else "",
-            before=(f"{before}{BLANK_LINE}" if before else "") + shots,
+            before=before + shots if before else shots.removeprefix(BLANK_LINE),
             block=block,
-            after=_fill(form.after, values).strip() + ("" if chat or not form.after else BLANK_LINE),
+            after=after if chat else after + BLANK_LINE,
             cue=_fill(form.cue, values).strip(),
             opening=record_opening(shape, columns),
             stop=form.stop,
@@ -273,9 +274,12 @@ def _shown(text: str, shape: Shape, columns: Sequence[str], stop: Sequence[str])
 
 
 def _block(form: ChatForm, values: Mapping[str, str]) -> tuple[str, str]:
-    """What comes before and after a shown text."""
+    """What comes before and after a shown text.
+
+    The blank line stands before it, not after: tokenizers take white space together with what follows.
+    """
     first, last = (_fill(part, values) for part in form.block.split(_TEXT))
-    return first, last + BLANK_LINE
+    return BLANK_LINE + first.lstrip(), last.rstrip()
 
 
 def shown_examples(

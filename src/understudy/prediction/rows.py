@@ -105,7 +105,7 @@ def prompt_tokens(prompt: PredictionPrompt, model: PromptModel) -> PromptTokens:
     """``prompt`` in the tokens of ``model``: of a chat in the model's own form, of a document as it stands.
 
     Raises:
-        ConfigError: the prompt is a chat, and the model has no chat template; or there is no public text in it at all.
+        ConfigError: the prompt is a chat, and the model has no chat template.
         ModelError: the chat template does not show the user's turn once, as it stands.
     """
     if prompt.chat:
@@ -115,18 +115,13 @@ def prompt_tokens(prompt: PredictionPrompt, model: PromptModel) -> PromptTokens:
         head, tail, begin = prompt.before, prompt.after, list(model.begin)
     first, last = prompt.block
     before = first.rstrip(" ")
-    tokens = PromptTokens(
+    return PromptTokens(
         prefix=(*begin, *model.encode(head)),
         before=tuple(model.encode(before)),
         lead=first[len(before) :],
         after=tuple(model.encode(last)),
         suffix=tuple(model.encode(tail + answer_start(prompt))),
     )
-    if not tokens.prefix + tokens.suffix:
-        raise ConfigError(
-            "The prompt is empty where it shows no private text.", "Give it text in `before`, `after` or `cue`."
-        )
-    return tokens
 
 
 def answer_start(prompt: PredictionPrompt) -> str:
