@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from understudy.generation.predicting import Shape
 from understudy.generation.template import load_template
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
@@ -36,11 +37,14 @@ def test_a_chats_rows_are_the_tokens_that_the_whole_chat_has(model: CausalModel,
     assert [*tokens.prefix, *own, *tokens.suffix] == model.encode(model.render(chat) + prompt.cue)
 
 
-def test_a_documents_rows_are_the_tokens_that_the_whole_document_has(model: CausalModel) -> None:
-    prompt = load_template("news").prediction_prompt(chat=False, label="World")
+@pytest.mark.parametrize("shape", ["text", "json", "lines"])
+def test_a_documents_rows_are_the_tokens_that_the_whole_document_has(model: CausalModel, shape: Shape) -> None:
+    columns, text = ((), TEXT) if shape == "text" else (tuple(RECORD), json.dumps(RECORD))
+    prompt = load_template("film").prediction_prompt(chat=False, shape=shape, columns=columns)
     tokens = prompt_tokens(prompt, model)
-    own = tokens.row(tokens.encode(TEXT, prompt=prompt, model=model))
-    assert [*tokens.prefix, *own, *tokens.suffix] == [*model.begin, *model.encode(prompt.user([TEXT]) + prompt.cue)]
+    own = tokens.row(tokens.encode(text, prompt=prompt, model=model))
+    whole = model.encode(prompt.user([text]) + prompt.cue + prompt.opening)
+    assert [*tokens.prefix, *own, *tokens.suffix] == [*model.begin, *whole]
 
 
 def test_a_text_comes_back_from_its_tokens(model: CausalModel) -> None:

@@ -114,7 +114,7 @@ def prompt_tokens(prompt: PredictionPrompt, model: PromptModel) -> PromptTokens:
     else:
         head, tail, begin = prompt.before, prompt.after, list(model.begin)
     first, last = prompt.block
-    before = first.rstrip(" ")
+    before = first.rstrip()
     return PromptTokens(
         prefix=(*begin, *model.encode(head)),
         before=tuple(model.encode(before)),
