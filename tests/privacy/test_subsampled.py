@@ -1,0 +1,374 @@
+"""Tokens chosen by subsets of a Poisson sample: sampler, noise and event agree, and the printed variants are caught."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from auditing import epsilon_found, mu_found, paid, rates
+from noise_tests import ALPHA
+from numpy.typing import NDArray
+from scipy import stats
+
+from understudy.errors import ConfigError, PrivacyError
+from understudy.privacy.accountant import DISCRETE_EXCESS, Composition, renyi_epsilon
+from understudy.privacy.events import (
+    GaussianEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    SubsampledPureEvent,
+    event_from_json,
+    event_to_json,
+)
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseKind, NoiseSource, SystemNoise
+from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.subsampled import (
+    OpenSubsampledTokens,
+    SubsampledTokens,
+    subsampled_multiplier,
+    votes_epsilon,
+)
+from understudy.privacy.unit import Unit
+
+GRID = SubsampledTokens.grid
+GAUSSIAN = SubsampledTokens("tokens", "gaussian", subsets=4, noise_multiplier=1.0, rate=0.1, tokens=20)
+VOTES = replace(GAUSSIAN, noise="votes")
+DRAWS = 4_000
+
+
+def opened(mechanism: SubsampledTokens, source: NoiseSource | None = None, *, spent: int = 0) -> OpenSubsampledTokens:
+    return mechanism.open(paid(mechanism.name, mechanism.event), source or SystemNoise(), spent=spent)
+
+
+# -- events -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_poisson_subsampled_gaussian_costs_what_the_design_says() -> None:
+    event = SubsampledGaussianEvent(1.0, 0.01, 1000)
+    assert event.to_pld().get_epsilon_for_delta(1e-6) == pytest.approx(2.1245, abs=5e-5)
+    assert Composition((event,)).epsilon(1e-6) == pytest.approx(2.1245, abs=1e-3)  # the discrete excess
+    assert Composition((event,)).epsilon(1e-6) > event.to_pld().get_epsilon_for_delta(1e-6)
+
+
+def test_releases_of_one_event_equal_as_many_events() -> None:
+    for one, many in (
+        (SubsampledGaussianEvent(2.0, 0.05, 1), SubsampledGaussianEvent(2.0, 0.05, 6)),
+        (SubsampledPureEvent(1.0, 0.05, 1), SubsampledPureEvent(1.0, 0.05, 6)),
+    ):
+        six = Composition((one,) * 6)
+        assert six.epsilon(1e-6) == pytest.approx(Composition((many,)).epsilon(1e-6), rel=1e-6)
+        assert math.fsum(event.rho for event in six.events) == pytest.approx(many.rho)
+
+
+def test_at_rate_1_an_event_costs_what_it_costs_on_all_data() -> None:
+    everyone = Composition((SubsampledGaussianEvent(4.0, 1.0, 9),)).epsilon(1e-6)
+    assert everyone == pytest.approx(Composition((GaussianEvent(4.0),) * 9).epsilon(1e-6), rel=2e-3)
+    assert SubsampledPureEvent(0.3, 1.0, 5).pure_epsilon == pytest.approx(PureEvent(0.3).pure_epsilon * 5)
+
+
+def test_a_pure_mechanism_on_a_sample_is_as_private_as_the_formula_says() -> None:
+    event = SubsampledPureEvent(1.0, 0.1, 3)
+    assert event.each == pytest.approx(math.log(1 + 0.1 * (math.e - 1)))
+    assert event.pure_epsilon == Composition((event,)).epsilon(0) == pytest.approx(3 * event.each)
+    assert Composition((replace(event, count=500),)).epsilon(1e-6) < 500 * event.each
+    assert SubsampledPureEvent(800.0, 0.1, 1).each == 800.0
+
+
+def test_the_rho_of_a_sampled_event_bounds_its_renyi_divergence_in_both_directions() -> None:
+    """By numerical integration, at several orders."""
+    x = np.linspace(-60, 60, 400_001)
+    for sigma, rate in ((0.7, 0.1), (1.0, 0.5), (3.0, 0.01)):
+        rho = SubsampledGaussianEvent(sigma, rate, 1).rho
+        without = stats.norm.logpdf(x, 0, sigma)
+        with_it = np.logaddexp(math.log1p(-rate) + without, math.log(rate) + stats.norm.logpdf(x, 1, sigma))
+        for order in (1.1, 2.0, 5.0, 20.0):
+            for p, q in ((with_it, without), (without, with_it)):
+                divergence = math.log(np.trapezoid(np.exp(order * p - (order - 1) * q), x)) / (order - 1)
+                assert divergence <= order * rho * (1 + 1e-9)
+
+
+def test_composed_by_renyi_across_runs_they_cost_more_than_in_one() -> None:
+    event = SubsampledGaussianEvent(2.0, 0.05, 100)
+    assert renyi_epsilon((event,), 1e-6) > Composition((event,)).epsilon(1e-6)
+
+
+def test_every_release_pays_for_the_excess_of_its_discrete_noise() -> None:
+    event = SubsampledGaussianEvent(1.0, 0.02, 1000)
+    smaller = 1e-6 / (1 + 1000 * DISCRETE_EXCESS)
+    assert Composition((event,)).epsilon(1e-6) == event.to_pld().get_epsilon_for_delta(smaller)
+
+
+def test_on_the_coarsest_grid_the_excess_on_a_sample_is_no_larger_than_on_all_data() -> None:
+    """delta of a mixture is a constant times delta of its parts at another epsilon: here summed on the grid."""
+    sigma, rate = 64.0, 0.1  # a grid so coarse that the excess can be seen
+    x = np.arange(-2000, 2001)
+
+    def deltas(here: NDArray[np.float64], there: NDArray[np.float64], epsilon: float) -> float:
+        return float(np.maximum(here - math.exp(epsilon) * there, 0).sum())
+
+    def discrete(mean: float) -> NDArray[np.float64]:
+        weight = np.exp(-((x - mean) ** 2) / (2 * sigma**2))
+        return np.asarray(weight / weight.sum())
+
+    a, b = discrete(0), discrete(64)
+    mixture = (1 - rate) * a + rate * b
+    for epsilon in (0.05, 0.5, 1.5):
+        inner = math.log(1 + (math.exp(epsilon) - 1) / rate)
+        assert deltas(mixture, a, epsilon) == pytest.approx(rate * deltas(b, a, inner), rel=1e-9)
+    for epsilon in (0.02, 0.05, 0.1):
+        outside = 1 - math.exp(epsilon) * (1 - rate)
+        inner = math.log(math.exp(epsilon) * rate / outside)
+        assert deltas(a, mixture, epsilon) == pytest.approx(outside * deltas(a, b, inner), rel=1e-9)
+
+
+@pytest.mark.parametrize("event", [SubsampledGaussianEvent(5 / 3, 0.01, 7), SubsampledPureEvent(1 / 3, 0.01, 7)])
+def test_events_survive_json_exactly_with_a_whole_count(
+    event: SubsampledGaussianEvent | SubsampledPureEvent,
+) -> None:
+    back = event_from_json(event_to_json(event))
+    assert back == event
+    assert isinstance(back, SubsampledGaussianEvent | SubsampledPureEvent)
+    assert isinstance(back.count, int)
+    assert "7 times on a Poisson sample of rate 0.01" in str(event)
+    assert 0.01 < Composition((event,)).power(0.01) <= 1
+
+
+@pytest.mark.parametrize(("rate", "count"), [(0.0, 1), (1.1, 1), (-0.1, 1), (0.1, 0), (0.1, 1.5), (math.nan, 1)])
+@pytest.mark.parametrize("kind", [SubsampledGaussianEvent, SubsampledPureEvent])
+def test_an_impossible_rate_or_count_is_refused(
+    kind: Callable[[float, float, float], object], rate: float, count: float
+) -> None:
+    with pytest.raises(ConfigError):
+        kind(1.0, rate, count)
+
+
+# -- what a budget buys -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("budget", "rate", "tokens"),
+    [(Budget(1, "1e-6"), 0.01, 100), (Budget(2, "1e-5"), 0.02, 500), (Budget("0.2", "1e-6"), 0.05, 50)],
+)
+def test_the_noise_for_a_budget_never_overshoots_and_wastes_little(budget: Budget, rate: float, tokens: int) -> None:
+    delta = float(budget.delta)
+    gaussian = SubsampledGaussianEvent(subsampled_multiplier(budget, rate=rate, tokens=tokens), rate, tokens)
+    votes = SubsampledPureEvent(votes_epsilon(budget, rate=rate, tokens=tokens), rate, tokens)
+    for event in (gaussian, votes):
+        Plan("method", Unit(), budget, (Charge("tokens", event, {}, "to test"),))  # checks that it is within
+        assert Composition((event,)).epsilon(delta) == pytest.approx(float(budget.epsilon), rel=0.01)
+
+
+def test_votes_need_no_delta_and_are_the_better_for_one() -> None:
+    pure = votes_epsilon(Budget(1, 0), rate=0.1, tokens=100)
+    event = SubsampledPureEvent(pure, 0.1, 100)
+    assert Composition((event,)).epsilon(0) <= 1
+    assert event.pure_epsilon == pytest.approx(1, rel=1e-6)
+    assert votes_epsilon(Budget(1, "1e-6"), rate=0.1, tokens=100) > 1.2 * pure
+
+
+def test_gaussian_noise_without_a_delta_is_one_clear_error() -> None:
+    with pytest.raises(ConfigError, match="delta = 0"):
+        subsampled_multiplier(Budget(1, 0), rate=0.1, tokens=10)
+
+
+# -- paying, counting, scales -----------------------------------------------------------------------------------------
+
+
+def test_the_event_and_the_scale_are_known_before_anything_is_drawn() -> None:
+    assert GAUSSIAN.event == SubsampledGaussianEvent(1.0, 0.1, 20)
+    assert VOTES.event == SubsampledPureEvent(1.0, 0.1, 20)
+    assert GAUSSIAN.scale == pytest.approx(math.sqrt(2) * GRID)
+    assert VOTES.scale == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("mechanism", [GAUSSIAN, VOTES], ids=["gaussian", "votes"])
+def test_nothing_is_sampled_without_the_recorded_charge_and_it_pays_once(mechanism: SubsampledTokens) -> None:
+    with pytest.raises(PrivacyError, match="no unused charge"):
+        mechanism.open(paid("tokens", replace(mechanism, rate=0.2).event), SystemNoise())
+    receipt = paid("tokens", mechanism.event)
+    mechanism.open(receipt, SystemNoise())
+    with pytest.raises(PrivacyError, match="no unused charge"):
+        mechanism.open(receipt, SystemNoise())
+
+
+def test_each_token_has_one_sample_of_its_own_and_is_counted() -> None:
+    tokens = opened(replace(VOTES, tokens=3), spent=1)
+    assert tokens.left == 2
+    with pytest.raises(PrivacyError, match="without a sample"):
+        tokens.choose(np.array([4, 0]))
+    for left in (1, 0):
+        tokens.sample(10)
+        with pytest.raises(PrivacyError, match="last sample has not"):
+            tokens.sample(10)
+        assert tokens.choose(np.array([4, 0])) in (0, 1)
+        assert tokens.left == left
+    with pytest.raises(PrivacyError, match="no token is left"):
+        tokens.sample(10)
+    assert tokens.spent == 3
+
+
+@pytest.mark.parametrize("spent", [-1, 21])
+def test_more_stored_tokens_than_were_charged_are_refused(spent: int) -> None:
+    with pytest.raises(PrivacyError, match="than were charged"):
+        opened(GAUSSIAN, spent=spent)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "sums"),
+    [(GAUSSIAN, [4 * GRID, 1]), (GAUSSIAN, [-1, 5]), (VOTES, [4, 1]), (VOTES, [-1, 5])],
+)
+def test_sums_that_the_subsets_cannot_have_are_refused(mechanism: SubsampledTokens, sums: list[int]) -> None:
+    tokens = opened(mechanism)
+    tokens.sample(3)
+    with pytest.raises(PrivacyError, match="more than they may"):
+        tokens.choose(np.array(sums, dtype=np.int64))
+
+
+@pytest.mark.parametrize("change", [{"subsets": 0}, {"rate": 0}, {"rate": 1.5}, {"tokens": 0}, {"noise_multiplier": 0}])
+def test_an_impossible_parameter_is_refused(change: dict[str, float]) -> None:
+    for mechanism in (GAUSSIAN, VOTES):
+        with pytest.raises(ConfigError):
+            replace(mechanism, **change)  # type: ignore[arg-type]
+
+
+def test_noise_that_does_not_fit_the_grid_is_refused() -> None:
+    for multiplier in (0.01, 1e12):
+        with pytest.raises(PrivacyError, match="does not fit its noise"):
+            replace(GAUSSIAN, noise_multiplier=multiplier)
+
+
+def test_the_noise_lies_on_every_candidate_with_the_declared_scale() -> None:
+    class Noted(InsecureNoNoise):
+        asked: list[tuple[str, float, int]] = []  # noqa: RUF012
+
+        def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
+            self.asked.append((kind, scale, size))
+            return np.array([0, 5, 0, 0, 0])
+
+    tokens = opened(GAUSSIAN, Noted())
+    tokens.sample(3)
+    assert tokens.choose(np.array([3, 0, 2, 0, 0])) == 1
+    assert Noted.asked == [("gaussian", GAUSSIAN.scale, 5)]
+
+
+# -- sampling ---------------------------------------------------------------------------------------------------------
+
+
+def test_units_are_drawn_at_the_rate_into_uniform_subsets_independently() -> None:
+    included, subset = opened(replace(GAUSSIAN, subsets=5, rate=0.3)).sample(30_000)
+    assert included.dtype == np.bool_
+    assert subset.dtype == np.int64
+    assert stats.binomtest(int(included.sum()), 30_000, 0.3).pvalue > ALPHA
+    assert stats.binomtest(int(included.sum()), 30_000, 0.3 * 1.5).pvalue < ALPHA
+    assert stats.chisquare(np.bincount(subset, minlength=5)).pvalue > ALPHA
+    table = np.array([np.bincount(subset[included == drawn], minlength=5) for drawn in (True, False)])
+    assert stats.chi2_contingency(table).pvalue > ALPHA
+    for one, other in ((subset[1:], subset[:-1]), (included[1:] * 1, included[:-1] * 1)):
+        assert stats.chi2_contingency(stats.contingency.crosstab(one, other).count).pvalue > ALPHA
+
+
+def test_every_token_samples_anew() -> None:
+    tokens = opened(VOTES)
+    samples = []
+    for _ in range(2):
+        samples.append(tokens.sample(200))
+        tokens.choose(np.array([1]))
+    assert not np.array_equal(samples[0][0], samples[1][0])
+    assert not np.array_equal(samples[0][1], samples[1][1])
+
+
+def said(groups: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """What subsets say together: each the first of two candidates if its members are alike, else the second."""
+    alike = sum(len(set(group.tolist())) <= 1 for group in groups)
+    return np.array([alike, len(groups) - alike], dtype=np.int64) * GRID
+
+
+def test_one_more_unit_moves_one_subset_and_with_a_cut_of_an_ordered_sample_all_of_them() -> None:
+    subsets, kinds = 8, np.arange(17) // 2 % 2  # a a b b a a ...: cut in twos all are alike, moved by one none is
+    most = math.sqrt(2) * GRID
+    moved = 0.0
+    for _ in range(100):
+        included, subset = opened(replace(GAUSSIAN, subsets=subsets, rate=0.8)).sample(len(kinds))
+        included[0] = True  # the unit that is there or not; all others have the same coins
+        dealt = [np.flatnonzero(included & (subset == each)) for each in range(subsets)]
+        with_it, without = said([kinds[each] for each in dealt]), said([kinds[each[each > 0]] for each in dealt])
+        moved = max(moved, float(np.linalg.norm(with_it - without)))
+    assert 0 < moved <= most
+    cut = said(np.split(kinds[:16], subsets)) - said(np.split(kinds[1:], subsets))
+    assert np.linalg.norm(cut) == pytest.approx(subsets * most)
+
+
+# -- an attack --------------------------------------------------------------------------------------------------------
+
+
+class WithoutRoot(SystemNoise):
+    """The broken twin: the sensitivity of two distributions taken for 1 instead of sqrt(2)."""
+
+    def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
+        return super().draw(kind, scale=scale / math.sqrt(2), size=size)
+
+
+class TwiceTheEpsilon(InsecureSeededNoise):
+    """The broken twin: votes weighed by epsilon instead of half of it."""
+
+    def choose(self, utilities: NDArray[np.int64], *, scale: float) -> int:
+        return super().choose(utilities, scale=scale / 2)
+
+
+def chosen_first(mechanism: SubsampledTokens, source: NoiseSource, sums: list[int]) -> int:
+    tokens = opened(replace(mechanism, tokens=DRAWS), source)
+    count = 0
+    for _ in range(DRAWS):
+        tokens.sample(1)
+        count += tokens.choose(np.array(sums, dtype=np.int64)) == 0
+    return count
+
+
+def gaussian_mu(source: NoiseSource) -> float:
+    """One subset, all units drawn: it says the first or the second of two candidates. The promise is mu = 1."""
+    mechanism = replace(GAUSSIAN, subsets=1, rate=1.0)
+    return mu_found(chosen_first(mechanism, source, [GRID, 0]), chosen_first(mechanism, source, [0, GRID]), DRAWS)
+
+
+def votes_found(source: NoiseSource) -> float:
+    """One of four votes goes to the first or the second of two candidates. The promise is epsilon = 1."""
+    mechanism = replace(VOTES, rate=1.0)
+    return epsilon_found(chosen_first(mechanism, source, [1, 3]), chosen_first(mechanism, source, [0, 4]), DRAWS)
+
+
+@pytest.mark.parametrize("attack", [gaussian_mu, votes_found])
+def test_neighbours_cannot_be_told_apart_better_than_promised(attack: Callable[[NoiseSource], float]) -> None:
+    found = attack(SystemNoise())
+    assert 0.2 < found <= 1.0  # the attack is worth its name
+
+
+def test_the_same_attack_breaks_gaussian_noise_without_the_root_of_2() -> None:
+    assert gaussian_mu(WithoutRoot()) > 1.0
+
+
+def test_the_same_attack_breaks_votes_with_twice_the_epsilon() -> None:
+    assert votes_found(TwiceTheEpsilon(0)) > 1.0
+
+
+def delta_found(rate: float) -> float:
+    """A unit that, where it is drawn, has the one subset say the second candidate: a lower bound on delta at 0."""
+    mechanism = SubsampledTokens("tokens", "gaussian", 1, noise_multiplier=0.25, rate=rate, tokens=DRAWS)
+    counts = []
+    for units in (1, 0):
+        tokens, second = opened(mechanism), 0
+        for _ in range(DRAWS):
+            included, _ = tokens.sample(units)
+            second += tokens.choose(np.array([0, GRID] if included.any() else [GRID, 0])) == 1
+        counts.append(second)
+    true, false = rates(counts[0], counts[1], DRAWS)
+    return true - false
+
+
+def test_a_unit_that_is_seldom_drawn_is_hidden_as_the_sampling_promises_and_no_better() -> None:
+    promised = 0.1 * float(2 * stats.norm.cdf(2) - 1)  # of a shift by four standard deviations, and the rate
+    assert 0.3 * promised < delta_found(0.1) <= promised
+    assert delta_found(0.25) > promised  # the broken twin: a rate above the stated one
