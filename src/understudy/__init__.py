@@ -20,6 +20,7 @@ _PUBLIC = {
     "Corpus": "understudy.corpus",
     "DPKPS": "understudy.methods.dp_kps.method",
     "Listener": "understudy.run",
+    "PrivatePrediction": "understudy.methods.private_prediction.method",
     "Release": "understudy.release",
     "Result": "understudy.run",
     "SecPE": "understudy.methods.sec_pe.method",
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from understudy.errors import UnderstudyError
     from understudy.methods.aug_pe.method import AugPE
     from understudy.methods.dp_kps.method import DPKPS
+    from understudy.methods.private_prediction.method import PrivatePrediction
     from understudy.methods.sec_pe.method import SecPE
     from understudy.privacy.guarantee import Budget
     from understudy.privacy.secrets.budget import SecretBudget
@@ -53,6 +55,7 @@ __all__ = [
     "Budget",
     "Corpus",
     "Listener",
+    "PrivatePrediction",
     "Release",
     "Result",
     "SecPE",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
@@ -38,13 +38,16 @@ class BoundedBatch:
     """Records that are used. ``shares[i]`` records of record i's unit are used in all: it weighs 1/shares[i].
 
     ``units[i]`` tells the units apart: from 0, the same for all records of an owner, in all batches.
-    Private; its ``repr`` shows nothing.
+    ``hashes()`` sorts units into disjoint groups. Private; its ``repr`` shows nothing.
     """
 
     texts: Sequence[str]
     labels: NDArray[np.int32]
     shares: NDArray[np.int64]
     units: NDArray[np.int64]
+    hashes: Callable[[], Sequence[int]] = tuple
+    """A keyed hash of each record's unit: of the owner, or of the record's own label and text; 64 bits. It never
+    depends on another record, as a row number would, and stays the same over runs on the dataset."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,7 +77,8 @@ class BoundedCorpus:
             before = 0
             for batch in self.corpus.batches():
                 units_here = np.arange(before, before + len(batch.texts), dtype=np.int64)
-                yield BoundedBatch(batch.texts, batch.labels, np.ones_like(units_here), units_here)
+                of_records = partial(self._record_hashes, batch)
+                yield BoundedBatch(batch.texts, batch.labels, np.ones_like(units_here), units_here, of_records)
                 before += len(units_here)
             return
         seen: set[tuple[bytes, bytes]] = set()
@@ -83,6 +87,7 @@ class BoundedCorpus:
             rows: list[int] = []
             shares: list[int] = []
             units: list[int] = []
+            hashes: list[int] = []
             for row, (owner, record) in enumerate(self._digests(batch)):
                 kept = self._kept.get(owner, ())  # a file that grows between passes brings nobody new
                 if record in kept and (owner, record) not in seen:
@@ -90,11 +95,13 @@ class BoundedCorpus:
                     rows.append(row)
                     shares.append(len(kept))
                     units.append(numbers.setdefault(owner, len(numbers)))
+                    hashes.append(_number(owner))
             yield BoundedBatch(
                 [batch.texts[row] for row in rows],
                 batch.labels[rows],
                 np.asarray(shares, dtype=np.int64),
                 np.asarray(units, dtype=np.int64),
+                partial(tuple, hashes),
             )
 
     @cached_property
@@ -108,6 +115,10 @@ class BoundedCorpus:
                     kept[owner] = tuple(sorted((*mine, record))[: self.unit.max_records])
         return kept
 
+    def _record_hashes(self, batch: _Batch) -> list[int]:
+        pairs = zip(batch.labels.tolist(), batch.texts, strict=True)
+        return [_number(self._digest(f"{label}\x00{text}")) for label, text in pairs]
+
     def _digests(self, batch: _Batch) -> Iterator[tuple[bytes, bytes]]:
         assert batch.owners is not None, "owner units need an owner column"  # checked before a run is planned
         for owner, label, text in zip(batch.owners, batch.labels.tolist(), batch.texts, strict=True):
@@ -115,3 +126,7 @@ class BoundedCorpus:
 
     def _digest(self, value: str) -> bytes:
         return hashlib.blake2b(value.encode("utf-8"), key=self.hash_key, digest_size=_DIGEST_BYTES).digest()
+
+
+def _number(digest: bytes) -> int:
+    return int.from_bytes(digest[:8])

@@ -182,6 +182,20 @@ class Traits:
         """What a run that makes ``counts[label]`` records will ask of a language model. For the forecast."""
         return Asks.of_phrases(counts, writing, template, length=_PHRASES)
 
+    def check_prompts(
+        self,
+        model: CausalModel | None,
+        prompts: Prompts | None,
+        *,
+        label_names: Sequence[str],
+        record_columns: Sequence[str],
+    ) -> None:
+        """See that texts can be asked for, before anything is charged; raise ConfigError where they cannot.
+
+        Args:
+            model, prompts, label_names, record_columns: as in :class:`ReleaseTools`.
+        """
+
     def available(self, release: Release) -> Sequence[int] | None:  # noqa: ARG002 - for methods that export
         """How many records of each label the Release holds; None where any number can be made."""
         return None
@@ -210,6 +224,15 @@ class Method(Protocol):
     protects_secrets: ClassVar[bool]
 
     def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks: ...
+
+    def check_prompts(
+        self,
+        model: CausalModel | None,
+        prompts: Prompts | None,
+        *,
+        label_names: Sequence[str],
+        record_columns: Sequence[str],
+    ) -> None: ...
 
     def available(self, release: Release) -> Sequence[int] | None: ...
 

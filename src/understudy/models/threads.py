@@ -21,10 +21,13 @@ def worker_count(device: str) -> int:
     return min(usable, _MOST)
 
 
-def worker_pool(device: str) -> ThreadPoolExecutor:
-    """A pool of :func:`worker_count` threads, in each of which torch uses one core."""
+def worker_pool(device: str, *, most: int | None = None) -> ThreadPoolExecutor:
+    """A pool of :func:`worker_count` threads, or ``most`` of them, in each of which torch uses one core."""
     import torch
 
     return ThreadPoolExecutor(
-        worker_count(device), thread_name_prefix="understudy-model", initializer=torch.set_num_threads, initargs=(1,)
+        worker_count(device) if most is None else most,
+        thread_name_prefix="understudy-model",
+        initializer=torch.set_num_threads,
+        initargs=(1,),
     )

@@ -76,6 +76,12 @@ def make_release(
             corpus = stack.enter_context(_open_corpus(config, session.folder.private))
         _check_columns(config, corpus)
         plan = make_plan(config, labels=max(1, len(corpus.labels)))
+        method.check_prompts(
+            model,
+            None if writing is None else writing.prompts,
+            label_names=[canonical(label) for label in corpus.labels],
+            record_columns=corpus.schema.record_columns,
+        )
         listener.say(f"Protecting {plan.unit.describe()}; the budget is {plan.budget}.")
         rows = ""
         if ledger is not None:

@@ -1,0 +1,117 @@
+"""From the tokens that were drawn and stored to what the Release holds. Post-processing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.generation.writing import public_name
+from understudy.methods.private_prediction.parameters import PrivatePredictionParameters
+from understudy.methods.protocol import Released, ReleaseTools
+from understudy.prediction.prompting import Asked
+from understudy.prediction.structured import Fault
+from understudy.privacy.tokens import PrivateTokens
+
+
+@dataclass(frozen=True)
+class Text:
+    """A stored text: where it comes from, its tokens, which of them are private, and whether it ended by itself."""
+
+    label: int
+    batch: int
+    number: int
+    tokens: NDArray[np.int32]
+    private: NDArray[np.bool_]
+    ended: bool
+
+
+def collected(
+    parameters: PrivatePredictionParameters,
+    asked: Asked,
+    drawn: Sequence[Text],
+    mechanism: PrivateTokens,
+    tools: ReleaseTools,
+) -> Released:
+    """The texts as they leave: what did not end is left out unless asked for, what is no record is kept apart."""
+    texts: list[str] = []
+    kept: list[Text] = []
+    apart: list[str] = []
+    left_out: Counter[str] = Counter()
+    for each in drawn:
+        text = asked.labels[each.label].read(each.tokens.tolist())
+        checked = text if asked.check is None else asked.check(text)
+        if not each.ended and parameters.unfinished == "drop":
+            left_out["unfinished"] += 1
+        elif not text:
+            left_out["empty"] += 1
+        elif isinstance(checked, Fault):
+            left_out[str(checked)] += 1
+            apart.append(text)
+        else:
+            kept.append(each)
+            texts.append(checked)
+    return Released(
+        _arrays(kept),
+        public_inputs=_public_inputs(parameters, asked, tools),
+        noise_check=_noise_check(kept, drawn, left_out, mechanism, tools.labels),
+        strings={"texts": texts, **({"no records": apart} if asked.check is not None else {})},
+        notes=(
+            "The texts were drawn token by token by a local model that reads private texts. The draws are exact "
+            "(integers, the operating system's randomness); the model's logits are floating-point numbers.",
+        ),
+    )
+
+
+def _arrays(texts: Sequence[Text]) -> dict[str, NDArray[Any]]:
+    numbers = {
+        "label": [text.label for text in texts],
+        "batch": [text.batch for text in texts],
+        "number": [text.number for text in texts],
+        "tokens": [len(text.tokens) for text in texts],
+        "private": [int(text.private.sum()) for text in texts],
+        "ended": [int(text.ended) for text in texts],
+    }
+    return {name: np.asarray(values, dtype=np.int32) for name, values in numbers.items()}
+
+
+def _public_inputs(
+    parameters: PrivatePredictionParameters, asked: Asked, tools: ReleaseTools
+) -> dict[str, dict[str, str]]:
+    """What was fixed before a private record was read, for the statement."""
+    model, prompts = tools.model, tools.prompts
+    assert model is not None, "a release was made with one"
+    assert prompts is not None, "and with prompts"
+    found = {
+        "release model": {"source": public_name(model.model_id), "sha256": model.fingerprint},
+        "prompts": {"source": f"for a {prompts.template.document_type}", "sha256": asked.sha256},
+    }
+    if asked.schema_sha256 is not None and parameters.json_schema is not None:
+        found["JSON schema"] = {"source": PurePath(parameters.json_schema).name, "sha256": asked.schema_sha256}
+    return found
+
+
+def _noise_check(
+    kept: Sequence[Text], drawn: Sequence[Text], left_out: Counter[str], mechanism: PrivateTokens, labels: int
+) -> dict[str, Any]:
+    """What came of the tokens: drawn values and public numbers only."""
+    tokens = sum(len(text.tokens) for text in drawn)
+    private = sum(int(text.private.sum()) for text in drawn)
+    check: dict[str, Any] = {
+        "texts": [int(number) for number in np.bincount([text.label for text in kept], minlength=labels)],
+        "texts left out": ", ".join(f"{why} {number}" for why, number in sorted(left_out.items())) or "none",
+        "tokens drawn, of which private": f"{tokens}, {private}",
+        "one record moves the log-odds of a private token by at most": round(
+            2 * mechanism.clip / (mechanism.batch_size * mechanism.temperature), 4
+        ),
+    }
+    if not kept:
+        check["warning"] = (
+            "No text was finished. Allow fewer tokens a text (--max-tokens) or more a batch, or look at the prompt."
+        )
+    return check

@@ -1,0 +1,60 @@
+"""Private prediction, after the privacy boundary: the texts are there, so they are handed out. Nothing is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from understudy.errors import ReleaseError
+from understudy.generation.records import SyntheticRecord
+from understudy.release import Release
+
+
+def available(release: Release) -> list[int]:
+    """How many texts of each label the Release holds."""
+    labels = max(1, len(release.schema.labels))
+    return [int(number) for number in np.bincount(release.arrays["label"], minlength=labels)]
+
+
+def generate(release: Release, counts: Sequence[int]) -> Iterator[SyntheticRecord]:
+    """The first ``counts[label]`` texts of each label, those of different batches in turn.
+
+    Raises:
+        ReleaseError: if more are asked for than there are.
+    """
+    there = available(release)
+    names = [str(label) for label in release.schema.labels] or ["in all"]
+    short = [name for name, asked, holds in zip(names, counts, there, strict=True) if asked > holds]
+    if short:
+        held = ", ".join(f"{name} {number}" for name, number in zip(names, there, strict=True))
+        raise ReleaseError(
+            f"More texts are asked for than the Release holds ({held}).",
+            "Ask for fewer, or for all by giving no number; whoever made it may make more of what is paid for with "
+            "`understudy release --continue`.",
+        )
+    return _texts(release, counts)
+
+
+def _texts(release: Release, counts: Sequence[int]) -> Iterator[SyntheticRecord]:
+    arrays = {
+        name: release.arrays[name].tolist() for name in ("label", "batch", "number", "tokens", "private", "ended")
+    }
+    texts = release.strings.get("texts", ())
+    order = sorted(range(len(texts)), key=lambda place: (arrays["label"][place], arrays["number"][place], place))
+    left = list(counts)
+    for place in order:
+        label = arrays["label"][place]
+        if left[label] > 0:
+            left[label] -= 1
+            yield SyntheticRecord(
+                texts[place],
+                label,
+                {
+                    "batch": arrays["batch"][place],
+                    "number": arrays["number"][place],
+                    "tokens": arrays["tokens"][place],
+                    "private_tokens": arrays["private"][place],
+                    "ended": bool(arrays["ended"][place]),
+                },
+            )

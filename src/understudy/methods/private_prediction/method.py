@@ -1,0 +1,68 @@
+"""Private prediction: texts drawn token by token from what a model predicts after many private ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from understudy.methods.private_prediction import generate as generating
+from understudy.methods.private_prediction.parameters import PrivatePredictionParameters
+from understudy.methods.private_prediction.plan import NAME, make_plan
+from understudy.methods.protocol import GenerationTools, PublicFacts, Released, ReleaseTools, Traits
+from understudy.parameters import Parameters
+from understudy.prediction.prompting import ask_for_texts
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Plan
+
+if TYPE_CHECKING:
+    from understudy.corpus.bounding import BoundedCorpus
+    from understudy.generation.prompts import Prompts
+    from understudy.generation.records import SyntheticRecord
+    from understudy.models.causal import CausalModel
+    from understudy.release import Release
+
+
+class PrivatePrediction(Traits, PrivatePredictionParameters):
+    """Synthetic texts straight from a local model's next-token distribution, with differential privacy.
+
+    >>> PrivatePrediction(clip="recenter").settled.batch_size
+    255
+    """
+
+    name: ClassVar[str] = NAME
+    parameters: ClassVar[type[Parameters]] = PrivatePredictionParameters
+    generation_parameters: ClassVar[type[Parameters]] = Parameters
+    needs_embedder: ClassVar[bool] = False
+    needs_release_model: ClassVar[bool] = True
+    exports: ClassVar[bool] = True
+    stopping_parameters: ClassVar[frozenset[str]] = frozenset({"texts_per_batch"})
+
+    def dump(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+    def plan(self, budget: Budget, facts: PublicFacts) -> Plan:
+        return make_plan(self, budget, facts)
+
+    def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
+        from understudy.methods.private_prediction.release import release  # only here: it reads private records
+
+        return release(self, corpus, plan, tools=tools)
+
+    def check_prompts(
+        self,
+        model: CausalModel | None,
+        prompts: Prompts | None,
+        *,
+        label_names: Sequence[str],
+        record_columns: Sequence[str],
+    ) -> None:
+        assert model is not None, "the run loads one where needs_release_model says so"
+        assert prompts is not None, "and prompts"
+        ask_for_texts(self, prompts, model, label_names=label_names, record_columns=record_columns)
+        _ = self.declared_batches
+
+    def available(self, release: Release) -> Sequence[int]:
+        return generating.available(release)
+
+    def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:  # noqa: ARG002
+        return generating.generate(release, counts)

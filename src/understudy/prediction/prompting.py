@@ -1,0 +1,108 @@
+"""From what the user chose to each label's prompt in tokens, with what ends a text and whether it is a record."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from understudy.errors import ConfigError
+from understudy.generation.predicting import PredictionExample, PredictionPrompt, Shape
+from understudy.generation.prompts import Prompts
+from understudy.models.causal import CausalModel
+from understudy.prediction.ending import Ending
+from understudy.prediction.parameters import TextParameters
+from understudy.prediction.rows import PromptTokens, cut, prompt_tokens
+from understudy.prediction.structured import JSONSchema, RecordCheck
+
+
+@dataclass(frozen=True)
+class LabelPrompt:
+    """What texts of one label are asked for with. All of it is public.
+
+    Args:
+        prompt: in words.
+        tokens: in the model's tokens.
+        ending: of a text.
+        most: tokens to which a private text is cut.
+        model: whose tokens they are.
+    """
+
+    prompt: PredictionPrompt
+    tokens: PromptTokens
+    ending: Ending
+    most: int
+    model: CausalModel
+
+    def private(self, text: str) -> tuple[list[int], bool]:
+        """A private text in tokens, and whether it had to be cut. A function of this text alone."""
+        return cut(self.tokens.encode(text, prompt=self.prompt, model=self.model), self.most)
+
+    def read(self, tokens: Sequence[int]) -> str:
+        """The text that was drawn as these tokens."""
+        return self.ending.read(tokens, self.model).text.strip()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The prompts of all labels.
+
+    Args:
+        labels: one each, in the order of the labels.
+        check: says whether a text is a record; None where texts are no records.
+        schema_sha256: of the JSON schema, where there is one.
+    """
+
+    labels: tuple[LabelPrompt, ...]
+    check: RecordCheck | None
+    schema_sha256: str | None
+
+    @property
+    def sha256(self) -> str:
+        """Of all prompts in words, the shown examples included."""
+        return hashlib.sha256(repr([each.prompt for each in self.labels]).encode()).hexdigest()
+
+
+def ask_for_texts(
+    parameters: TextParameters,
+    prompts: Prompts,
+    model: CausalModel,
+    *,
+    label_names: Sequence[str],
+    record_columns: Sequence[str],
+) -> Asked:
+    """Each label's prompt; before a private record is read.
+
+    Args:
+        label_names: empty without labels.
+        record_columns: of the records that the texts are; empty where they are none.
+
+    Raises:
+        ConfigError: if a schema is given for texts that are no records or cannot be used, the model has no form of
+            the kind that is asked for, or its window is too small.
+    """
+    if parameters.json_schema is not None and not record_columns:
+        raise ConfigError(
+            "A JSON schema is given, but the texts are no records.",
+            "Name the columns that make a record with --record-columns, or leave --json-schema out.",
+        )
+    schema = None if parameters.json_schema is None else JSONSchema(parameters.json_schema)
+    shape: Shape = parameters.record_form if record_columns else "text"
+    chat = model.has_chat_template if parameters.prompt_form == "auto" else parameters.prompt_form == "chat"
+    examples = [PredictionExample(text=example.text) for example in prompts.shown] if prompts.examples else None
+    made = []
+    for label in label_names or [""]:
+        prompt = prompts.template.prediction_prompt(
+            chat=chat,
+            label=label,
+            shape=shape,
+            columns=record_columns,
+            schema="" if schema is None else schema.text,
+            examples=examples,
+        )
+        tokens = prompt_tokens(prompt, model)
+        fitting = tokens.most_fitting(model.window, new_tokens=prompts.parameters.max_tokens + 1)
+        ending = Ending.of(prompt, most_tokens=prompts.parameters.max_tokens)
+        made.append(LabelPrompt(prompt, tokens, ending, min(parameters.private_text_tokens, fitting), model))
+    check = RecordCheck(tuple(record_columns), schema, shape) if record_columns else None
+    return Asked(tuple(made), check, None if schema is None else schema.sha256)
