@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 
 from understudy.errors import ConfigError
 from understudy.privacy.accountant import Composition, gaussian_split, pure_split, renyi_epsilon
-from understudy.privacy.events import Event, GaussianEvent, PureEvent, ZCDPEvent, event_from_json, event_to_json
+from understudy.privacy.events import (
+    Event,
+    GaussianEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    SubsampledPureEvent,
+    ZCDPEvent,
+    event_from_json,
+    event_to_json,
+)
 from understudy.privacy.guarantee import ZCDP, ApproxDP, Budget, PureDP
 
 MIXED: tuple[Event, ...] = (GaussianEvent(3.0), PureEvent(0.25), GaussianEvent(5.0), PureEvent(0.5))
@@ -57,6 +66,25 @@ def test_composing_n_zcdp_events_equals_counting_n() -> None:
         assert many == pytest.approx(ZCDP(0.01 * count).epsilon(1e-6), rel=0.05)
 
 
+def test_zcdp_events_compose_in_closed_form_whatever_their_number_and_order() -> None:
+    """Canonne, Kamath and Steinke 2020, Corollary 13, of the sum of rho; a grid of Renyi orders says a little more."""
+    events = (ZCDPEvent(0.02), ZCDPEvent(0.5), ZCDPEvent(0.0), ZCDPEvent(1e-5))
+    for order in itertools.permutations(events):
+        assert Composition(order).epsilon(1e-6) == ZCDP(math.fsum(event.rho for event in events)).epsilon(1e-6)
+    assert Composition(events).epsilon(1e-6) <= renyi_epsilon(events, 1e-6)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [GaussianEvent(2.0), PureEvent(0.5), SubsampledGaussianEvent(2.0, 0.1, 3), SubsampledPureEvent(0.5, 0.1, 3)],
+)
+def test_a_zcdp_event_composes_with_any_other_by_rho(other: Event) -> None:
+    both = Composition((ZCDPEvent(0.02), other)).epsilon(1e-6)
+    assert both == pytest.approx(ZCDP(0.02 + other.rho).epsilon(1e-6), rel=1e-5)  # the discrete excess
+    assert both >= ZCDP(0.02 + other.rho).epsilon(1e-6)
+    assert both > max(Composition((other,)).epsilon(1e-6), ZCDP(0.02).epsilon(1e-6))
+
+
 def test_composing_n_gaussian_or_pure_events_equals_counting_n() -> None:
     for count in (2, 10, 100):
         many = Composition((GaussianEvent(7.0),) * count)
@@ -69,7 +97,12 @@ def test_composing_n_gaussian_or_pure_events_equals_counting_n() -> None:
 
 @pytest.mark.parametrize(
     "events",
-    [MIXED[:3], (GaussianEvent(1.1), GaussianEvent(3.7), GaussianEvent(0.9)), (ZCDPEvent(0.1), MIXED[0], MIXED[1])],
+    [
+        MIXED[:3],
+        (GaussianEvent(1.1), GaussianEvent(3.7), GaussianEvent(0.9)),
+        (ZCDPEvent(0.1), MIXED[0], MIXED[1]),
+        (SubsampledGaussianEvent(2.0, 0.1, 20), MIXED[0], MIXED[1]),
+    ],
 )
 def test_the_order_of_events_does_not_matter(events: tuple[Event, ...]) -> None:
     found = [Composition(order).epsilon(1e-6) for order in itertools.permutations(events)]

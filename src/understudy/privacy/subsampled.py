@@ -49,6 +49,8 @@ class SubsampledTokens:
         delta that the accountant adds), or pure DP of epsilon ``noise_multiplier`` on one. Given the coins of all other
         units, a token's law with the unit is (1 - rate) times that without it plus rate times one at the distance
         above; what the tokens before were may depend on the data in any way (adaptive composition).
+        Labels: one charge pays for ``tokens`` tokens of each label, counted label by label, where a unit lies in one
+        label: its presence moves one of independent mechanisms (parallel composition). An owner then has one record.
         Crash: what was not stored is sampled and chosen again, since nobody saw it.
         Source: Tang et al. 2024, Algorithm 2; Zhu, Dong and Wang 2022 (Poisson sampling, both directions); Balle,
         Barthe and Gaboardi 2018.
