@@ -144,14 +144,23 @@ def test_the_phrase_of_a_shipped_extraction_pair_stands_in_its_sentence(name: st
             assert record.label == fields["label"]
 
 
-def test_exemplars_then_ask_any_chat_model_for_another_one() -> None:
-    prompt = load_template("memo").prediction_prompt(chat=True, label="work", examples=())
-    assert prompt.messages(["A.", "B."]) == (
-        Message("system", load_template("memo").system),
-        Message(
-            "user", "Here are texts of type memo about work.\n\nText: A.\n\nText: B.\n\nPlease give me another one."
-        ),
-    )
+def test_exemplars_are_earlier_answers_of_any_chat_model_that_is_asked_for_another_one() -> None:
+    template = load_template("memo")
+    prompt = template.prediction_prompt(chat=True, label="work")
+    first = Message("user", "Please give me a text of type memo about work. Answer with the text only.")
+    again = Message("user", "Please give me another one.")
+    system = Message("system", template.system)
+    answers = [Message("assistant", text) for text in ("A.", "B.")]
+    assert prompt.messages(["A.", "B."]) == (system, first, answers[0], again, answers[1], again)
+    assert prompt.messages([]) == (system, first)
+
+
+@pytest.mark.parametrize(("shape", "answer"), [("json", RECORD), ("lines", "title: Rain\nyear: 1954")])
+def test_exemplars_that_are_records_are_asked_for_by_their_fields(shape: Shape, answer: str) -> None:
+    prompt = load_template("memo").prediction_prompt(chat=True, shape=shape, columns=COLUMNS, schema="{}")
+    _, ask, shown, _ = prompt.messages([RECORD])
+    assert all(name in ask.content for name in (*COLUMNS, "follows this JSON schema: {}"))
+    assert shown.content == answer
 
 
 def test_a_prediction_block_replaces_only_what_it_names(tmp_path: Path) -> None:

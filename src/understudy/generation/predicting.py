@@ -14,6 +14,9 @@ the papers ("Here are texts of this type. Please give me another one.").
       completion: {...}                 # texts, shown to a base model
       chat_records: {...}               # JSON records, or records as lines of "column: value"
       completion_records: {...}
+      ask: "Please give me a text ..."  # asks any chat model for one, before exemplars as its earlier answers
+      ask_record: "..."
+      again: "Please give me another one."
       examples:                         # shown in every prompt before the private ones; invented, public
         - text: "..."
           label: sport
@@ -140,6 +143,8 @@ class PredictionPrompt:
     stop: tuple[str, ...]
     shape: Shape
     columns: tuple[str, ...]
+    asks: tuple[str, str]
+    """What asks a chat model, which shows no texts in blocks, for a first one and for another one."""
 
     def shown(self, text: str) -> str:
         """``text`` as a block shows it: a record as lines if that is its shape; no blank lines where they end a text.
@@ -154,9 +159,15 @@ class PredictionPrompt:
         return self.before + "".join(f"{first}{self.shown(text)}{last}" for text in texts) + self.after
 
     def messages(self, texts: Sequence[str]) -> tuple[Message, ...]:
-        """A chat with ``texts`` as exemplars that asks for another one, for a model whose answer cannot be begun."""
-        system = (Message("system", self.system),) if self.system else ()
-        return (*system, Message("user", self.user(texts).strip()))
+        """A chat that asks any model for another one, with ``texts`` as its earlier answers; public examples left out.
+
+        Where the answer cannot be begun with a cue, small models talk about texts that they see in blocks.
+        """
+        turns = [Message("system", self.system)] if self.system else []
+        asks = (self.asks[0], *(self.asks[1] for _ in texts))
+        for ask, text in zip(asks, texts, strict=False):
+            turns += [Message("user", ask), Message("assistant", self.shown(text))]
+        return (*turns, Message("user", asks[-1]))
 
 
 class PredictionPrompts(Parameters):
@@ -172,6 +183,15 @@ class PredictionPrompts(Parameters):
     """Records, shown to a chat model."""
     completion_records: CompletionRecordsForm = CompletionRecordsForm()
     """Records, shown to a base model."""
+    ask: str = "Please give me a text of type {document_type}[ about {label}]. Answer with the text only."
+    """Asks any chat model for a text, where exemplars are shown as its earlier answers."""
+    ask_record: str = (
+        "Please give me a record of type {document_type}[ about {label}], with the fields {columns}."
+        "[ It follows this JSON schema: {schema}] Answer with the record only."
+    )
+    """As ``ask``, for a record."""
+    again: str = "Please give me another one."
+    """Asks for each text after the first."""
     examples: tuple[PredictionExample, ...] = ()
     """Shown in every prompt before the private texts; invented, public."""
     records: tuple[RecordExample, ...] = ()
@@ -220,7 +240,7 @@ class PredictionPrompts(Parameters):
         after = BLANK_LINE + after if after else ""
         return PredictionPrompt(
             chat=chat,
-            system=_fill(system if self.system is None else self.system, values).strip() if chat else "",
+            system=fill_in(system if self.system is None else self.system, values) if chat else "",
             before=before + shots if before else shots.removeprefix(BLANK_LINE),
             block=block,
             after=after if chat else after + BLANK_LINE,
@@ -229,6 +249,7 @@ class PredictionPrompts(Parameters):
             stop=form.stop,
             shape=shape,
             columns=tuple(columns),
+            asks=(fill_in(self.ask if shape == "text" else self.ask_record, values), fill_in(self.again, values)),
         )
 
 
