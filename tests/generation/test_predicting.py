@@ -158,7 +158,7 @@ def test_exemplars_are_earlier_answers_of_any_chat_model_that_is_asked_for_anoth
 @pytest.mark.parametrize(("shape", "answer"), [("json", RECORD), ("lines", "title: Rain\nyear: 1954")])
 def test_exemplars_that_are_records_are_asked_for_by_their_fields(shape: Shape, answer: str) -> None:
     prompt = load_template("memo").prediction_prompt(chat=True, shape=shape, columns=COLUMNS, schema="{}")
-    _, ask, shown, _ = prompt.messages([RECORD])
+    ask, shown, _ = prompt.messages([RECORD])
     assert all(name in ask.content for name in (*COLUMNS, "follows this JSON schema: {}"))
     assert shown.content == answer
 

@@ -4,7 +4,7 @@ The field ``prediction`` of a prompt template; what it leaves out has the genera
 the papers ("Here are texts of this type. Please give me another one.").
 
     prediction:
-      system: "You write ..."           # chat models; without it, the evolution's or the template's own
+      system: "You write ..."           # chat models; without it, of texts, the evolution's or template's own
       chat:                             # texts, shown to a chat model
         before: "Here are texts of type {document_type}[ about {label}]."
         block: "Text: {text}"           # one shown text
@@ -174,7 +174,7 @@ class PredictionPrompts(Parameters):
     """Prompts from which a model predicts a text token by token."""
 
     system: str | None = None
-    """The system message for chat models; None: the evolution's, or else the template's own."""
+    """The system message for chat models; None: for texts the evolution's, or else the template's own."""
     chat: ChatForm = ChatForm()
     """Texts, shown to a chat model."""
     completion: CompletionForm = CompletionForm()

@@ -133,12 +133,13 @@ class PromptTemplate(Parameters):
             others = [PredictionExample(text=each.text, label=each.label) for each in self.evolution_examples]
             texts = self.prediction.examples or others
             examples = texts if shape == "text" else self.prediction.record_examples(columns)
+        system = self.system if self.evolution.system is None else self.evolution.system
         return self.prediction.prompt(
             chat=chat,
             values={"document_type": self.document_type, "label": label, "schema": schema},
             shape=shape,
             columns=columns,
-            system=self.system if self.evolution.system is None else self.evolution.system,
+            system=system if shape == "text" else "",  # it speaks of running text
             examples=shown_examples(examples, label, most=most_examples),
         )
 
