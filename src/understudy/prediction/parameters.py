@@ -12,9 +12,8 @@ from understudy.parameters import Parameters, public_file
 class TextParameters(Parameters):
     """Prompts that show private texts, and texts drawn from them."""
 
-    prompt_form: Literal["auto", "chat", "completion"] = "auto"
-    """How the model is asked: ``chat`` in its own chat form, ``completion`` as a document to continue; ``auto``:
-    ``chat`` where the model has such a form."""
+    prompt_form: Literal["completion", "chat"] = "completion"
+    """How the model is asked: ``completion`` as a document to continue, ``chat`` in its own chat form."""
     private_text_tokens: int = Field(128, ge=1)
     """A private text is cut to so many tokens; all prompts are padded to that, so more costs time."""
     unfinished: Literal["drop", "keep"] = "drop"

@@ -88,12 +88,11 @@ def ask_for_texts(
         )
     schema = None if parameters.json_schema is None else JSONSchema(parameters.json_schema)
     shape: Shape = parameters.record_form if record_columns else "text"
-    chat = model.has_chat_template if parameters.prompt_form == "auto" else parameters.prompt_form == "chat"
     examples = [PredictionExample(text=example.text) for example in prompts.shown] if prompts.examples else None
     made = []
     for label in label_names or [""]:
         prompt = prompts.template.prediction_prompt(
-            chat=chat,
+            chat=parameters.prompt_form == "chat",
             label=label,
             shape=shape,
             columns=record_columns,

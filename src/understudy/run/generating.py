@@ -15,7 +15,8 @@ from understudy.generation.prompts import Prompts
 from understudy.generation.template import Example, load_template
 from understudy.generation.writing import Writer
 from understudy.methods.protocol import GenerationTools
-from understudy.methods.registry import make_method
+from understudy.methods.registry import make_method, method_class
+from understudy.prediction.structured import RecordCheck, read_records
 from understudy.release import Release
 from understudy.run.listener import Listener
 from understudy.run.planning import wanted
@@ -66,7 +67,7 @@ def prepare_writing(session: Session, config: RunConfig, listener: Listener, *, 
     """
     parameters: WritingParameters = config.part(WritingParameters)
     template = load_template(parameters.document_type, file=parameters.prompt)
-    prompts = Prompts(parameters, template, _examples(parameters))
+    prompts = Prompts(parameters, template, _examples(parameters, config))
     chat = _load_chat(config) if asks and config.llm != "none" else None
     if chat is not None:
         from understudy.models.cached import CachedChat
@@ -129,7 +130,7 @@ def write_texts(
     return Result(made, written, missing, session.visible_folder)
 
 
-def _examples(parameters: WritingParameters) -> Sequence[Example]:
+def _examples(parameters: WritingParameters, config: RunConfig) -> Sequence[Example]:
     if parameters.examples is None:
         return ()
     if not parameters.examples_are_public:
@@ -137,6 +138,9 @@ def _examples(parameters: WritingParameters) -> Sequence[Example]:
             "Example texts in a prompt must not come from the private data.",
             "If they are public, say so with --examples-are-public.",
         )
+    if config.record_columns and method_class(config.method).needs_release_model:
+        found = read_records(parameters.examples, RecordCheck(tuple(config.record_columns)))
+        return [Example(text=record, phrases=()) for record in found]
     return read_examples(parameters.examples)
 
 

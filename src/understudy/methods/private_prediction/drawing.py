@@ -6,6 +6,7 @@ until the text ends:
     d          = distance of the batch's mean distribution from the public one + noise        with a sparse vector
     token      = d near: drawn from softmax(z_pub)                                            costs no token
                  else:   drawn from softmax(sum of clipped logits / (s tau))                  one private token
+        then what must follow by the public form of a record (its next key)                       no draw
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Draw:
         top_k: candidates, 0 for the whole vocabulary.
         public_temperature: of tokens that a test found public.
         noise: for public tokens, which cost nothing.
+        encode: text into tokens: what must follow, such as a record's next key, is written without a draw.
     """
 
     clip: Clip
@@ -53,6 +55,7 @@ class Draw:
     top_k: int
     public_temperature: float
     noise: NoiseSource
+    encode: Callable[[str], Sequence[int]]
 
     @property
     def sums(self) -> TokenSums:
@@ -89,7 +92,7 @@ class Draw:
         """
         contexts.rewind()
         drawn, sums_of_rows, batch_size = Drawn(), self.sums, self.mechanism.batch_size
-        while True:
+        while text.ended is None:
             check()
             candidates = public_candidates(contexts.public_logits(), count=self.top_k or None, margin=self.margin)
             sums = sums_of_rows.over(contexts, candidates, divisors)
@@ -100,14 +103,19 @@ class Draw:
                 place = tokens.draw(sums.utilities(batch_size))
             else:
                 place = self._public(candidates.logits)
-            token = candidates.token(place)
+            self._write(candidates.token(place), private, drawn, contexts, text)
+            if text.ended is None:
+                for token in self.encode(text.next):
+                    self._write(token, False, drawn, contexts, text)
+        drawn.ended = text.ended not in (None, "length")
+        return drawn
+
+    def _write(self, token: int, private: bool, drawn: Drawn, contexts: Contexts, text: OpenText) -> None:
+        if text.ended is None:
             drawn.tokens.append(token)
             drawn.private.append(private)
-            if text.take(token):
-                drawn.ended = text.ended != "length"
-                break
-            contexts.step(token)
-        return drawn
+            if not text.take(token):
+                contexts.step(token)
 
     def _public(self, logits: Any) -> int:
         utilities = np.rint((logits - logits.max()).double().cpu().numpy() * _PUBLIC_GRID).astype(np.int64)

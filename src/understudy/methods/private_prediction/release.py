@@ -64,7 +64,7 @@ def release(
     tools.diary({"private texts cut": batches.cut, "to tokens": [each.most for each in asked.labels]})
     drawing = _Drawing(
         model,
-        Draw(parameters.clip, mechanism, parameters.top_k, parameters.public_temperature, tools.noise),
+        Draw(parameters.clip, mechanism, parameters.top_k, parameters.public_temperature, tools.noise, model.encode),
         mechanism.open(tools.receipt, tools.noise),
         parameters.texts_per_batch,
         tools,
