@@ -24,8 +24,8 @@ from understudy.generation.template import load_template
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.words import split_words
 
-PLANT = "zqxv"
-"""Begins every planted string, and nothing else."""
+PLANT = "zqxvkjw"
+"""Begins every planted string, and nothing else: long enough not to be met in compressed bytes by chance."""
 ROW = 137
 """Where the one bad row of an error test is."""
 
@@ -187,20 +187,20 @@ def jsonl_with(bad: bytes) -> bytes:
 
 
 BAD_ROWS: dict[str, tuple[str, bytes]] = {
-    "an empty text": ("csv", b",cardiology,zqxvowner"),
-    "bad encoding": ("csv", b"zqxv \xff\xfe name,cardiology,dr-1"),
-    "a long cell": ("csv", b"zqxv" * 300 + b",cardiology,dr-1"),
-    "no label": ("csv", b"zqxv text,,dr-1"),
-    "an undeclared label": ("csv", b"a text,zqxvlabel,dr-1"),
-    "no owner": ("csv", b"zqxv text,cardiology,"),
-    "too few fields": ("csv", b"zqxv text"),
-    "too many fields": ("csv", b"zqxv text,cardiology,dr-1,zqxv,zqxv"),
-    "an open quote": ("csv", b'"zqxv text,cardiology,dr-1'),
-    "a text that is no string": ("jsonl", b'{"note": {"zqxv": 1}, "department": "cardiology", "clinician": "x"}'),
-    "invalid JSON": ("jsonl", b'{"note": "zqxv", "department": "cardiology", "clin'),
-    "no object": ("jsonl", b'["zqxv", "cardiology"]'),
-    "a lone surrogate": ("jsonl", b'{"note": "zqxv \\ud800", "department": "cardiology", "clinician": "x"}'),
-    "an owner that is no string": ("jsonl", b'{"note": "a", "department": "cardiology", "clinician": ["zqxv"]}'),
+    "an empty text": ("csv", b",cardiology,zqxvkjwowner"),
+    "bad encoding": ("csv", b"zqxvkjw \xff\xfe name,cardiology,dr-1"),
+    "a long cell": ("csv", b"zqxvkjw" * 300 + b",cardiology,dr-1"),
+    "no label": ("csv", b"zqxvkjw text,,dr-1"),
+    "an undeclared label": ("csv", b"a text,zqxvkjwlabel,dr-1"),
+    "no owner": ("csv", b"zqxvkjw text,cardiology,"),
+    "too few fields": ("csv", b"zqxvkjw text"),
+    "too many fields": ("csv", b"zqxvkjw text,cardiology,dr-1,zqxvkjw,zqxvkjw"),
+    "an open quote": ("csv", b'"zqxvkjw text,cardiology,dr-1'),
+    "a text that is no string": ("jsonl", b'{"note": {"zqxvkjw": 1}, "department": "cardiology", "clinician": "x"}'),
+    "invalid JSON": ("jsonl", b'{"note": "zqxvkjw", "department": "cardiology", "clin'),
+    "no object": ("jsonl", b'["zqxvkjw", "cardiology"]'),
+    "a lone surrogate": ("jsonl", b'{"note": "zqxvkjw \\ud800", "department": "cardiology", "clinician": "x"}'),
+    "an owner that is no string": ("jsonl", b'{"note": "a", "department": "cardiology", "clinician": ["zqxvkjw"]}'),
 }
 
 
