@@ -130,9 +130,7 @@ class PromptTemplate(Parameters):
             most_examples: how many of them, those of the label before others; None: all.
         """
         if examples is None:
-            others = [PredictionExample(text=each.text, label=each.label) for each in self.evolution_examples]
-            texts = self.prediction.examples or others
-            examples = texts if shape == "text" else self.prediction.record_examples(columns)
+            examples = self.prediction_examples(shape, columns)
         system = self.system if self.evolution.system is None else self.evolution.system
         return self.prediction.prompt(
             chat=chat,
@@ -142,6 +140,13 @@ class PromptTemplate(Parameters):
             system=system if shape == "text" else "",  # it speaks of running text
             examples=shown_examples(examples, label, most=most_examples),
         )
+
+    def prediction_examples(self, shape: Shape = "text", columns: Sequence[str] = ()) -> Sequence[PredictionExample]:
+        """The public texts or records that the template has to show where texts are predicted."""
+        if shape != "text":
+            return self.prediction.record_examples(columns)
+        others = tuple(PredictionExample(text=each.text, label=each.label) for each in self.evolution_examples)
+        return self.prediction.examples or others
 
     @property
     def sha256(self) -> str:
