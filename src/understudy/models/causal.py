@@ -17,7 +17,7 @@ from understudy.models.types import Message
 from understudy.models.weights import end_tokens, load_weights, model_window, render
 
 _MEMORY_SHARE = 0.5  # of what is free, for the KV caches of all batches in flight
-_ROWS_AT_ONCE = {"cpu": 64, "cuda": 512}
+_ROWS_AT_ONCE = {"cpu": 128, "cuda": 512}  # each block reads all weights once
 _GPU_BATCHES = 2  # one computes while the other's token is drawn on the host
 
 
@@ -40,7 +40,7 @@ class CausalModel:
 
     def __init__(self, folder: Path, *, name: str, device: str | None = None, dtype: str | None = None) -> None:
         require_local()
-        from understudy.models.kv_cache import can_go_back
+        from understudy.models.kv_cache import can_go_back, sliding_window
 
         self._device = device or best_device()
         self._network, self._tokenizer, self._fingerprint = load_weights(
@@ -55,7 +55,7 @@ class CausalModel:
         words = self._network.get_output_embeddings().weight.shape[0]
         self._vocabulary = min(int(words), len(self._tokenizer))
         self._head = find_head(self._network, vocabulary=self._vocabulary)
-        self._window = model_window(self._network)
+        self._window = min(model_window(self._network), sliding_window(self._network) - 1)  # a column is padding
         self._ends = end_tokens(self._network, self._tokenizer)
         self._token_bytes: int | None = None
         self._tried: set[tuple[int, ...]] = set()
@@ -77,7 +77,7 @@ class CausalModel:
 
     @property
     def window(self) -> int:
-        """Most tokens of a prompt and its continuation together."""
+        """Most tokens of a prompt and its continuation together; no more than its narrowest layer sees."""
         return self._window
 
     @property
@@ -195,8 +195,10 @@ class CausalModel:
     def token_bytes(self) -> int:
         """Bytes that one token of one row takes in the KV cache, as measured."""
         if self._token_bytes is None:
-            probe = Contexts(self, [[0]], prefix=(), width=7, suffix=(), tokens=0, rows_at_once=1)
-            self._token_bytes = probe.cache_bytes // 8
+            from understudy.models.kv_cache import columns
+
+            probe = Contexts(self, [[0]], prefix=(), width=1, suffix=(), tokens=0, rows_at_once=1)
+            self._token_bytes = probe.cache_bytes // columns(2)
         return self._token_bytes
 
 

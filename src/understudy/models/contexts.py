@@ -3,7 +3,8 @@
 **Row invariance.** What is summed over private rows has bounded sensitivity only if one row cannot change another's
 logits. Floating-point results do change with the shape of a batch, so the model sees one shape only: blocks of
 exactly R rows, each padded to the same width, the last block filled with copies of row 0. Every row has at least
-one column of padding, since transformers takes another kernel where no row of a block is padded.
+one column of padding, since transformers takes another kernel where no row of a block is padded. On a CPU all runs in
+one thread: several would share out a block's rows, and where their shares meet a row's last bits differ.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from understudy.errors import ModelError, PrivacyError
 from understudy.models.head import hidden_states
-from understudy.models.kv_cache import cache_bytes, repeated, roomy_cache
+from understudy.models.threads import alone
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
@@ -53,15 +54,13 @@ class Contexts:
         tokens: int,
         rows_at_once: int,
     ) -> None:
-        import torch
-
         self._model = model
         self._rows = len(rows)
         self._at_once = rows_at_once
         self._prompt = len(prefix) + 1 + width + len(suffix)  # one column of padding at least
         self._room = tokens
         self._steps = 0
-        with torch.inference_mode():
+        with alone():
             start = _prefilled(model, prefix)
             filled = [*rows, *[rows[0]] * (-len(rows) % rows_at_once)]
             self._blocks = [
@@ -85,6 +84,8 @@ class Contexts:
     @property
     def cache_bytes(self) -> int:
         """Bytes of all cached tokens."""
+        from understudy.models.kv_cache import cache_bytes
+
         return sum(cache_bytes(block.cache) for block in self._blocks)
 
     def step(self, token: int) -> None:
@@ -93,22 +94,21 @@ class Contexts:
         Raises:
             ModelError: the tokens that there is room for are used up.
         """
-        import torch
-
         if self._steps >= self._room:
             raise ModelError(
                 f"These contexts have room for {self._room} tokens after the prompt.",
                 "Go back, or give them more room.",
             )
         self._steps += 1
-        with torch.inference_mode():
+        with alone():
             for block in self._blocks:
                 block.step(self._model, token)
 
     def rewind(self) -> None:
         """Go back to the end of the prompt."""
-        for block in self._blocks:
-            block.rewind(self._steps)
+        with alone():
+            for block in self._blocks:
+                block.rewind(self._steps)
         self._steps = 0
 
     def blocks(self, candidates: Any | None = None) -> Iterator[Rows]:
@@ -117,12 +117,10 @@ class Contexts:
         Args:
             candidates: tokens ``Int64[K]`` on the device; None for the whole vocabulary.
         """
-        import torch
-
         head = self._model.head and self._model.head.of(candidates)
         for number, block in enumerate(self._blocks):
             first = number * self._at_once
-            with torch.inference_mode():
+            with alone():
                 logits = head(block.hidden) if head else block.whole_logits(self._model, candidates)
             yield Rows(first, min(self._at_once, self._rows - first), logits)
 
@@ -132,10 +130,8 @@ class Contexts:
         Raises:
             ModelError: they are not finite.
         """
-        import torch
-
         block = self._blocks[0]
-        with torch.inference_mode():
+        with alone():
             head = self._model.head
             logits = head(block.hidden[:1])[0] if head else block.whole_logits(self._model, None)[0]
             logits = logits.float()
@@ -162,16 +158,20 @@ class _Block:
     ) -> None:
         import torch
 
+        from understudy.models.kv_cache import begin_with, columns, roomy_cache
+
         device = model.device
         padding = [width + 1 - len(row) for row in rows]
         tokens = torch.tensor([[0] * pad + [*row, *suffix] for pad, row in zip(padding, rows, strict=True)])
         pads = torch.tensor(padding, device=device)[:, None]
-        columns = torch.arange(capacity, device=device)
-        self._mask = ((columns < len(prefix)) | (columns >= len(prefix) + pads)).long()
+        places = torch.arange(columns(capacity), device=device)
+        self._mask = ((places < len(prefix)) | (places >= len(prefix) + pads)).long()
         self._length = len(prefix) + tokens.shape[1]
-        position = (columns - pads)[:, len(prefix) : self._length].clamp(min=0)
+        position = (places - pads)[:, len(prefix) : self._length].clamp(min=0)
         self._position = position[:, -1:]
-        self.cache = repeated(start, rows=len(rows), capacity=capacity) if start else roomy_cache(capacity)
+        self.cache = roomy_cache(model.network)
+        if start is not None:
+            begin_with(self.cache, start, rows=len(rows))
         self._last = tokens[:, -1:].to(device)
         self.hidden = self._forward(model, tokens.to(device), position)
         self._prompt = (self._last, self.hidden)
@@ -201,10 +201,12 @@ class _Block:
         return hidden_states(model.network, **self._inputs(tokens, position))[:, -1].clone()
 
     def _inputs(self, tokens: Any, position: Any) -> dict[str, Any]:
+        from understudy.models.kv_cache import columns
+
         return {
             "input_ids": tokens,
             "position_ids": position,
-            "attention_mask": self._mask[:, : self._length],
+            "attention_mask": self._mask[:, : columns(self._length)],
             "past_key_values": self.cache,
             "use_cache": True,
         }
@@ -213,10 +215,11 @@ class _Block:
 def _prefilled(model: CausalModel, prefix: Sequence[int]) -> Any | None:
     """The cache of one row that holds the prefix; None for an empty one."""
     import torch
+    from transformers import DynamicCache
 
     if not prefix:
         return None
-    cache = roomy_cache(len(prefix))
+    cache = DynamicCache(config=model.network.config)
     tokens = torch.tensor([list(prefix)], device=model.device)
     hidden_states(model.network, input_ids=tokens, past_key_values=cache, use_cache=True)
     return cache
@@ -225,8 +228,8 @@ def _prefilled(model: CausalModel, prefix: Sequence[int]) -> Any | None:
 def require_row_invariance(model: CausalModel, *, prefix: int, width: int, suffix: int, rows_at_once: int) -> None:
     """Try, on this device with these shapes, that a row's hidden states stay the same bit for bit beside others.
 
-    One row of ``width`` random tokens is run first in a block of rows as long as itself, then last in one of shorter
-    ones, after the prompt and after one token more.
+    One row of ``width`` random tokens must have the same logits at every place of a block of its copies, and at every
+    other place of a block shared with shorter rows, after the prompt and after one token more.
 
     Raises:
         PrivacyError: they do not.
@@ -241,18 +244,17 @@ def require_row_invariance(model: CausalModel, *, prefix: int, width: int, suffi
         found: list[int] = torch.randint(model.vocabulary, (length,), generator=draw).tolist()
         return found
 
-    least = min(1, width)
     row, shared, cue = some(width), some(prefix), some(suffix)
-    beside = [some(width) for _ in range(rows_at_once - 1)]
-    below = [some(least + number % (width - least + 1)) for number in range(rows_at_once - 1)]
+    others = [some(number % width + 1 if width else 0) for number in range(rows_at_once)]
+    mixed = [row if number % 2 else other for number, other in enumerate(others)]
     seen = []
-    for rows, place in (([row, *beside], 0), ([*below, row], -1)):
+    for rows, places in (([row] * rows_at_once, slice(None)), (mixed, slice(1, None, 2))):
         contexts = Contexts(model, rows, prefix=shared, width=width, suffix=cue, tokens=1, rows_at_once=rows_at_once)
-        for _ in range(2):
-            seen.append(next(contexts.blocks()).logits[place].clone())
-            if not contexts.steps:
-                contexts.step(row[0] if row else 0)
-    if not (torch.equal(seen[0], seen[2]) and torch.equal(seen[1], seen[3])):
+        seen.append([next(contexts.blocks()).logits[places]])
+        contexts.step(0)
+        seen[-1].append(next(contexts.blocks()).logits[places])
+    same, beside = seen
+    if not all(bool((found == expected[0]).all()) for expected, found in zip(same * 2, same + beside, strict=True)):
         raise PrivacyError(
             f"The logits that {model.model_id} gives a text change with the texts beside it on this device, so the "
             "influence of one record would have no bound.",

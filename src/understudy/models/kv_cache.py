@@ -1,67 +1,89 @@
-"""A KV cache with room for all tokens to come: a step writes into it and copies nothing, and going back is free.
+"""A KV cache with room for tokens to come: a step writes into it and copies nothing.
 
-transformers' own dynamic cache copies every row's keys and values at each token, which is memory traffic as large
-as attention's own. Imported only where torch is there.
+transformers' dynamic cache copies all keys and values at every token. Views of a larger tensor are no way out: the
+CPU's matrix products copy what is not contiguous. So keys and values are given with their free columns, whole and
+contiguous; the mask leaves those out, and they are zeros, so that a weight of 0 makes them 0. Imported only where
+torch is there.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
+_STRIDE = 32  # columns; fewer copy more often, more multiply more zeros
+
+
+def columns(length: int) -> int:
+    """The columns of a cache that holds ``length`` tokens a row."""
+    return -(-length // _STRIDE) * _STRIDE
+
 
 class RoomyLayer(DynamicLayer):  # type: ignore[misc]  # transformers is untyped here
-    """One layer's keys and values ``[rows, heads, capacity, width]``; ``keys`` and ``values`` show the filled part.
+    """One layer: ``keys`` and ``values`` ``[rows, heads, columns(length), width]``, zeros from ``length`` on.
 
-    A layer with a sliding window keeps all tokens too: its mask leaves out those beyond the window.
+    A layer with a sliding window keeps all tokens too: its mask would leave out those beyond the window.
     """
 
-    def __init__(self, *, capacity: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._capacity = capacity
-        self._room: tuple[Any, Any] | None = None
+        self._length = 0
 
     def update(self, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
-        """Append new tokens; all keys and values so far, as views."""
-        start, added = self.get_seq_length(), key_states.shape[2]
-        if self._room is None:
+        """Append new tokens; all columns so far."""
+        if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-            self._room = (self._empty(key_states), self._empty(value_states))
-        for room, states in zip(self._room, (key_states, value_states), strict=True):
-            room[:, :, start : start + added] = states
-        self._show(start + added)
+            self.keys, self.values = key_states[:, :, :0], value_states[:, :, :0]
+        start, self._length = self._length, self._length + key_states.shape[2]
+        self._fit()
+        self.keys[:, :, start : self._length] = key_states
+        self.values[:, :, start : self._length] = value_states
         return self.keys, self.values
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Forget the last ``-tokens_to_remove`` tokens."""
-        if self._room is not None:
-            self._show(self.get_seq_length() + tokens_to_remove)
+        """Forget the last ``-tokens_to_remove`` tokens, and what room they needed."""
+        end, self._length = self._length, self._length + tokens_to_remove
+        for states in (self.keys, self.values):
+            states[:, :, self._length : end] = 0
+        self._fit()
 
-    def _empty(self, states: Any) -> Any:
-        return states.new_empty(states.shape[0], states.shape[1], self._capacity, states.shape[3])
+    def get_seq_length(self) -> int:
+        """Tokens a row."""
+        return self._length
 
-    def _show(self, length: int) -> None:
-        assert self._room is not None
-        self.keys, self.values = (room[:, :, :length] for room in self._room)
+    def get_mask_sizes(self, query_length: Any) -> tuple[int, int]:
+        """Columns that a mask for ``query_length`` tokens more has, and the first one's number."""
+        added = query_length if isinstance(query_length, int) else query_length.shape[0]  # positions before 5.0
+        return columns(self._length + added), 0
+
+    def _fit(self) -> None:
+        self.keys, self.values = self._fitted(self.keys), self._fitted(self.values)
+
+    def _fitted(self, states: Any) -> Any:
+        """The states with as many columns as the length asks for."""
+        have, need = states.shape[2], columns(self._length)
+        if have == need:
+            return states
+        found = states.new_zeros(states.shape[0], states.shape[1], need, states.shape[3])
+        found[:, :, : min(have, need)] = states[:, :, : min(have, need)]
+        return found
 
 
-def roomy_cache(capacity: int) -> Any:
-    """An empty cache for at most ``capacity`` tokens a row."""
-    return Cache(layer_class_to_replicate=partial(RoomyLayer, capacity=capacity))
+def roomy_cache(model: Any) -> Any:
+    """An empty cache for the model."""
+    layers = len(DynamicCache(config=model.config).layers) or model.config.get_text_config().num_hidden_layers
+    return Cache(layers=[RoomyLayer() for _ in range(layers)])
 
 
-def repeated(cache: Any, *, rows: int, capacity: int) -> Any:
-    """A cache in which each of ``rows`` rows begins with the one row of ``cache``."""
-    found = roomy_cache(capacity)
-    for number, layer in enumerate(cache.layers):
-        found.update(layer.keys.expand(rows, -1, -1, -1), layer.values.expand(rows, -1, -1, -1), number)
-    return found
+def begin_with(cache: Any, start: Any, *, rows: int) -> None:
+    """Let each of ``rows`` rows of an empty ``cache`` begin with the one row of transformers' own ``start``."""
+    for number, layer in enumerate(start.layers):
+        cache.update(layer.keys.expand(rows, -1, -1, -1), layer.values.expand(rows, -1, -1, -1), number)
 
 
 def cache_bytes(cache: Any) -> int:
-    """Bytes of the filled part."""
+    """Bytes of all columns."""
     return sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
 
 
@@ -69,3 +91,9 @@ def can_go_back(model: Any) -> bool:
     """Whether all that the model keeps of past tokens is keys and values, which can be cut off again."""
     layers = DynamicCache(config=model.config).layers
     return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
+
+
+def sliding_window(model: Any) -> int:
+    """Most columns of which every layer sees all; beyond, a layer with a sliding window would count padding too."""
+    layers = DynamicCache(config=model.config).layers
+    return min((layer.sliding_window for layer in layers if type(layer) is DynamicSlidingWindowLayer), default=2**31)

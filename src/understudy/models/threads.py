@@ -8,7 +8,9 @@ also makes a result independent of the number of cores.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 _MOST = 8  # beyond this the interpreter lock is what they wait for
 
@@ -31,3 +33,18 @@ def worker_pool(device: str, *, most: int | None = None) -> ThreadPoolExecutor:
         initializer=torch.set_num_threads,
         initargs=(1,),
     )
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within it torch infers, with one core in this thread."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        if threads != 1:
+            torch.set_num_threads(threads)

@@ -20,24 +20,34 @@ from numpy.typing import NDArray
 
 from understudy.errors import PrivacyError
 from understudy.models.contexts import Contexts
+from understudy.models.threads import alone
 from understudy.prediction.candidates import Candidates
 
 Clipping = Literal["recenter", "difference"]
 
-_CHUNK = 4096  # tokens; a block's chunk in float32 stays within a core's cache
+_CHUNK = 2**18  # rows times tokens; a chunk in float32, 1 MiB, stays within a core's cache
+_VECTOR = 16  # float32 numbers in the widest register
 _EXACT = 2**24  # float32 holds every integer up to here
 _FINEST = 2**20  # a grid up to here is not overstepped by float32's rounding of c * (grid / c)
 _BELOW = 1.0 - 2.0**-20  # more than float32 errs in exp(z) / sum of exp(z): floors add up to no more than the grid
 
 
 class _Logits:
-    """A block's logits ``[R, K]``, and what its rows' values share."""
+    """A block's logits ``[R, K]``, and what its rows' values share.
+
+    K is filled up to whole vectors of the processor with logits of minus infinity: what is left over after those is
+    computed in another way, so that a row's last bits would depend on its place in the block.
+    """
 
     def __init__(self, logits: Any) -> None:
+        from torch.nn.functional import pad
+
         top = logits.amax(1, keepdim=True).float()  # infinite or nan wherever one logit is +inf or nan
         broken = ~top.isfinite()
         if bool(broken.any()):
             logits, top = logits.masked_fill(broken, 0.0), top.masked_fill(broken, 0.0)
+        if logits.shape[1] % _VECTOR:
+            logits = pad(logits, (0, -logits.shape[1] % _VECTOR), value=float("-inf"))
         self._logits, self._top = logits, top
 
     def below_top(self, tokens: slice) -> Any:
@@ -47,10 +57,21 @@ class _Logits:
     @cached_property
     def mass(self) -> Any:
         """``sum_j exp(z_j - max_j z_j)``, ``Float64[R, 1]``."""
-        return sum(
-            self.below_top(tokens).exp_().sum(1, keepdim=True, dtype=_double())
-            for tokens in _chunks(self._logits.shape[1])
-        )
+        import torch
+
+        parts = (self.below_top(tokens).exp_() for tokens in self.chunks())
+        return sum(part.sum(1, keepdim=True, dtype=torch.float64) for part in parts)
+
+    @cached_property
+    def log_mass(self) -> Any:
+        """Its logarithm, ``Float32[R, 1]``."""
+        return self.mass.repeat(1, _VECTOR).log()[:, :1].float()
+
+    def chunks(self) -> Iterator[slice]:
+        """The tokens, a chunk at a time."""
+        rows, size = self._logits.shape
+        most = max(1, _CHUNK // rows // _VECTOR) * _VECTOR
+        return (slice(start, min(start + most, size)) for start in range(0, size, most))
 
 
 class Term(Protocol):
@@ -95,7 +116,9 @@ class Difference:
     public: Any
 
     def __call__(self, logits: _Logits, tokens: slice, scale: Any) -> Any:
-        values = logits.below_top(tokens).sub_(logits.mass.log().float()).sub_(self.public[tokens])
+        values = logits.below_top(tokens).sub_(logits.log_mass)
+        public = self.public[tokens]
+        values[:, : len(public)].sub_(public)
         return values.clamp_(-self.clip, self.clip).mul_(scale / self.clip).round_()
 
 
@@ -144,15 +167,15 @@ def row_sums(
         torch.tensor([term.grid // divisor if divisor else 0 for divisor in filled], device=device).float()[:, None]
         for term in terms
     ]
-    with torch.inference_mode():
-        totals = [torch.zeros(size, dtype=torch.int64, device=device) for _ in terms]
+    with alone():
+        totals = [torch.zeros(size + -size % _VECTOR, dtype=torch.int64, device=device) for _ in terms]
         for block in contexts.blocks(candidates.tokens):
             logits = _Logits(block.logits)
-            for tokens in _chunks(size):
+            for tokens in logits.chunks():
                 for term, scale, total in zip(terms, scales, totals, strict=True):
                     values = term(logits, tokens, scale[block.first : block.first + at_once])
                     total[tokens] += _exact_sum(values, term.grid)
-        return [total.cpu().numpy() for total in totals]
+        return [total[:size].cpu().numpy() for total in totals]
 
 
 @dataclass(frozen=True)
@@ -259,7 +282,7 @@ def vote_sum(contexts: Contexts, candidates: Candidates, *, divisors: Sequence[i
 
     total = torch.zeros(len(candidates), dtype=torch.int64, device=candidates.logits.device)
     counted = torch.tensor(list(divisors), device=total.device) != 0
-    with torch.inference_mode():
+    with alone():
         for block in contexts.blocks(candidates.tokens):
             rows = block.logits[: block.real].float().nan_to_num(nan=float("-inf"))
             likeliest = rows.argmax(1)[counted[block.first : block.first + block.real]]
@@ -272,10 +295,11 @@ def floor_softmax(logits: Any, grid: int) -> NDArray[np.int64]:
     """The distribution of the public logits ``Float32[K]`` on the grid that rows are summed on, ``Int64[K]``."""
     import torch
 
-    with torch.inference_mode():
+    with alone():
         whole = _Logits(logits[None])
         scale = torch.full((1, 1), float(grid), device=logits.device)
-        return _on_grid(torch.cat([Softmax(grid)(whole, tokens, scale)[0] for tokens in _chunks(len(logits))]), 1.0)
+        shares = torch.cat([Softmax(grid)(whole, tokens, scale)[0] for tokens in whole.chunks()])
+        return _on_grid(shares[: len(logits)], 1.0)
 
 
 def _on_grid(values: Any, steps: float) -> NDArray[np.int64]:
@@ -287,13 +311,3 @@ def _exact_sum(values: Any, grid: int) -> Any:
     """The sum over rows of integers of at most ``grid`` in float32, ``Int64[k]``: few enough rows at a time."""
     most = _EXACT // grid
     return sum(part.sum(0).long() for part in values.split(most))
-
-
-def _chunks(size: int) -> Iterator[slice]:
-    return (slice(start, min(start + _CHUNK, size)) for start in range(0, size, _CHUNK))
-
-
-def _double() -> Any:
-    import torch
-
-    return torch.float64
