@@ -151,8 +151,7 @@ class Statement:
             "",
             *(f"- **{charge.name}**: {charge.why} ({charge.event})." for charge in self.charges),
             "",
-            f"{booked}The language model that writes the texts sees only what is listed here; what it adds costs "
-            "nothing more.",
+            f"{booked}Whatever is made of what is listed here, by a language model or otherwise, costs nothing more.",
             "",
             "## Public inputs, fixed before any private record was read",
             "",
