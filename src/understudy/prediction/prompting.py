@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from understudy.errors import ConfigError
 from understudy.generation.predicting import PredictionExample, PredictionPrompt, Shape
 from understudy.generation.prompts import Prompts
 from understudy.models.causal import CausalModel
+from understudy.models.contexts import Contexts
 from understudy.prediction.ending import Ending
 from understudy.prediction.parameters import TextParameters
 from understudy.prediction.rows import PromptTokens, cut, prompt_tokens
@@ -37,6 +38,31 @@ class LabelPrompt:
     def private(self, text: str) -> tuple[list[int], bool]:
         """A private text in tokens, and whether it had to be cut. A function of this text alone."""
         return cut(self.tokens.encode(text, prompt=self.prompt, model=self.model), self.most)
+
+    def contexts(self, texts: Iterable[Sequence[int]], *, rows_at_once: int) -> Contexts:
+        """The public row, and one for each private text, in the model. All shapes are functions of public parameters.
+
+        Raises:
+            PrivacyError: the model's rows change one another's logits on this device.
+        """
+        return self.model.contexts(
+            [self.tokens.public_row(), *(self.tokens.row(text) for text in texts)],
+            prefix=self.tokens.prefix,
+            width=self.tokens.width(self.most),
+            suffix=self.tokens.suffix,
+            tokens=self.ending.most_tokens + 1,
+            rows_at_once=rows_at_once,
+        )
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Tokens of the prefix, of the longest row, and of the suffix."""
+        return len(self.tokens.prefix), self.tokens.width(self.most), len(self.tokens.suffix)
+
+    @property
+    def length(self) -> int:
+        """Tokens of a row with the longest text in the prompt and as the answer."""
+        return sum(self.shape) + self.ending.most_tokens + 1
 
     def read(self, tokens: Sequence[int]) -> str:
         """The text that was drawn as these tokens."""

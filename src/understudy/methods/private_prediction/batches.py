@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -43,7 +44,7 @@ def sort_into_batches(corpus: BoundedCorpus, tokenise: Tokenise, *, labels: int,
         for text, label, share, number in entries:
             row, was_cut = tokenise(text, label)
             batch = made.of_label[label][number % batches]
-            batch.rows.append(row)
+            batch.rows.append(array("i", row))  # a quarter of a list's memory, or less
             batch.shares.append(share)
             made.cut += was_cut
     return made

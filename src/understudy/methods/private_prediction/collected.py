@@ -59,7 +59,7 @@ def collected(
     return Released(
         _arrays(kept),
         public_inputs=_public_inputs(parameters, asked, tools),
-        noise_check=_noise_check(kept, drawn, left_out, mechanism, tools.labels),
+        noise_check=_noise_check(kept, drawn, left_out, mechanism, [parameters.declared_batches] * tools.labels),
         strings={"texts": texts, **({"no records": apart} if asked.check is not None else {})},
         notes=(
             "The texts were drawn token by token by a local model that reads private texts. The draws are exact "
@@ -97,19 +97,26 @@ def _public_inputs(
 
 
 def _noise_check(
-    kept: Sequence[Text], drawn: Sequence[Text], left_out: Counter[str], mechanism: PrivateTokens, labels: int
+    kept: Sequence[Text],
+    drawn: Sequence[Text],
+    left_out: Counter[str],
+    mechanism: PrivateTokens,
+    batches: Sequence[int],
 ) -> dict[str, Any]:
-    """What came of the tokens: drawn values and public numbers only."""
+    """What came of the tokens: drawn values and public numbers only. ``batches`` are those of each label."""
     tokens = sum(len(text.tokens) for text in drawn)
     private = sum(int(text.private.sum()) for text in drawn)
+    left = sum(batches) * mechanism.tokens - private
     check: dict[str, Any] = {
-        "texts": [int(number) for number in np.bincount([text.label for text in kept], minlength=labels)],
+        "texts": [int(number) for number in np.bincount([text.label for text in kept], minlength=len(batches))],
         "texts left out": ", ".join(f"{why} {number}" for why, number in sorted(left_out.items())) or "none",
         "tokens drawn, of which private": f"{tokens}, {private}",
         "one record moves the log-odds of a private token by at most": round(
             2 * mechanism.clip / (mechanism.batch_size * mechanism.temperature), 4
         ),
     }
+    if left:
+        check["private tokens paid for and not drawn (release --continue)"] = left
     if not kept:
         check["warning"] = (
             "No text was finished. Allow fewer tokens a text (--max-tokens) or more a batch, or look at the prompt."

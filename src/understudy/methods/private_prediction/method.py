@@ -58,8 +58,11 @@ class PrivatePrediction(Traits, PrivatePredictionParameters):
     ) -> None:
         assert model is not None, "the run loads one where needs_release_model says so"
         assert prompts is not None, "and prompts"
-        ask_for_texts(self, prompts, model, label_names=label_names, record_columns=record_columns)
         _ = self.declared_batches
+        asked = ask_for_texts(self, prompts, model, label_names=label_names, record_columns=record_columns)
+        rows_at_once = model.rows_at_once(self.settled.batch_size)
+        for label in {each.shape: each for each in asked.labels}.values():
+            label.contexts((), rows_at_once=rows_at_once).public_logits()  # tries what is promised of rows, too
 
     def available(self, release: Release) -> Sequence[int]:
         return generating.available(release)

@@ -66,7 +66,7 @@ def release(
         model,
         Draw(parameters.clip, mechanism, parameters.top_k, parameters.public_temperature, tools.noise, model.encode),
         mechanism.open(tools.receipt, tools.noise),
-        parameters.texts_per_batch,
+        parameters.texts_per_batch or mechanism.tokens,
         tools,
     )
     runs = [
@@ -79,14 +79,24 @@ def release(
 
 @dataclass(frozen=True)
 class _Drawing:
-    """What all batches share."""
+    """What all batches share.
+
+    Args:
+        most_texts: of a batch; where nothing else is said as many as private tokens, which binds with a sparse vector
+            only: a batch that is always found near to public would never use them up.
+    """
 
     model: CausalModel
     draw: Draw
     charge: OpenTokens
-    most_texts: int | None
+    most_texts: int
     tools: ReleaseTools
     stopped: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows of a block in the model."""
+        return self.model.rows_at_once(self.draw.mechanism.batch_size)
 
     def check(self) -> None:
         """Raise where the run is being stopped: the text in the making is not stored, and drawn again."""
@@ -113,7 +123,7 @@ class _BatchRun:
         """The stored texts, and new ones while private tokens are left."""
         texts: list[Text] = []
         drawing, tokens = self._drawing, self._drawing.draw.mechanism.tokens
-        while self._tokens_spent < tokens and len(texts) != drawing.most_texts:
+        while self._tokens_spent < tokens and len(texts) < drawing.most_texts:
             name = part_name(self._label, self._number, len(texts))
             found = drawing.tools.keep(name, self._draw)
             self._tokens_spent += int(found["private"].sum())
@@ -124,6 +134,7 @@ class _BatchRun:
         return texts
 
     def _draw(self) -> Arrays:
+        self._drawing.check()
         tokens = self._tokens
         before = tokens.runs_spent
         drawn = self._drawing.draw.text(
@@ -141,11 +152,9 @@ class _BatchRun:
         }
 
     @property
-    def prompt_length(self) -> int:
-        """Tokens of each row, the longest text included."""
-        tokens, ending = self._prompt.tokens, self._prompt.ending
-        shared = len(tokens.prefix) + len(tokens.suffix)
-        return shared + tokens.width(self._prompt.most) + ending.most_tokens + 1
+    def length(self) -> int:
+        """Tokens of each row."""
+        return self._prompt.length
 
     @cached_property
     def _tokens(self) -> BatchTokens:
@@ -156,24 +165,14 @@ class _BatchRun:
     @cached_property
     def _contexts(self) -> Contexts:
         """The batch's rows in the model, the public one first."""
-        prompt, model = self._prompt, self._drawing.model
-        rows = [prompt.tokens.public_row(), *(prompt.tokens.row(own) for own in self._batch.rows)]
-        return model.contexts(
-            rows,
-            prefix=prompt.tokens.prefix,
-            width=prompt.tokens.width(prompt.most),
-            suffix=prompt.tokens.suffix,
-            tokens=prompt.ending.most_tokens + 1,
-            rows_at_once=model.rows_at_once(self._drawing.draw.mechanism.batch_size),
-        )
+        return self._prompt.contexts(self._batch.rows, rows_at_once=self._drawing.rows_at_once)
 
 
 def _all_texts(runs: Sequence[_BatchRun], drawing: _Drawing) -> list[Text]:
     """The texts of all batches, several of which are in flight at once."""
-    model, size = drawing.model, drawing.draw.mechanism.batch_size
-    at_once = model.rows_at_once(size)
-    prompt_length = max((run.prompt_length for run in runs), default=1)
-    in_flight = model.batches_in_flight(-(-(size + 1) // at_once) * at_once, prompt_length)
+    model, at_once = drawing.model, drawing.rows_at_once
+    blocks = -(-(drawing.draw.mechanism.batch_size + 1) // at_once)
+    in_flight = model.batches_in_flight(blocks * at_once, max(run.length for run in runs))
     drawing.tools.say(f"Drawing texts for {len(runs)} batches, {in_flight} at a time, with {model.model_id}.")
     pool = worker_pool(model.device, most=in_flight)
     try:
