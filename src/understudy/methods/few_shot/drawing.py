@@ -10,8 +10,8 @@ until the exemplar ends:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,22 @@ def deal(
     drawn = np.flatnonzero(included)
     drawn = drawn[np.argsort(priority[drawn], kind="stable")]
     return [drawn[subset[drawn] == each][:most] for each in range(subsets)]
+
+
+@dataclass
+class Drawn:
+    """An exemplar as it grows: its tokens, and which of them are noisy."""
+
+    text: OpenText
+    tokens: list[int] = field(default_factory=list)
+    noisy: list[bool] = field(default_factory=list)
+
+    def take(self, token: int, *, noisy: bool) -> None:
+        """Add a token; one that is not noisy falls away where the exemplar has ended."""
+        if self.text.ended is None:
+            self.tokens.append(token)
+            self.noisy.append(noisy)
+            self.text.take(token)
 
 
 @dataclass(frozen=True)
@@ -92,22 +108,32 @@ class Drawing:
         shown = self.prompt.width(self.most, texts=self.most_shown)
         return 1 + shown + len(self.prompt.suffix) + self.ending.most_tokens
 
-    def exemplar(self, records: Sequence[NDArray[np.int32]], paid: OpenSubsampledTokens) -> tuple[list[int], OpenText]:
+    def exemplar(
+        self,
+        records: Sequence[NDArray[np.int32]],
+        paid: OpenSubsampledTokens,
+        check: Callable[[], None] = lambda: None,
+    ) -> Drawn:
         """Draw tokens until the exemplar ends, or no paid one is left.
 
         Args:
             records: the label's private texts in tokens, ``most`` at most each.
             paid: what is left to this label.
+            check: called before each token; it raises where the run is being stopped.
         """
-        drawn: list[int] = []
-        text = self.ending.open(self.model)
-        while text.ended is None and paid.left:
-            contexts = self._contexts(self._shown(records, paid), drawn)
-            candidates = public_candidates(contexts, count=self.candidates)
-            token = candidates.token(paid.choose(self.sums(contexts, candidates)))
-            drawn.append(token)
-            text.take(token)
-        return drawn, text
+        drawn = Drawn(self.ending.open(self.model))
+        while drawn.text.ended is None:
+            if certain := self.model.encode(drawn.text.next):
+                for token in certain:
+                    drawn.take(token, noisy=False)
+                continue
+            if not paid.left:
+                break
+            check()
+            contexts = self._contexts(self._shown(records, paid), drawn.tokens)
+            candidates = public_candidates(contexts.public_logits(), count=self.candidates)
+            drawn.take(candidates.token(paid.choose(self.sums(contexts, candidates))), noisy=True)
+        return drawn
 
     def sums(self, contexts: Contexts, candidates: Candidates) -> NDArray[np.int64]:
         """``Int64[K]``: what the subsets say together, the public row left out."""

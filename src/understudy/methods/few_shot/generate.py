@@ -10,14 +10,15 @@ from itertools import islice
 import numpy as np
 
 from understudy.generation.asking import Asker
-from understudy.generation.predicting import PredictionPrompt
+from understudy.generation.choosing import is_blank
+from understudy.generation.predicting import Shape, shown_examples
 from understudy.generation.records import SyntheticRecord
 from understudy.generation.tidying import tidy
 from understudy.generation.writing import Writer, public_name
 from understudy.methods.few_shot.parameters import FewShotParameters
 from understudy.methods.few_shot.plan import SCHEMA
 from understudy.methods.protocol import GenerationTools
-from understudy.models.types import ChatRequest, Completion, Message
+from understudy.models.types import ChatRequest, Completion
 from understudy.prediction.structured import Fault, JSONSchema, RecordCheck
 from understudy.release import PublicSchema, Release
 
@@ -103,32 +104,24 @@ class Prompting:
         asker = Asker(chat, self._writer.progress, expected=len(wanted) * samples)
         waiting = iter(wanted)
         while some := list(islice(waiting, _AT_ONCE)):
-            prompts = [self._prompt(each) for each in some]
-            requests = [
-                self._request(prompt, prompt.messages([exemplars[number] for number in each.exemplars]))
-                for each, prompt in zip(some, prompts, strict=True)
-            ]
+            requests = [self._request(each, exemplars) for each in some]
             answers = iter(asker.ask([request for request in requests for _ in range(samples)]))
-            for each, prompt in zip(some, prompts, strict=True):
-                yield self._record(each, prompt, list(islice(answers, samples)), public_name(chat.model_id))
+            for each in some:
+                yield self._record(each, list(islice(answers, samples)), public_name(chat.model_id))
 
-    def _prompt(self, wanted: Wanted) -> PredictionPrompt:
-        """In words; with public examples only where there is no exemplar."""
-        labels = self._writer.labels
-        return self._writer.template.prediction_prompt(
-            chat=True,
-            label=labels[wanted.label] if labels else "",
-            shape="json" if self._columns else "text",
-            columns=self._columns,
-            schema=self._json_schema,
-            examples=() if wanted.exemplars else None,
-            most_examples=self._writer.parameters.examples_per_prompt,
+    def _request(self, wanted: Wanted, exemplars: Sequence[str]) -> ChatRequest:
+        writing, template = self._writer.parameters, self._writer.template
+        label = self._writer.labels[wanted.label] if self._writer.labels else ""
+        shape: Shape = "json" if self._columns else "text"
+        prompt = template.prediction_prompt(
+            chat=True, label=label, shape=shape, columns=self._columns, schema=self._json_schema, examples=()
         )
-
-    def _request(self, prompt: PredictionPrompt, messages: tuple[Message, ...]) -> ChatRequest:
-        writing = self._writer.parameters
+        shown = [exemplars[number] for number in wanted.exemplars]
+        if not shown:
+            public = template.prediction_examples(shape, self._columns)
+            shown = [each.text for each in shown_examples(public, label, most=writing.examples_per_prompt)]
         return ChatRequest(
-            messages,
+            prompt.messages(shown),
             max_tokens=writing.max_tokens,
             temperature=writing.llm_temperature,
             top_p=writing.top_p,
@@ -136,13 +129,11 @@ class Prompting:
             sample=self._writer.seed * _SAMPLES,
         )
 
-    def _record(
-        self, wanted: Wanted, prompt: PredictionPrompt, answers: Sequence[Completion], model: str
-    ) -> SyntheticRecord:
+    def _record(self, wanted: Wanted, answers: Sequence[Completion], model: str) -> SyntheticRecord:
         """The first answer that can be used; else none, with what is wrong with the last."""
         text, finish, fault = "", answers[-1].finish_reason, ""
         for answer in answers:
-            found = self._text(prompt, answer)
+            found = self._text(answer)
             if isinstance(found, Fault):
                 fault = str(found)
             elif found:
@@ -157,12 +148,11 @@ class Prompting:
         }
         return SyntheticRecord(text, wanted.label, provenance)
 
-    def _text(self, prompt: PredictionPrompt, answer: Completion) -> str | Fault:
-        """The answer without what introduces or surrounds the text; of records, the record."""
+    def _text(self, answer: Completion) -> str | Fault:
+        """The answer as a text; of records, the record without what is said around it."""
         if self._check is None:
-            first = prompt.block[0].strip()
-            return tidy(answer).removeprefix(first).strip() if first else tidy(answer)
-        if not answer.text.strip():
+            return tidy(answer)
+        if is_blank(answer):
             return ""
         start, end = answer.text.find("{"), answer.text.rfind("}")
         return self._check(answer.text[start : end + 1] if 0 <= start < end else answer.text)

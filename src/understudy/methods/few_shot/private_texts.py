@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.errors import PrivacyError
 
-Tokenise = Callable[[str, int], tuple[list[int], bool]]
+Tokenise = Callable[[str, int], tuple[Sequence[int], bool]]
 """A text and its label into tokens; and whether it had to be cut."""
 
 

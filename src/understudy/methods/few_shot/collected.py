@@ -1,0 +1,109 @@
+"""Few-shot's stored exemplars as a Release: noised and paid for. Reads no private record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from understudy.generation.writing import public_name
+from understudy.methods.few_shot.parameters import FewShotParameters
+from understudy.methods.few_shot.plan import SCHEMA
+from understudy.methods.protocol import Arrays, Released, ReleaseTools
+from understudy.prediction.prompting import Asked
+from understudy.prediction.structured import Fault
+
+
+@dataclass(frozen=True)
+class Exemplar:
+    """A stored exemplar.
+
+    Args:
+        label: index of its label.
+        noisy: noisy tokens that were drawn for it.
+        text: a record as the corpus writes it, if it is one.
+        finished: it ended by itself.
+        whole: it ended by itself, or at the most tokens of an exemplar: not for want of paid ones.
+        fault: why it is no record, where it should be one.
+    """
+
+    label: int
+    noisy: int
+    text: str
+    finished: bool
+    whole: bool
+    fault: Fault | None
+
+    def usable(self, *, keep_unfinished: bool) -> bool:
+        """Whether prompts show it."""
+        return bool(self.text) and self.fault is None and (self.finished or (keep_unfinished and self.whole))
+
+
+def read_exemplar(label: int, kept: Arrays, asked: Asked) -> Exemplar:
+    """A stored exemplar from its tokens."""
+    prompt, check = asked.labels[label], asked.check
+    read = prompt.ending.read(kept["tokens"].tolist(), prompt.model)
+    record = read.text if check is None else check(read.text)
+    fault = record if isinstance(record, Fault) else None
+    text = read.text if isinstance(record, Fault) else record
+    finished = bool(kept["finished"])
+    return Exemplar(label, int(kept["noisy"].sum()), text, finished, read.ended is not None, fault)
+
+
+def released(
+    parameters: FewShotParameters, asked: Asked, exemplars: Sequence[Exemplar], tools: ReleaseTools
+) -> Released:
+    keep_unfinished = parameters.unfinished == "keep"
+    usable = [each.usable(keep_unfinished=keep_unfinished) for each in exemplars]
+    schema = None if asked.check is None else asked.check.schema
+    return Released(
+        {
+            "label": np.array([each.label for each in exemplars], dtype=np.int32),
+            "noisy_tokens": np.array([each.noisy for each in exemplars], dtype=np.int32),
+            "finished": np.array([each.finished for each in exemplars], dtype=np.bool_),
+            "usable": np.array(usable, dtype=np.bool_),
+        },
+        public_inputs=_public_inputs(asked, tools),
+        noise_check=_noise_check(parameters, exemplars, usable, tools.labels),
+        strings={
+            "exemplars": [each.text for each in exemplars],
+            **({} if schema is None else {SCHEMA: [schema.text]}),
+        },
+    )
+
+
+def _public_inputs(asked: Asked, tools: ReleaseTools) -> dict[str, dict[str, str]]:
+    """What was fixed before a private record was read, for the statement."""
+    assert tools.model is not None
+    assert tools.prompts is not None
+    found = {
+        "release model": {"source": public_name(tools.model.model_id), "sha256": tools.model.fingerprint},
+        "prompts": {"source": f"for a {tools.prompts.template.document_type}", "sha256": asked.sha256},
+    }
+    if asked.schema_sha256 is not None:
+        found["JSON schema"] = {"source": "a schema of your own", "sha256": asked.schema_sha256}
+    return found
+
+
+def _noise_check(
+    parameters: FewShotParameters, exemplars: Sequence[Exemplar], usable: Sequence[bool], labels: int
+) -> dict[str, Any]:
+    """How many exemplars are of use, and what is left. How far they stand above the noise cannot be told afterwards."""
+    counts = [sum(use for each, use in zip(exemplars, usable, strict=True) if each.label == n) for n in range(labels)]
+    drawn = [sum(each.noisy for each in exemplars if each.label == label) for label in range(labels)]
+    check: dict[str, Any] = {
+        "exemplars that prompts can show": counts,
+        f"noisy tokens drawn, of {parameters.tokens} that are paid for each label": drawn,
+    }
+    faults = Counter(str(each.fault) for each in exemplars if each.fault is not None)
+    if faults:
+        check["exemplars that are no records"] = ", ".join(f"{name} {count}" for name, count in faults.items())
+    if not all(counts):
+        check["warning"] = (
+            "Some labels have no exemplar that a prompt can show: their texts will be asked for without. Spend more "
+            "epsilon, give longer exemplars (exemplar_tokens) or keep unfinished ones."
+        )
+    return check

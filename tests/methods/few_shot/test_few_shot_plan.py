@@ -1,0 +1,75 @@
+"""What few-shot will spend, from public parameters alone."""
+
+from __future__ import annotations
+
+import pytest
+from few_shots import BUDGET, method, plan_of
+from tiny_corpora import OWNER
+
+from understudy.errors import ConfigError
+from understudy.methods.few_shot.plan import planned_mechanism
+from understudy.methods.protocol import PublicFacts
+from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.unit import Unit
+
+
+def test_one_charge_pays_for_the_tokens_of_all_labels() -> None:
+    plan = plan_of(method())
+    (charge,) = plan.charges
+    assert isinstance(charge.event, SubsampledGaussianEvent)
+    assert (charge.event.rate, charge.event.count) == (0.5, 24)
+    assert 0.99 * 6 < plan.total <= 6
+
+
+def test_votes_can_be_paid_for_without_delta() -> None:
+    (charge,) = plan_of(method(noise="votes"), budget=Budget(6, 0)).charges
+    assert isinstance(charge.event, SubsampledPureEvent)
+    with pytest.raises(ConfigError, match="delta"):
+        plan_of(method(), budget=Budget(6, 0))
+
+
+def test_the_planned_mechanism_is_that_of_the_charge() -> None:
+    for noise in ("gaussian", "votes"):
+        chosen = method(noise=noise)
+        plan = plan_of(chosen)
+        assert planned_mechanism(chosen, plan).event == plan.charges[0].event
+
+
+def test_the_plan_stays_the_same_where_more_exemplars_are_asked_for_later() -> None:
+    assert plan_of(method(exemplars=2)).charges == plan_of(method(exemplars=9)).charges
+    assert method().stopping_parameters == {"exemplars"}
+
+
+def test_the_plan_depends_on_the_declared_corpus_size_in_its_forecast_only() -> None:
+    facts = [PublicFacts(Unit(), 2, expected) for expected in (None, 1000, 90_000)]
+    plans = [method().plan(BUDGET, each) for each in facts]
+    assert len({str(plan.charges) for plan in plans}) == 1
+    assert plans[1].forecast["records drawn for a token, on average"] == 250
+    assert plans[2].forecast["sampling rate at which a subset has as many as it shows"] == pytest.approx(12 / 90_000)
+
+
+def test_a_sampling_rate_must_be_declared_and_is_recommended() -> None:
+    chosen = method(sampling_rate=None)
+    with pytest.raises(ConfigError, match="expected-records"):
+        chosen.plan(BUDGET, PublicFacts(Unit(), 2))
+    with pytest.raises(ConfigError, match=r"--sampling-rate 0\.012 "):
+        chosen.plan(BUDGET, PublicFacts(Unit(), 2, 1000))
+
+
+def test_owners_are_sampled_with_one_record_each() -> None:
+    plan = plan_of(method(), unit=OWNER)
+    assert plan.unit == Unit("owner", 1)
+    assert "owners" in " ".join(method().plan(BUDGET, PublicFacts(OWNER, 1, 50)).forecast)
+
+
+def test_secrets_are_not_protected() -> None:
+    assert not method().protects_secrets
+    with pytest.raises(ConfigError, match="secret"):
+        method().plan(SecretBudget("0.01", "0.1"), PublicFacts(Unit("secret", 2), 1))
+
+
+def test_a_budget_out_of_range_is_refused_before_any_charge() -> None:
+    with pytest.raises(ConfigError, match="out of range"):
+        plan_of(method(noise="votes"), budget=Budget("1e-18", 0))

@@ -1,0 +1,257 @@
+"""Few-shot releases: whatever the data hold they run alike, count every token, and go on where they were."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from echo_model import EchoModel
+from few_shots import ROWS, Store, method, plan_of, release
+from tiny_corpora import LABELS, OWNER, RECORD, Row, bounded
+
+from understudy.errors import ConfigError, PrivacyError
+from understudy.methods.few_shot.private_texts import read_private_texts
+from understudy.privacy.noise import InsecureSeededNoise, SystemNoise
+from understudy.privacy.plan import Receipt
+from understudy.privacy.unit import Unit
+
+DATA: dict[str, Sequence[Row]] = {
+    "none": [],
+    "one record": [Row("alone", 1)],
+    "empty texts": [Row("", 0), Row(" \n\n ", 0), Row("", 2)],
+    "odd characters": [Row("\u0000", 0), Row("\U0001f600\u2028", 0)],
+    "one long text": [Row("word " * 900, 0)],
+    "an end in the text": [Row("T:\n\nT:", number % LABELS) for number in range(9)],
+    "many": ROWS,
+}
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "votes"])
+def test_any_data_run_to_the_end_in_the_same_shapes(noise: str) -> None:
+    models = {name: EchoModel(length=4) for name in DATA}
+    chosen = method(noise=noise)
+    for name, rows in DATA.items():
+        made = release(chosen, rows, model=models[name], noise=SystemNoise())
+        assert set(made.arrays["label"].tolist()) == set(range(LABELS))
+        assert len(made.strings["exemplars"]) == len(made.arrays["label"])
+    shapes = set().union(*(model.shapes for model in models.values()))
+    assert len(shapes) == 1, "rows, width and prefix are public"
+
+
+def test_labels_have_their_own_texts_and_no_others() -> None:
+    rows = [Row(f"text {number}", 1) for number in range(20)]
+    made = release(method(sampling_rate=1.0), rows, model=EchoModel(length=5))
+    letters = {label: set() for label in range(LABELS)}
+    for label, text in zip(made.arrays["label"].tolist(), made.strings["exemplars"], strict=True):
+        letters[label] |= set(text)
+    assert letters[0] == letters[2] == {"x"}, "what the model says without private text"
+    assert letters[1] != {"x"}
+
+
+def test_a_label_draws_no_more_tokens_than_are_paid_for() -> None:
+    for exemplars, length in ((3, None), (50, None), (50, 2), (4, 5)):
+        store = Store()
+        made = release(method(exemplars=exemplars), store=store, model=EchoModel(length))
+        for label in range(LABELS):
+            assert store.tokens(label) <= 24
+            assert int(made.arrays["noisy_tokens"][made.arrays["label"] == label].sum()) == store.tokens(label)
+
+
+def test_an_exemplar_stops_at_its_most_tokens_and_the_last_for_want_of_paid_ones() -> None:
+    made = release(method(exemplars=50, tokens=20), model=EchoModel())
+    assert made.arrays["noisy_tokens"].tolist() == [6, 6, 6, 2] * LABELS
+    assert not made.arrays["finished"].any()
+    assert made.arrays["usable"].tolist() == [True, True, True, False] * LABELS
+    dropped = release(method(exemplars=50, tokens=20, unfinished="drop"), model=EchoModel())
+    assert not dropped.arrays["usable"].any()
+    assert "warning" in dropped.noise_check
+    assert "warning" not in made.noise_check
+
+
+def test_an_exemplar_that_ends_by_itself_is_finished() -> None:
+    made = release(method(), model=EchoModel(length=3))
+    assert made.arrays["finished"].all()
+    assert made.arrays["usable"].all()
+    assert made.arrays["noisy_tokens"].tolist() == [4] * 9, "the token that ends it is paid for, too"
+    assert {len(text) for text in made.strings["exemplars"]} == {3}
+
+
+def test_blank_exemplars_are_not_used() -> None:
+    made = release(method(), model=EchoModel(length=0))
+    assert made.arrays["finished"].all()
+    assert not made.arrays["usable"].any()
+
+
+def test_a_release_goes_on_with_more_exemplars_from_the_same_charge() -> None:
+    store = Store()
+    first = release(method(exemplars=2), store=store, model=EchoModel(length=3))
+    kept = dict(store.kept)
+    second = release(method(exemplars=9), store=store, model=EchoModel(length=3))
+    assert all(store.kept[name] is kept[name] for name in kept), "nothing is drawn twice"
+    assert first.strings["exemplars"][:2] == second.strings["exemplars"][:2]
+    assert second.arrays["noisy_tokens"].tolist() == [4] * 6 * LABELS, "24 tokens are 6 exemplars of 4"
+    again = release(method(exemplars=2), store=store, model=EchoModel(length=3), receipt=Receipt("run", ()))
+    assert again.strings["exemplars"] == first.strings["exemplars"], "what is stored needs no charge"
+
+
+@pytest.mark.parametrize("after", range(0, 10))
+def test_a_crash_after_any_exemplar_draws_no_token_twice(after: int) -> None:
+    store = Store(crash_after=after)
+    chosen = method(exemplars=3)
+    with pytest.raises(KeyboardInterrupt):
+        release(method(exemplars=50), store=store, model=EchoModel(length=3), noise=SystemNoise())
+    before = {name: value["tokens"].tolist() for name, value in store.kept.items()}
+    assert len(before) == after
+    store.crash_after = None
+    made = release(chosen, store=store, model=EchoModel(length=3), noise=SystemNoise())
+    assert all(store.kept[name]["tokens"].tolist() == tokens for name, tokens in before.items())
+    assert all(store.tokens(label) <= 24 for label in range(LABELS))
+    assert len(made.strings["exemplars"]) == 9
+
+
+def test_a_crash_within_an_exemplar_draws_it_anew() -> None:
+    class Dies(EchoModel):
+        def contexts(self, *words: Any, **more: Any) -> Any:
+            if self.steps == 10:
+                raise KeyboardInterrupt
+            return super().contexts(*words, **more)
+
+    store = Store()
+    with pytest.raises(KeyboardInterrupt):
+        release(method(), store=store, model=Dies())
+    assert len(store.kept) == 1
+    release(method(exemplars=50), store=store)
+    assert all(store.tokens(label) == 24 for label in range(LABELS))
+
+
+def test_stored_tokens_beyond_the_charge_are_refused() -> None:
+    store = Store()
+    release(method(tokens=24, exemplars=3), store=store)
+    for value in store.kept.values():
+        value["noisy"] = np.ones(30, dtype=np.bool_)
+    made = release(method(tokens=24, exemplars=4), store=store)
+    assert len(store.kept) == 9, "nothing is left to draw"
+    assert len(made.strings["exemplars"]) == LABELS
+
+
+def test_the_charge_pays_once() -> None:
+    chosen = method()
+    receipt = Receipt("run", plan_of(chosen).charges)
+    release(chosen, receipt=receipt)
+    with pytest.raises(PrivacyError, match="no unused charge"):
+        release(chosen, receipt=receipt)
+    with pytest.raises(PrivacyError, match="no unused charge"):
+        release(chosen, receipt=Receipt("run", plan_of(method(tokens=25)).charges))
+
+
+def test_the_private_texts_are_read_once_and_only_where_something_is_drawn() -> None:
+    passes = []
+
+    chosen, store = method(), Store()
+    plan = plan_of(chosen)
+    corpus = bounded(ROWS, plan.unit)
+    whole = type(corpus).batches
+
+    def counting(self: Any) -> Any:
+        passes.append(1)
+        return whole(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(corpus), "batches", counting)
+        release(chosen, store=store)
+        assert len(passes) == 1
+        release(chosen, store=store)
+        assert len(passes) == 1
+
+
+def test_an_owner_is_one_text_in_one_label_whatever_it_holds() -> None:
+    rows = [Row(f"text {number}", number % LABELS, "ann" if number % 3 else "bob") for number in range(24)]
+    plan = plan_of(method(), unit=OWNER)
+    tokenise = lambda text, label: (list(text.encode()), False)  # noqa: E731
+    read = read_private_texts(bounded(rows, plan.unit), tokenise, labels=LABELS)
+    assert sum(map(len, read.of_label)) == 2
+    with_one = read_private_texts(bounded([*rows, Row("late", 0, "zoe")] * 3, plan.unit), tokenise, labels=LABELS)
+    assert sum(map(len, with_one.of_label)) == 3
+    with pytest.raises(PrivacyError, match="records in the sample"):
+        read_private_texts(bounded(rows, Unit("owner", 3)), tokenise, labels=LABELS)
+    release(method(), rows, unit=OWNER)
+
+
+def test_seeded_noise_repeats_and_the_systems_does_not() -> None:
+    chosen = method(tokens=60, exemplars=10)
+    twice = [release(chosen, noise=InsecureSeededNoise(7)).strings["exemplars"] for _ in range(2)]
+    assert twice[0] == twice[1]
+    others = [release(chosen, noise=SystemNoise()).strings["exemplars"] for _ in range(2)]
+    assert others[0] != others[1]
+
+
+def test_what_was_public_stands_in_the_release() -> None:
+    made = release(method())
+    assert made.public_inputs["release model"] == {"source": "echo", "sha256": "0" * 64}
+    assert len(made.public_inputs["prompts"]["sha256"]) == 64
+    assert made.noise_check["exemplars that prompts can show"] == [3] * LABELS
+    assert made.noise_check["noisy tokens drawn, of 24 that are paid for each label"] == [18] * LABELS
+
+
+def test_what_is_said_holds_counts_only() -> None:
+    said: list[str] = []
+    release(method(), said=said, model=EchoModel(length=2))
+    assert "Exemplar 1 of 3 of a: 3 noisy tokens." in said
+    assert len(said) == 9
+
+
+class Scribe(EchoModel):
+    """Writes one record, letter by letter, whatever it is shown."""
+
+    record = '"Rain", "year": 1954}'
+
+    def _logits(self, row: Sequence[int]) -> Any:
+        logits = super()._logits(row)
+        written = bytes(token for token in row if token < 256).rpartition(b'{"title":')[2]
+        logits[:] = 0.0
+        rest = self.record.encode()[len(written) :] if self.record.encode().startswith(written) else b""
+        logits[rest[0] if rest else 257] = 40.0
+        return logits
+
+
+def test_of_a_record_what_must_follow_is_written_and_not_paid_for(tmp_path: Path) -> None:
+    (tmp_path / "film.json").write_text(json.dumps({"properties": {"year": {"type": "integer"}}}))
+    chosen = method(exemplars=1, exemplar_tokens=40, tokens=40, json_schema=str(tmp_path / "film.json"), candidates=258)
+    rows = [Row('{"title": "Snow", "year": 1960}', number % LABELS) for number in range(9)]
+    store = Store()
+    made = release(chosen, rows, model=Scribe(), store=store, columns=("title", "year"))
+    assert made.strings["exemplars"] == ['{"title": "Rain", "year": 1954}'] * LABELS
+    assert made.arrays["usable"].all()
+    stored = store.kept["tokens/0/0"]
+    assert stored["noisy"].sum() < len(stored["noisy"]), "the name of the second column is certain"
+    assert made.arrays["noisy_tokens"][0] == stored["noisy"].sum()
+    assert json.loads(made.strings["json schema"][0])["properties"]
+    assert "JSON schema" in made.public_inputs
+
+
+def test_an_exemplar_that_is_no_record_is_counted_and_not_used() -> None:
+    made = release(method(exemplar_tokens=40, tokens=40), [], model=EchoModel(length=5), columns=("title", "year"))
+    assert not made.arrays["usable"].any()
+    assert "not JSON" in made.noise_check["exemplars that are no records"]
+
+
+def test_a_schema_without_records_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "film.json").write_text("{}")
+    with pytest.raises(ConfigError, match="no records"):
+        release(method(json_schema=str(tmp_path / "film.json")))
+
+
+def test_a_window_without_room_for_private_texts_is_refused_before_anything_is_paid() -> None:
+    model = EchoModel()
+    model.window = 26  # type: ignore[misc]
+    with pytest.raises(ConfigError, match="window"):
+        release(method(), model=model)
+    assert model.steps == 0
+
+
+def test_the_unit_of_records_is_a_record() -> None:
+    assert plan_of(method(), unit=RECORD).unit == RECORD
