@@ -111,6 +111,10 @@ class ReleaseModelParameters(Parameters):
 
     release_model: str | None = None
     """Reads private text on this machine: ``embedded`` (the default), ``hf:ORG/NAME`` or ``hf:./FOLDER``."""
+    release_device: Literal["cpu", "cuda"] | None = None
+    """Where it runs. Default: CUDA where there is one."""
+    release_dtype: Literal["float32", "bfloat16"] | None = None
+    """How it computes. Default: bfloat16 where the processor does, else float32."""
 
 
 class ModelParameters(Parameters):
@@ -213,7 +217,7 @@ _OPERATIONAL = {
 
 _LATER = {
     *("secrets", "secrets_file", "secret_detectors", "max_records_per_secret"),
-    *("secret_prior", "secret_posterior", "release_model"),
+    *("secret_prior", "secret_posterior", "release_model", "release_device", "release_dtype"),
 }
 """Settings that older versions did not have: where they are not set, a run that an older version began goes on."""
 

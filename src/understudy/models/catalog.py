@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from understudy.errors import ConfigError, ModelError
 from understudy.models.embedded import CHAT, EMBEDDER, embedded_path
+from understudy.models.extra import require_device
 from understudy.models.types import ChatModel, Embedder
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def load_causal(spec: str, *, device: str | None = None, dtype: str | None = Non
             f"The model {spec!r} would read private text, so it must run on this machine.",
             f"Known ones are: {', '.join(_BUILT_IN)}.",
         )
+    require_device(device)
     from understudy.models.causal import CausalModel
 
     if spec == "embedded":

@@ -35,3 +35,14 @@ def best_device() -> str:
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def require_device(device: str | None) -> None:
+    """See that the machine has the device that is asked for.
+
+    Raises:
+        ModelError: it has not, or the extra is missing.
+    """
+    require_local()
+    if device == "cuda" and best_device() != "cuda":
+        raise ModelError("torch sees no CUDA device on this machine.", "Leave the device out, or name cpu.")

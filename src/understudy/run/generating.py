@@ -185,7 +185,8 @@ def load_release_model_of(config: RunConfig) -> CausalModel:
     """The configured local model that reads private text."""
     from understudy.models.catalog import load_causal
 
-    return load_causal(config.release_model or "embedded")
+    spec, device = config.release_model or "embedded", config.release_device
+    return load_causal(spec, device=device, dtype=config.release_dtype)
 
 
 def _ping(chat: ChatModel) -> None:
