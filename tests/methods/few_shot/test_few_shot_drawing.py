@@ -39,7 +39,7 @@ def drawing(model: Any, *, noise: str = "gaussian", prompt: PromptTokens = PROMP
 def chunks_of_the_sample(
     included: NDArray[np.bool_], subset: NDArray[np.int64], priority: NDArray[np.int64], *, subsets: int, most: int
 ) -> list[NDArray[np.int64]]:
-    """Broken: the ordered sample in equal parts, as the authors' code has it."""
+    """Broken: the ordered sample, dealt out in equal parts."""
     return [part[:most] for part in np.array_split(np.flatnonzero(included), subsets)]
 
 

@@ -1,4 +1,4 @@
-"""Few-shot from a file to synthetic texts, with a tiny model that reads private texts and a chat model that must not."""
+"""Few-shot from a file to texts, with a tiny model that reads private texts and a chat model that must not."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from local_fixtures import make_llama
 from run_fixtures import runs_charged
 
 from understudy.config import RunConfig, run_config
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, ResumeError
 from understudy.methods.registry import GROUP
-from understudy.release import load_release
 from understudy.run import generate, release, run
 
 PLANT = "zqxvplanted"
@@ -103,11 +102,7 @@ def test_private_text_reaches_neither_the_chat_model_nor_the_output(
         assert not any(PLANT in message.content for message in request.messages)
         assert {m.content for m in request.messages if m.role == "assistant"} <= exemplars
     assert holds_plant(tmp_path / "out") == []
-    assert (
-        "one owner (column 'clinician'): all of its records, of which at most 1 are used"
-        in str(result.statement.to_json())
-        or result.statement.unit.max_records == 1
-    )
+    assert result.statement.unit.max_records == 1
     assert result.release.statement.public_inputs["release model"]["source"].startswith("hf:")
 
 
@@ -129,11 +124,6 @@ def test_a_release_is_charged_once_and_goes_on(
     assert len(more.arrays["label"]) > len(first.arrays["label"])
     made = generate(more, llm="fake", records=5, output=str(tmp_path / "texts"), seed=3)
     assert len(made.records) == 5
-    assert load_release(next((tmp_path / "out").rglob("*.release"), None) or more_file(tmp_path)).digest == more.digest
-
-
-def more_file(folder: Path) -> Path:
-    return next(path for path in (folder / "out" / "release").iterdir() if zipfile.is_zipfile(path))
 
 
 def test_another_setting_of_the_noise_cannot_go_on(
@@ -141,7 +131,7 @@ def test_another_setting_of_the_noise_cannot_go_on(
 ) -> None:
     use_chat(FakeChat())
     release(config())
-    with pytest.raises(Exception, match="tokens: 20 became 30"):
+    with pytest.raises(ResumeError, match="tokens: 20 became 30"):
         release(config(tokens=30), go_on=True)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Any
 
 from understudy.errors import ConfigError, PrivacyError
@@ -133,13 +134,12 @@ def _forecast(parameters: FewShotParameters, mechanism: SubsampledTokens, facts:
 
 def _noise(parameters: FewShotParameters, mechanism: SubsampledTokens) -> dict[str, Any]:
     """How much of what the subsets say is left, in the units of their mean."""
-    among = math.sqrt(2 * math.log(parameters.candidates))
     if mechanism.noise == "gaussian":
         std = math.sqrt(2) * mechanism.noise_multiplier / mechanism.subsets
         return {
             "noise multiplier": mechanism.noise_multiplier,
             "noise on a token's mean probability (std)": std,
-            f"largest noise among {parameters.candidates} candidates, about": among * std,
+            f"largest noise among {parameters.candidates} candidates, about": _largest(parameters.candidates) * std,
         }
     return {
         "epsilon of one choice, on its sample": mechanism.noise_multiplier,
@@ -147,3 +147,8 @@ def _noise(parameters: FewShotParameters, mechanism: SubsampledTokens) -> dict[s
         * math.log(parameters.candidates)
         / mechanism.noise_multiplier,
     }
+
+
+def _largest(count: int) -> float:
+    """The largest of so many standard normal draws, on average, about (Blom 1958)."""
+    return NormalDist().inv_cdf((count - 0.375) / (count + 0.25))
