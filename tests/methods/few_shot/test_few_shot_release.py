@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tiny_corpora import LABELS, OWNER, RECORD, Row, bounded
 
 from understudy.errors import ConfigError, PrivacyError
 from understudy.methods.few_shot.private_texts import read_private_texts
+from understudy.methods.protocol import Arrays
 from understudy.privacy.noise import InsecureSeededNoise, SystemNoise
 from understudy.privacy.plan import Receipt
 from understudy.privacy.unit import Unit
@@ -126,6 +127,17 @@ def test_a_crash_within_an_exemplar_draws_it_anew() -> None:
     assert len(store.kept) == 1
     release(method(exemplars=50), store=store)
     assert all(store.tokens(label) == 24 for label in range(LABELS))
+
+
+def test_what_goes_wrong_in_one_label_ends_the_others() -> None:
+    class Fails(Store):
+        def __call__(self, name: str, draw: Callable[[], Arrays]) -> Arrays:
+            if name == "tokens/1/0":
+                raise OSError
+            return super().__call__(name, draw)
+
+    with pytest.raises(OSError):  # and not after the 100,000 tokens of the first label
+        release(method(tokens=100_000, exemplars=1000, exemplar_tokens=2000, sampling_rate=0.01), store=Fails())
 
 
 def test_stored_tokens_beyond_the_charge_are_refused() -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, wait
 from dataclasses import replace
 from functools import partial
 
@@ -62,6 +63,8 @@ def _all(draws: _Draws, model: CausalModel, tools: ReleaseTools) -> list[Exempla
     pool = worker_pool(model.device, most=min(at_once, tools.labels))
     try:
         running = [pool.submit(draws.exemplars, label) for label in range(tools.labels)]
+        for done in wait(running, return_when=FIRST_EXCEPTION).done:
+            done.result()  # an error ends the others
         return [exemplar for label in running for exemplar in label.result()]
     finally:
         draws.stopped.set()
