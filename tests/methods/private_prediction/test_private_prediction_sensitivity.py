@@ -1,0 +1,271 @@
+"""One record, or one owner, moves one batch's integers by what is charged, through the whole path from text to sums.
+
+Broken twins must be caught by the very same measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from predictions import NAMES, method, prompts
+from tiny_corpora import LABELS, OWNER, RECORD, Neighbours, Row, bounded
+
+from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.methods.private_prediction.batches import Batch, Batches, sort_into_batches
+from understudy.methods.private_prediction.drawing import Draw
+from understudy.models import load_causal
+from understudy.models.causal import CausalModel
+from understudy.models.contexts import Contexts
+from understudy.prediction.candidates import public_candidates
+from understudy.prediction.prompting import LabelPrompt, ask_for_texts
+from understudy.prediction.sums import Sums
+from understudy.privacy.noise import InsecureNoNoise
+from understudy.privacy.tokens import PrivateTokens, TokenTest
+from understudy.privacy.unit import Unit
+
+BATCHES, SIZE, STEPS = 2, 3, (70, 101)
+PAIRS = 8
+CLIPS = ("difference", "recenter")
+ODD = (
+    "",
+    " ",
+    "word " * 400,
+    "<|im_end|><|endoftext|>",
+    "T:\n\nT:",
+    "\u0000\U0001f600\u2028",
+    "as another",
+    "as another",
+)
+
+Sorted = Callable[[BoundedCorpus, Any], Batches]
+"""Private records and what makes rows of them into batches."""
+
+
+def right_batches(corpus: BoundedCorpus, tokenise: Any) -> Batches:
+    return sort_into_batches(corpus, tokenise, labels=LABELS, batches=BATCHES)
+
+
+def batches_by_row_number(corpus: BoundedCorpus, tokenise: Any) -> Batches:
+    """Broken: a record that comes first moves all others to the next batch."""
+
+    class Numbered:
+        def batches(self) -> Iterator[BoundedBatch]:
+            before = 0
+            for batch in corpus.batches():
+                numbers = tuple(range(before, before + len(batch.texts)))
+                before += len(numbers)
+                yield replace(batch, hashes=lambda numbers=numbers: numbers)
+
+    return sort_into_batches(Numbered(), tokenise, labels=LABELS, batches=BATCHES)  # type: ignore[arg-type]
+
+
+def undivided_batches(corpus: BoundedCorpus, tokenise: Any) -> Batches:
+    """Broken: each of an owner's rows counts in full."""
+    made = right_batches(corpus, tokenise)
+    for batch in (batch for of_label in made.of_label for batch in of_label):
+        batch.shares = [1] * len(batch.shares)
+    return made
+
+
+def right_contexts(prompt: LabelPrompt, rows: Sequence[Sequence[int]], rows_at_once: int) -> Contexts:
+    return prompt.contexts(rows, rows_at_once=rows_at_once)
+
+
+def contexts_as_wide_as_the_longest(prompt: LabelPrompt, rows: Sequence[Sequence[int]], rows_at_once: int) -> Contexts:
+    """Broken: all rows are padded to the longest text that happens to be there."""
+    return right_contexts(replace(prompt, most=max(map(len, rows), default=1)), rows, rows_at_once)
+
+
+def declared_size(batch: Batch) -> int:
+    return SIZE
+
+
+def actual_size(batch: Batch) -> int:
+    """Broken: the mean over the texts that happen to be there."""
+    return max(1, len(batch.rows))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one batch shows at the prompt and after some tokens: each row's logits, and what the draws are made of."""
+
+    rows: list[tuple[tuple[int, ...], int]]
+    logits: dict[tuple[tuple[int, ...] | None, int | None], list[torch.Tensor]]
+    """By row (None: the public one) and step; of equal texts there are several."""
+    utilities: list[np.ndarray[Any, Any]]
+    distances: list[int]
+
+
+@dataclass(frozen=True)
+class Path_:
+    """From texts to sums; each part may be exchanged for a broken one."""
+
+    model: CausalModel
+    sort: Sorted = right_batches
+    contexts: Callable[[LabelPrompt, Sequence[Sequence[int]], int], Contexts] = right_contexts
+    size: Callable[[Batch], int] = declared_size
+
+    def look(self, rows: Sequence[Row], unit: Unit = RECORD) -> dict[tuple[int, int], Seen]:
+        asked = ask_for_texts(method(), prompts(), self.model, label_names=NAMES, record_columns=())
+        corpus = bounded(rows, unit)
+        sorted_ = self.sort(corpus, lambda text, label: asked.labels[label].private(text))
+        return {
+            (label, number): self._batch(asked.labels[label], batch)
+            for label, of_label in enumerate(sorted_.of_label)
+            for number, batch in enumerate(of_label)
+        }
+
+    def _batch(self, prompt: LabelPrompt, batch: Batch) -> Seen:
+        rows_at_once = self.model.rows_at_once(SIZE)
+        contexts = self.contexts(prompt, batch.rows, rows_at_once)
+        rows = [tuple(row) for row in batch.rows]
+        seen = Seen(list(zip(rows, batch.shares, strict=True)), {}, [], [])
+        for step in (None, *STEPS):
+            if step is not None:
+                contexts.step(step)
+            blocks = [(block.logits[: block.real]) for block in contexts.blocks()]
+            for row, logits in zip([None, *rows], torch.cat(blocks), strict=True):
+                seen.logits.setdefault((row, step), []).append(logits.clone())
+            for draw in draws(self.model):
+                candidates = public_candidates(contexts.public_logits(), count=40, margin=draw.margin)
+                sums: Sums = draw.sums.over(contexts, candidates, batch.shares)
+                seen.utilities.append(sums.utilities(self.size(batch)))
+                seen.distances.append(sums.distance(self.size(batch)))
+        return seen
+
+
+def draws(model: CausalModel) -> list[Draw]:
+    test = TokenTest(0.5, 0.2)
+    made = []
+    for clip, clip_range in zip(CLIPS, (0.7, 6.0), strict=True):
+        mechanism = PrivateTokens("tokens", clip_range, SIZE, 1.0, 12, test)
+        made.append(Draw(clip, mechanism, 40, 1.0, InsecureNoNoise(), model.encode))
+    return made
+
+
+def neighbours(unit: Unit = RECORD, *, pairs: int = PAIRS, seed: int = 0) -> Iterator[Neighbours]:
+    """Any rows, and the same with a record, or an owner of up to seven, put in anywhere."""
+    random = np.random.default_rng(seed)
+
+    def text(number: int) -> str:
+        return ODD[random.integers(len(ODD))] if random.integers(3) == 0 else f"text {number}" * random.integers(1, 4)
+
+    for pair in range(pairs):
+        rows = [Row(text(each), int(random.integers(LABELS)), f"owner {each % 3}") for each in range(pair % 7 * 2)]
+        added = 1 if unit.kind == "record" else int(random.integers(1, 8))
+        larger = list(rows)
+        for number in range(added):
+            own = ODD[pair % len(ODD)] if unit.kind == "record" else f"mine {number}"
+            larger.insert(int(random.integers(len(larger) + 1)), Row(own, int(random.integers(LABELS)), "zoe"))
+        yield Neighbours(rows, larger)
+
+
+def moved(one: Seen, two: Seen) -> tuple[float, float]:
+    """How far utilities and distance moved, as shares of what is charged; infinite where lengths differ."""
+    grids = PrivateTokens.grid, PrivateTokens.distance_grid
+    by_token = max(int(np.abs(a - b).max()) for a, b in zip(one.utilities, two.utilities, strict=True))
+    by_test = max(abs(a - b) for a, b in zip(one.distances, two.distances, strict=True))
+    return by_token / grids[0], by_test / grids[1]
+
+
+def faults(path: Path_, pairs: Iterator[Neighbours]) -> set[str]:
+    """What one record does that it must not."""
+    found = set()
+    for pair in pairs:
+        smaller, larger = path.look(pair.smaller), path.look(pair.larger)
+        changed = [place for place in smaller if sorted(smaller[place].rows) != sorted(larger[place].rows)]
+        if len(changed) != 1:
+            found.add("batches")
+        for place, before in smaller.items():
+            after = larger[place]
+            if max(moved(before, after)) > (1 if place in changed else 0):
+                found.add("sums")
+            for row in before.logits.keys() & after.logits.keys():
+                first, *others = [*before.logits[row], *after.logits[row]]
+                if not all(torch.equal(first, other) for other in others):
+                    found.add("other rows")
+    return found
+
+
+@pytest.fixture(scope="module")
+def model(llama: Path) -> CausalModel:
+    return load_causal(f"hf:{llama}", device="cpu", dtype="float32")
+
+
+def test_one_record_moves_one_batch_by_what_is_charged_and_no_other_row_by_a_bit(model: CausalModel) -> None:
+    assert faults(Path_(model), neighbours()) == set()
+
+
+def test_one_record_moves_its_batch_by_what_is_charged_in_the_processors_own_precision(llama: Path) -> None:
+    assert faults(Path_(load_causal(f"hf:{llama}", device="cpu", dtype="bfloat16")), neighbours(pairs=5)) == set()
+
+
+def test_a_record_can_move_its_batch_by_all_that_is_charged(model: CausalModel) -> None:
+    most = [0.0, 0.0]
+    for pair in neighbours():
+        before, after = Path_(model).look(pair.smaller), Path_(model).look(pair.larger)
+        for place in before:
+            most = [max(pair) for pair in zip(most, moved(before[place], after[place]), strict=True)]
+    assert most[0] == 1
+    assert 0.3 < most[1] <= 1
+
+
+def test_batches_by_row_number_are_caught(model: CausalModel) -> None:
+    assert "batches" in faults(Path_(model, sort=batches_by_row_number), neighbours(pairs=6))
+
+
+def test_rows_padded_to_the_longest_that_is_there_are_caught(model: CausalModel) -> None:
+    twin = Path_(model, contexts=contexts_as_wide_as_the_longest)
+    found = faults(twin, neighbours())
+    assert {"other rows", "sums"} & found
+
+
+def test_a_divisor_that_counts_the_rows_that_are_there_is_caught(model: CausalModel) -> None:
+    assert "sums" in faults(Path_(model, size=actual_size), neighbours(pairs=6))
+
+
+def joint(path: Path_, *, pairs: int = PAIRS) -> list[tuple[float, float]]:
+    """For each pair that differs by an owner: the sums over batches of the shares moved, and of their squares."""
+    found = []
+    for pair in neighbours(OWNER, pairs=pairs, seed=1):
+        smaller, larger = path.look(pair.smaller, OWNER), path.look(pair.larger, OWNER)
+        shares = [max(moved(smaller[place], larger[place])) for place in smaller]
+        found.append((sum(shares), sum(share**2 for share in shares)))
+    return found
+
+
+def test_an_owners_records_in_several_batches_together_move_no_more_than_one_record(model: CausalModel) -> None:
+    found = joint(Path_(model))
+    assert max(shares for shares, _ in found) <= 1
+    assert max(shares for shares, _ in found) > 0.9
+    assert max(squares for _, squares in found) <= 1, "what all batches cost, of what is charged"
+
+
+def test_an_owners_rows_that_count_in_full_are_caught(model: CausalModel) -> None:
+    found = joint(Path_(model, sort=undivided_batches))
+    assert max(shares for shares, _ in found) > 1
+    assert max(squares for _, squares in found) > 1
+
+
+def test_an_owners_rows_are_the_declared_shares_whatever_batches_they_are_in() -> None:
+    rows = [Row(f"text {number}", number % LABELS, "zoe") for number in range(9)]
+    made = right_batches(bounded(rows, OWNER), lambda text, label: (list(text.encode()), False))
+    shares = [share for of_label in made.of_label for batch in of_label for share in batch.shares]
+    assert shares == [3, 3, 3]
+    assert sum(PrivateTokens.grid // share for share in shares) <= PrivateTokens.grid
+    numbers = {number for of_label in made.of_label for number, batch in enumerate(of_label) if batch.rows}
+    assert len(numbers) == 1, "an owner's batch has the same number in each label"
+
+
+def test_a_copy_of_a_text_is_in_the_same_batch_and_cut_texts_are_counted() -> None:
+    rows = [Row("as another", 1), Row("long" * 9, 0), Row("as another", 1)]
+    made = right_batches(bounded(rows), lambda text, label: (list(text.encode())[:16], len(text) > 16))
+    assert sorted(len(batch.rows) for batch in made.of_label[1]) == [0, 2]
+    assert made.cut == 1
+    assert "another" not in repr(made) + repr(made.of_label[1][0])
