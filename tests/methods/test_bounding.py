@@ -107,3 +107,46 @@ def test_an_owner_has_one_number_in_all_batches_and_the_numbers_are_dense(batch_
     }
     assert len(pairs) == 5
     assert sorted(number for _, number in pairs) == list(range(5))
+
+
+def hashes(corpus: BoundedCorpus) -> dict[tuple[str, int], int]:
+    """By text and label, of records that are used."""
+    return {
+        (text, int(label)): number
+        for batch in corpus.batches()
+        for text, label, number in zip(batch.texts, batch.labels, batch.hashes(), strict=True)
+    }
+
+
+@pytest.mark.parametrize("unit", [RECORD, OWNER])
+def test_a_units_hash_never_depends_on_others_or_on_where_it_stands(unit: Unit) -> None:
+    others = [Row(f"other {number}", number % 3, f"owner {number}") for number in range(9)]
+    before = hashes(bounded(others, unit))
+    for place in (0, 4, 9):
+        rows = [*others[:place], Row("", 1, "zoe"), *others[place:]]
+        for size in (1, 4, 100):
+            after = hashes(bounded(rows, unit, batch_size=size))
+            assert {record: after[record] for record in before} == before
+
+
+def test_a_records_hash_is_of_label_and_text_and_of_the_datasets_key() -> None:
+    rows = [Row("same", 0, "ann"), Row("same", 1, "ann"), Row("same", 0, "bob")]
+    ((batch),) = bounded(rows, RECORD).batches()
+    first, other_label, copy = batch.hashes()
+    assert first == copy != other_label
+    ((again),) = BoundedCorpus(TinyTable(tuple(rows)), RECORD, b"another key").batches()
+    assert not set(again.hashes()) & set(batch.hashes())
+
+
+def test_an_owners_hash_is_of_the_owner_in_all_labels() -> None:
+    assert (
+        len(set(hashes(bounded([Row(f"text {number}", number % 3, "ann") for number in range(3)], OWNER)).values()))
+        == 1
+    )
+
+
+def test_hashes_are_64_bits_and_spread_evenly() -> None:
+    found = hashes(bounded([Row(f"text {number}") for number in range(4000)], RECORD)).values()
+    assert 0 <= min(found) < max(found) < 2**64
+    counts = np.bincount([number % 4 for number in found])
+    assert abs(counts - 1000).max() < 6 * (4000 * 3 / 16) ** 0.5

@@ -97,7 +97,7 @@ class ScriptModel:
         assert max(map(len, rows)) <= width
         with self.lock:
             self.shapes.add((len(prefix), width, len(suffix), tokens, rows_at_once))
-        texts = [bytes(token for token in row if token < 256).removeprefix(CUE) for row in rows]
+        texts = [bytes(token for token in row if token < 256).removesuffix(CUE) for row in rows]
         return ScriptContexts(self, texts, tokens, rows_at_once)
 
     def logits(self, text: bytes, drawn: bytes) -> Any:

@@ -32,28 +32,31 @@ def mechanism_of(parameters: PrivatePredictionParameters, budget: Budget) -> Pri
     """
     if budget.delta == 0:
         raise ConfigError("Private prediction needs a delta: its accounting is by zCDP.", "Give a delta such as 1e-6.")
-    settled = parameters.settled
-    test = TokenTest(parameters.threshold, parameters.threshold_noise) if parameters.sparse_vector else None
-    clip_range, tokens = settled.clip_range, settled.tokens
-    if clip_range is None:
-        assert tokens is not None, "settled leaves one open at most"
-        clip_range = clip_for(budget, tokens, batch_size=settled.batch_size, temperature=settled.temperature, test=test)
-    affordable = tokens_within(
-        budget, clip=clip_range, batch_size=settled.batch_size, temperature=settled.temperature, test=test
-    )
-    if affordable < (tokens or 1):
-        raise ConfigError(
-            f"The budget {budget} buys {affordable} private tokens a batch, of {tokens or 1} at least.",
-            "Declare larger batches (--batch-size), clip to a smaller range (--clip-range), draw at a higher "
-            "--temperature, draw fewer tokens, or leave the sparse vector out.",
-        )
     try:
-        return PrivateTokens(TOKENS, clip_range, settled.batch_size, settled.temperature, tokens or affordable, test)
+        return _solved(parameters, budget)
     except PrivacyError as error:
         raise ConfigError(
             f"This budget is out of range for these parameters. {error.problem}",
             "Choose an epsilon nearer to 1, or batch size, clip range and temperature nearer to the defaults.",
         ) from None
+
+
+def _solved(parameters: PrivatePredictionParameters, budget: Budget) -> PrivateTokens:
+    settled = parameters.settled
+    test = TokenTest(parameters.threshold, parameters.threshold_noise) if parameters.sparse_vector else None
+    given: dict[str, Any] = {"batch_size": settled.batch_size, "temperature": settled.temperature, "test": test}
+    clip_range, tokens = settled.clip_range, settled.tokens
+    if clip_range is None:
+        assert tokens is not None, "settled leaves one open at most"
+        clip_range = clip_for(budget, tokens, **given)
+    affordable = tokens_within(budget, clip=clip_range, **given)
+    if affordable < (tokens or 1):
+        raise ConfigError(
+            f"The budget {budget} buys {affordable} private tokens a batch, and {tokens or 1} are asked for.",
+            "Declare larger batches (--batch-size), clip to a smaller range (--clip-range), draw at a higher "
+            "--temperature, draw fewer tokens, or leave the sparse vector out.",
+        )
+    return PrivateTokens(TOKENS, clip_range, tokens=tokens or affordable, **given)
 
 
 def make_plan(parameters: PrivatePredictionParameters, budget: Budget, facts: PublicFacts) -> Plan:

@@ -1,0 +1,134 @@
+"""The plan: what the budget buys, by hand; a function of public input alone; what is refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from predictions import TEMPLATE
+from tiny_corpora import OWNER, RECORD
+
+from understudy.errors import ConfigError
+from understudy.methods.private_prediction.method import PrivatePrediction
+from understudy.methods.private_prediction.plan import mechanism_of, recommended_batches
+from understudy.methods.protocol import PublicFacts
+from understudy.privacy.accountant import zcdp_within
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Plan
+from understudy.privacy.unit import Unit
+
+BUDGET = Budget(4, "1e-6")
+
+
+def plan(chosen: PrivatePrediction, *, budget: Budget = BUDGET, unit: Unit = RECORD, **facts: Any) -> Plan:
+    return chosen.plan(budget, PublicFacts(unit, **{"labels": 4, **facts}))
+
+
+def test_the_figures_of_a_plan_by_hand() -> None:
+    found = plan(PrivatePrediction(clip="recenter"), budget=Budget(1, "1e-6"), expected_records=100_000).forecast
+    rho = zcdp_within(Budget(1, "1e-6"))
+    tokens = math.floor(rho / ((10 / (255 * 2)) ** 2 / 2))
+    assert tokens == 126, "mechanisms.md"
+    assert found["private tokens a batch"] == tokens
+    assert found["clip range"] == 10
+    assert found["batch size (declared)"] == 255
+    assert found["one record moves the log-odds of a token by at most"] == pytest.approx(2 * 10 / (255 * 2))
+    assert found["texts of 50 tokens, of a batch"] == pytest.approx(126 / 50)
+    assert found["batches of each label, recommended for the declared corpus size"] == 100_000 // (4 * 255) == 98
+    assert found["texts in a batch, on average"] == pytest.approx(100_000 / (4 * 98))
+    assert found["texts of 50 tokens, of each label, every token private"] == pytest.approx(98 * 126 / 50)
+    assert found["sparse vector (off; at noise 0.2): a private token costs, times"] == pytest.approx(5)
+    assert found["sparse vector pays where the share of private tokens is below"] == pytest.approx(0.2)
+    assert found["with batches of 510 instead"].startswith("49 batches of each label, 50")
+
+
+@pytest.mark.parametrize(("size", "tokens"), [(255, 126), (511, 508), (1023, 2039), (2047, 8164)])
+def test_private_tokens_at_epsilon_one_are_those_of_the_paper_s_accounting(size: int, tokens: int) -> None:
+    chosen = PrivatePrediction(clip="recenter", batch_size=size)
+    assert mechanism_of(chosen, Budget(1, "1e-6")).tokens == tokens
+
+
+def test_differences_are_clipped_as_little_as_the_budget_allows() -> None:
+    made = plan(PrivatePrediction())
+    clip = 31 * math.sqrt(2 * zcdp_within(BUDGET) / 256)
+    (charge,) = made.charges
+    assert charge.parameters["clip range"] == pytest.approx(clip)
+    assert charge.parameters["private tokens a batch"] == 256
+    assert charge.event.rho == pytest.approx(zcdp_within(BUDGET))
+    assert made.total <= BUDGET.epsilon
+
+
+def test_the_plan_is_of_public_input_alone_and_the_declared_size_changes_the_forecast_only() -> None:
+    for chosen in (PrivatePrediction(), PrivatePrediction(clip="recenter", batches=3)):
+        plain, again = plan(chosen), plan(chosen)
+        assert plain == again
+        declared = plan(chosen, expected_records=9_000)
+        assert declared.charges == plain.charges
+        assert declared.total == plain.total
+        assert declared.forecast != plain.forecast
+        assert plan(chosen, unit=OWNER).charges == plain.charges, "the statement tells the units apart"
+        assert plan(chosen, labels=1).charges == plain.charges, "labels are parallel"
+    twice = [plan(PrivatePrediction(batches=batches)).charges for batches in (1, 500)]
+    assert twice[0] == twice[1], "so are batches"
+
+
+def test_batches_that_are_declared_are_forecast_with() -> None:
+    made = plan(PrivatePrediction(batches=7), expected_records=8_680).forecast
+    assert made["batches of each label"] == 7
+    assert made["batches of each label, recommended for the declared corpus size"] == 70
+    assert made["texts in a batch, on average"] == pytest.approx(310)
+    without = plan(PrivatePrediction()).forecast
+    assert "batches of each label" not in without
+    assert recommended_batches(3, 4, 255) == 1
+
+
+def test_the_test_costs_what_the_forecast_says() -> None:
+    options: dict[str, Any] = {"clip": "recenter", "sparse_vector": True}
+    for noise, times in ((0.1, 17), (0.2, 5), (0.3, 1 + 16 / 9)):
+        made = plan(PrivatePrediction(**options, threshold_noise=noise)).forecast
+        assert made["sparse vector: a private token costs, times"] == pytest.approx(times)
+        assert made["sparse vector pays where the share of private tokens is below"] == pytest.approx(1 / times)
+    on = mechanism_of(PrivatePrediction(**options), BUDGET)
+    off = mechanism_of(PrivatePrediction(clip="recenter"), BUDGET)
+    assert off.tokens / 5 - 2 <= on.tokens <= off.tokens / 5
+    assert on.runs == on.tokens + 1
+    assert on.rho <= zcdp_within(BUDGET)
+    (charge,) = plan(PrivatePrediction(**options)).charges
+    assert charge.parameters["threshold noise"] == 0.2
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        (PrivatePrediction(clip="recenter", batch_size=2), "buys 0 private tokens a batch, and 1 are asked for"),
+        (PrivatePrediction(clip_range=3.0, tokens_per_batch=9_999), "and 9999 are asked for"),
+        (PrivatePrediction(sparse_vector=True), "257 times costs more than the budget"),
+        (PrivatePrediction(batch_size=10**15), "out of range"),
+    ],
+    ids=["nothing", "too many", "tests", "range"],
+)
+def test_what_the_budget_does_not_buy_is_refused_with_a_cure(chosen: PrivatePrediction, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        plan(chosen)
+    assert caught.value.cure
+
+
+def test_a_budget_without_delta_is_refused() -> None:
+    with pytest.raises(ConfigError, match="needs a delta"):
+        plan(PrivatePrediction(), budget=Budget(4, 0))
+
+
+def test_clip_range_and_tokens_that_are_both_given_are_charged_as_they_are() -> None:
+    (charge,) = plan(PrivatePrediction(clip_range=1.0, tokens_per_batch=100)).charges
+    assert charge.event.rho == pytest.approx(100 * (1 / 31) ** 2 / 2)
+    assert charge.event.rho < zcdp_within(BUDGET), "the rest of the budget is not spent"
+
+
+def test_other_sizes_that_buy_nothing_say_so() -> None:
+    made = plan(PrivatePrediction(clip="recenter", batch_size=20), expected_records=10_000).forecast
+    assert made["with batches of 5 instead"] == "nothing"
+
+
+def test_the_template_of_these_tests_is_one() -> None:
+    assert TEMPLATE.prediction_prompt(chat=False, label="", shape="text", columns=(), schema="", examples=None)

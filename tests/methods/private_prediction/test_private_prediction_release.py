@@ -1,0 +1,294 @@
+"""Whatever the private data hold, a release runs alike; where it is stopped, all its threads stop and store no part."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from predictions import NAMES, ROWS, Scripted, Store, Told, method, prompts, release
+from script_model import END, ScriptModel, alike, echo, spell
+from tiny_corpora import LABELS, OWNER, Row
+
+from understudy.errors import ConfigError, ModelError
+from understudy.methods.protocol import Arrays
+from understudy.privacy.noise import SystemNoise
+
+DATA: dict[str, Sequence[Row]] = {
+    "none": [],
+    "one record": [Row("alone", 1)],
+    "an empty label": [Row(f"text {number}", number % 2) for number in range(12)],
+    "empty texts": [Row("", 0), Row(" \n\n ", 0), Row("", 2)],
+    "odd characters": [Row("\u0000", 0), Row("\U0001f600\u2028", 0)],
+    "one long text": [Row("word " * 900, 0)],
+    "the same text": [Row("again", 0)] * 25,
+    "many": ROWS,
+}
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"sparse_vector": True, "threshold_noise": 0.5}, {"clip": "recenter"}], ids=str
+)
+def test_any_data_run_to_the_end_in_the_same_shapes(options: dict[str, Any]) -> None:
+    shapes = set()
+    for rows in DATA.values():
+        model, store = ScriptModel(echo(2)), Store()
+        made = release(method(unfinished="keep", **options), rows, model=model, store=store, noise=SystemNoise())
+        assert {name.rpartition("/")[0] for name in store.kept} == {
+            f"tokens/{label}/{number}" for label in range(LABELS) for number in range(2)
+        }
+        assert len(made.strings["texts"]) == len(made.arrays["label"])
+        assert len(made.noise_check["texts"]) == LABELS
+        shapes |= model.shapes
+    assert len(shapes) == 1, "prefix, width, suffix, room and rows of a block are public"
+
+
+def test_owners_run_to_the_end_too() -> None:
+    for rows in ([], [Row(f"text {number}", number % LABELS, "zoe") for number in range(20)], ROWS):
+        assert len(release(method(), rows, unit=OWNER).noise_check["texts"]) == LABELS
+
+
+def test_a_batch_of_far_more_texts_than_declared_runs_in_the_same_blocks() -> None:
+    model = ScriptModel(echo(3))
+    rows = [Row(f"text {number}", 0) for number in range(40)]
+    made = release(method(batches=1, batch_size=3), rows, model=model)
+    assert {shape[-1] for shape in model.shapes} == {4}
+    assert made.noise_check["texts"][0] > 0
+
+
+def test_a_model_that_has_no_end_of_a_text_ends_by_its_most_tokens() -> None:
+    model = ScriptModel(alike(None), ends=frozenset())
+    dropped = release(method(tokens_per_batch=16), model=model)
+    assert not dropped.strings["texts"]
+    assert "warning" in dropped.noise_check
+    assert dropped.noise_check["texts left out"] == "unfinished 12"
+    kept = release(method(tokens_per_batch=16, unfinished="keep"), model=model)
+    assert set(kept.strings["texts"]) == {"xxxxxxxx"}
+    assert not kept.arrays["ended"].any()
+
+
+def test_empty_texts_are_left_out_and_counted() -> None:
+    made = release(method(tokens_per_batch=2), model=ScriptModel(lambda text, drawn: END))
+    assert not made.strings["texts"]
+    assert made.noise_check["texts left out"] == "empty 12"
+    assert made.noise_check["tokens drawn, of which private"] == "12, 12"
+
+
+def test_texts_of_a_label_come_from_its_own_records() -> None:
+    rows = [Row("m", 1)] * 12
+    chosen = method(batches=1, clip="recenter", clip_range=15.0, tokens_per_batch=4, top_k=0)
+    made = release(chosen, rows, model=ScriptModel(echo(3)))
+    of_label = {label: set() for label in range(LABELS)}
+    for label, text in zip(made.arrays["label"].tolist(), made.strings["texts"], strict=True):
+        of_label[label].add(text)
+    assert len(of_label[1]) == 1
+    assert not of_label[1] & {"xxx", *of_label[0], *of_label[2]}, "not what is said without private text"
+
+
+def test_no_text_of_another_batch_is_read_by_a_batch() -> None:
+    seen: list[set[bytes]] = []
+
+    class Watched(ScriptModel):
+        def contexts(self, rows: Any, **options: Any) -> Any:
+            seen.append({bytes(token for token in row if token < 256) for row in rows[1:]})
+            return super().contexts(rows, **options)
+
+    release(method(), model=Watched())
+    assert sum(map(len, seen)) == len(ROWS) == len(set().union(*seen))
+
+
+# Records
+
+
+RECORD = '{"title": "Rain", "year": 1954}'
+FILM = {"properties": {"title": {"type": "string"}, "year": {"type": "integer", "minimum": 1900}}}
+
+
+def schema(folder: Path) -> str:
+    (folder / "film.json").write_text(json.dumps(FILM), "utf-8")
+    return str(folder / "film.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (RECORD, None),
+        ('{"title": "Rain", "year": 1854}', "schema"),
+        ('{"title": Rain, "year": 1954}', "not JSON"),
+        ('{"title": "Rain", "year": 1954, "more": 1}', "columns"),
+    ],
+)
+def test_what_is_no_record_is_kept_apart_and_counted(tmp_path: Path, text: str, fault: str | None) -> None:
+    model = ScriptModel(spell(text, '{"title":'))
+    chosen = method(batches=1, tokens_per_batch=60, top_k=0, texts_per_batch=1, json_schema=schema(tmp_path))
+    made = release(chosen, [], model=model, columns=("title", "year"), max_tokens=60)
+    if fault is None:
+        assert made.strings["texts"] == [RECORD] * LABELS
+        assert made.strings["no records"] == []
+    else:
+        assert made.strings["texts"] == []
+        assert len(made.strings["no records"]) == LABELS
+        assert made.noise_check["texts left out"] == f"{fault} {LABELS}"
+    assert len(made.arrays["label"]) == len(made.strings["texts"])
+    assert made.public_inputs["JSON schema"]["source"] == "film.json"
+
+
+def test_texts_that_are_no_records_have_no_such_list() -> None:
+    assert set(release(method()).strings) == {"texts"}
+
+
+# What is refused before anything is charged
+
+
+def check(chosen: Any, model: Any = None, columns: Sequence[str] = (), max_tokens: int = 8) -> None:
+    chosen.check_prompts(model or ScriptModel(), prompts(max_tokens), label_names=NAMES, record_columns=tuple(columns))
+
+
+def test_what_can_be_asked_for_passes_and_prefills_the_public_row_alone() -> None:
+    seen: list[int] = []
+
+    class Watched(ScriptModel):
+        def contexts(self, rows: Any, **options: Any) -> Any:
+            seen.append(len(rows))
+            return super().contexts(rows, **options)
+
+    model = Watched()
+    check(method(), model)
+    assert seen == [1], "all labels have the same shape"
+    release(method(), model=model)
+    assert len(model.shapes) == 1, "what was tried is what is used"
+
+
+def test_a_window_without_room_for_private_texts_is_refused() -> None:
+    with pytest.raises(ConfigError, match="window"):
+        check(method(), ScriptModel(window=20))
+    check(method(), ScriptModel(window=40))
+
+
+def test_missing_batches_are_refused_with_what_recommends_them() -> None:
+    with pytest.raises(ConfigError, match="number of batches is missing") as caught:
+        check(method(batches=None))
+    assert "--expected-records" in caught.value.cure
+    assert "not from counting it" in caught.value.cure
+
+
+def test_a_schema_of_no_records_or_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no records"):
+        check(method(json_schema=schema(tmp_path)))
+    (tmp_path / "broken.json").write_text("{", "utf-8")
+    with pytest.raises(ConfigError, match=r"broken\.json cannot be read"):
+        check(method(json_schema=str(tmp_path / "broken.json")), columns=("title",))
+
+
+def test_a_chat_form_without_a_template_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no chat template"):
+        check(method(prompt_form="chat"))
+
+
+def test_a_model_whose_public_logits_are_not_finite_is_refused() -> None:
+    class Broken(ScriptModel):
+        def contexts(self, rows: Any, **options: Any) -> Any:
+            made = super().contexts(rows, **options)
+
+            def public_logits() -> Any:
+                raise ModelError("The logits are not finite.", "Use another model.")
+
+            made.public_logits = public_logits
+            return made
+
+    with pytest.raises(ModelError):
+        check(method(), Broken())
+
+
+# Where it is stopped
+
+
+class Slow(ScriptModel):
+    """Each step takes a moment, so that all batches are in flight as one fails."""
+
+    def logits(self, text: bytes, drawn: bytes) -> Any:
+        time.sleep(0.0005)
+        return super().logits(text, drawn)
+
+
+def running_workers() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("understudy-model")]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, MemoryError])
+def test_where_one_batch_fails_the_others_stop_and_no_part_of_a_text_is_stored(error: type[BaseException]) -> None:
+    class Failing(Scripted):
+        def choose(self, utilities: Any, *, scale: float) -> int:
+            super().choose(utilities, scale=scale)
+            if self.choices == 20:
+                raise error
+            return ord("x")
+
+    store, noise = Store(), Failing()
+    model = Slow(alike(None), in_flight=6)
+    with pytest.raises(error):
+        release(method(tokens_per_batch=400, unfinished="keep"), [], noise=noise, store=store, model=model)
+    assert not running_workers()
+    assert noise.choices < 60
+    assert all(len(each["tokens"]) == 8 for each in store.kept.values())
+    release(method(tokens_per_batch=16, unfinished="keep"), [], store=store, model=ScriptModel(alike(None)))
+
+
+def test_an_interrupt_from_the_keyboard_stops_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(line: str) -> None:
+        if "of 6 batches done" in line:
+            raise KeyboardInterrupt
+
+    told = Told()
+    told.said = type("Interrupting", (list,), {"append": lambda self, line: interrupted(line)})()
+    store = Store()
+    rows = [Row("alone", 0)]
+    with pytest.raises(KeyboardInterrupt):
+        release(method(tokens_per_batch=12), rows, model=Slow(echo(3), in_flight=2), store=store, told=told)
+    assert not running_workers()
+    assert len(store.kept) < 6 * 3
+    made = release(method(tokens_per_batch=12), rows, model=ScriptModel(echo(3)), store=store)
+    assert made.strings == release(method(tokens_per_batch=12), rows, model=ScriptModel(echo(3))).strings
+
+
+def test_no_more_contexts_are_held_than_batches_in_flight() -> None:
+    for in_flight in (1, 3):
+        model = ScriptModel(echo(2), in_flight=in_flight)
+        release(method(), model=model)
+        assert model.most_open <= in_flight
+        assert model.open_contexts == 0
+
+
+def test_a_store_that_fails_ends_the_run_with_its_error() -> None:
+    def keep(name: str, draw: Callable[[], Arrays]) -> Arrays:
+        draw()
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        release(method(), store=keep)
+    assert not running_workers()
+
+
+# What leaves
+
+
+def test_what_is_told_and_kept_apart() -> None:
+    told = Told()
+    release(method(), [Row("a private text that is cut", 0), Row("short", 1)], told=told)
+    assert told.diary == [{"private texts cut": 1, "to tokens": [16] * LABELS}]
+    assert told.said[0] == "Drawing texts for 6 batches, 1 at a time, with script@000000000000."
+    assert told.said[-1].startswith("6 of 6 batches done: ")
+    assert not any("cut" in line or "private text" in line for line in told.said)
+
+
+def test_the_statement_has_what_was_public() -> None:
+    made = release(method())
+    assert made.public_inputs["release model"] == {"source": "script", "sha256": "0" * 64}
+    assert made.public_inputs["prompts"]["source"] == "for a note"
+    assert "floating-point" in made.notes[0]
+    other = release(method(prompt_form="completion"), max_tokens=5)
+    assert other.public_inputs["prompts"] == made.public_inputs["prompts"]
