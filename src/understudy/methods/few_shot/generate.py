@@ -53,7 +53,9 @@ def generate(
         yield record
     if faults:
         counted = ", ".join(f"{name} {count}" for name, count in faults.items())
-        tools.say(f"{sum(faults.values())} of {len(wanted)} answers are no records and left out ({counted}).")
+        tools.say(
+            f"{sum(faults.values())} of {len(wanted)} texts are left out, as their answers are no records ({counted})."
+        )
 
 
 def usable_exemplars(release: Release, labels: int) -> list[list[int]]:
