@@ -54,6 +54,12 @@ def release(
     asked = ask_for_texts(
         parameters, prompts, model, label_names=tools.label_names, record_columns=tools.record_columns
     )
+    fitting = min(each.most for each in asked.labels)
+    if fitting < parameters.private_text_tokens:
+        tools.say(
+            f"Private texts are cut to {fitting} tokens, not {parameters.private_text_tokens}: no more fit the model's "
+            f"window of {model.window}."
+        )
     mechanism = mechanism_of(parameters, plan.budget)
     batches = sort_into_batches(
         corpus,

@@ -1,0 +1,312 @@
+"""Whole runs by command line, YAML and Python, with a tiny model: charges, refusals, going on, and what leaves."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from clinic import LABELS, flags, write_csv
+from private_runs import predicting
+from run_fixtures import Said, runs_charged
+from test_planted_strings import PLANT, assert_clean, assert_clean_folder, plant
+
+import understudy as us
+from understudy import run as running
+from understudy.config import run_config
+from understudy.models import load_causal
+from understudy.models.embedded import CHAT, is_pulled
+from understudy.release import Release, load_release
+from understudy.store import RunStore
+
+Command = Callable[..., Said]
+
+
+def release_of(folder: Path) -> Release:
+    return load_release(folder / "out" / "release" / "private-prediction.release")
+
+
+def charged(folder: Path) -> int:
+    return runs_charged(folder / "ledger.sqlite")
+
+
+def stored(folder: Path) -> dict[str, bytes]:
+    """The tokens of the texts that are on disk."""
+    with RunStore.open(folder / "out" / "private") as store:
+        found = {name: store.value(name) for name in store.names() if name.startswith("tokens/")}
+    return {name: value["tokens"].tobytes() for name, value in found.items() if value is not None}
+
+
+def test_a_run_writes_all_texts_of_its_release_and_charges_once(
+    tmp_path: Path, llama: Path, understudy: Command
+) -> None:
+    values = predicting(tmp_path, llama)
+    said = understudy("run", *flags(values))
+    assert said.code == 0, said.err
+    made = release_of(tmp_path)
+    assert f"Wrote {len(made.strings['texts'])} synthetic records" in said.err
+    assert "Drawing texts for 4 batches" in said.err
+    assert "cut to" not in said.err
+    assert made.strings["texts"]
+    assert made.arrays["private"].sum() <= 4 * 30
+    assert set(made.arrays["batch"].tolist()) <= {0, 1}
+    assert charged(tmp_path) == 1
+    more = ("--output", str(tmp_path / "more"))
+    again = understudy("run", *flags(values))
+    assert again.code == 0
+    assert "nothing is charged" in again.err
+    assert charged(tmp_path) == 1
+    said = understudy("generate", str(tmp_path / "out" / "release" / "private-prediction.release"), *more)
+    assert said.code == 0, said.err
+
+
+def test_flags_yaml_and_python_mean_the_same(tmp_path: Path, llama: Path, understudy: Command) -> None:
+    values = predicting(tmp_path, llama, texts_per_batch=1)
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(values), "utf-8")
+    assert understudy("plan", *flags(plannable(values))).out == understudy("plan", "--config", *plan_file(tmp_path)).out
+    assert understudy("release", "--config", str(tmp_path / "run.yaml")).code == 0
+    by_yaml = release_of(tmp_path)
+    own = ("batches", "batch_size", "tokens_per_batch", "private_text_tokens", "unfinished", "texts_per_batch")
+    method = us.PrivatePrediction(**{name: values[name] for name in own})
+    corpus = us.read_corpus(values["data"], text="note", label="department", labels=LABELS)
+    by_python = us.release_corpus(
+        corpus,
+        method,
+        us.Budget(30, "1e-6"),
+        output=tmp_path / "python",
+        ledger=str(tmp_path / "another.sqlite"),
+        **{name: values[name] for name in ("release_model", "release_device", "prompt", "max_tokens")},
+    )
+    assert by_python.parameters == by_yaml.parameters
+    assert by_python.statement.public_inputs == by_yaml.statement.public_inputs
+    public = {"label": "department", "labels": LABELS, "document_type": "note"}
+    forecast = us.plan(method, us.Budget(30, "1e-6"), **public)
+    assert forecast.plan.charges == us.plan(method, us.Budget(30, "1e-6"), **public, expected_records=99).plan.charges
+
+
+def plannable(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in ("data", "text", "output", "ledger")}
+
+
+def plan_file(folder: Path) -> list[str]:
+    values = yaml.safe_load((folder / "run.yaml").read_text("utf-8"))
+    (folder / "plan.yaml").write_text(yaml.safe_dump(plannable(values)), "utf-8")
+    return [str(folder / "plan.yaml")]
+
+
+def test_the_schema_of_a_configuration_has_the_methods_parameters(understudy: Command) -> None:
+    found = json.loads(understudy("schema", "--method", "private-prediction").out)
+    assert {"batches", "batch_size", "clip", "sparse_vector", "record_form", "release_model"} <= set(
+        found["properties"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batches": None}, "The number of batches is missing"),
+        ({"release_model": "openai:gpt"}, "must run on this machine"),
+        ({"release_model": "hf:/no/such/folder"}, "folder"),
+        ({"max_tokens": 250}, "leave no room for a private text"),
+        ({"delta": "0"}, "needs a delta"),
+        ({"clip": "recenter", "tokens_per_batch": None, "epsilon": "0.01"}, "buys 0 private tokens"),
+        ({"json_schema": "film.json"}, "the texts are no records"),
+        ({"json_schema": "none.json", "text": None, "record_columns": "note,clinician"}, "cannot be read"),
+        ({"prompt_form": "other"}, "--prompt-form"),
+        ({"threshold": 3}, "threshold"),
+    ],
+    ids=lambda value: "" if isinstance(value, dict) else value,
+)
+def test_what_cannot_be_is_refused_before_anything_is_charged(
+    tmp_path: Path,
+    llama: Path,
+    understudy: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "film.json").write_text("{}")
+    said = understudy("run", *flags(predicting(tmp_path, llama, **changes)))
+    assert said.code != 0
+    assert message in said.err
+    assert charged(tmp_path) == 0
+    assert "Traceback" not in said.err
+
+
+def test_a_release_that_stopped_goes_on_and_charges_nothing_more(
+    tmp_path: Path, llama: Path, understudy: Command
+) -> None:
+    values = predicting(tmp_path, llama, texts_per_batch=1)
+    said = understudy("release", *flags(values))
+    assert said.code == 0, said.err
+    assert "private tokens paid for and not drawn (release --continue)" in said.err
+    first = stored(tmp_path)
+    assert len(first) == 4
+    said = understudy("release", "--continue", *flags({**values, "texts_per_batch": 2}))
+    assert said.code == 0, said.err
+    second = stored(tmp_path)
+    assert len(second) == 8
+    assert first.items() <= second.items()
+    assert understudy("release", "--continue", *flags(predicting(tmp_path, llama, texts_per_batch=999))).code == 0
+    with RunStore.open(tmp_path / "out" / "private") as store:
+        for batch in ("0/0", "0/1", "1/0", "1/1"):
+            parts = [store.value(name) for name in store.names() if name.startswith(f"tokens/{batch}/")]
+            assert sum(int(part["private"].sum()) for part in parts if part is not None) == 30
+    assert charged(tmp_path) == 1
+    assert second.items() <= stored(tmp_path).items()
+
+
+def test_a_window_that_cuts_private_texts_shorter_than_asked_for_says_so(
+    tmp_path: Path, llama: Path, understudy: Command
+) -> None:
+    said = understudy("release", *flags(predicting(tmp_path, llama, max_tokens=220, texts_per_batch=1)))
+    assert said.code == 0, said.err
+    assert "Private texts are cut to 21 tokens, not 24: no more fit the model's window of 256." in said.err
+
+
+def test_more_texts_than_the_release_holds_are_an_error_that_says_so(
+    tmp_path: Path, llama: Path, understudy: Command
+) -> None:
+    assert understudy("release", *flags(predicting(tmp_path, llama, texts_per_batch=1))).code == 0
+    file = str(tmp_path / "out" / "release" / "private-prediction.release")
+    said = understudy("generate", file, "--records-per-label", "99", "--output", str(tmp_path / "more"))
+    assert said.code != 0
+    assert "More texts are asked for than the Release holds (cardiology" in said.err
+
+
+def test_records_are_released_apart_from_what_is_none(tmp_path: Path, llama: Path, understudy: Command) -> None:
+    (tmp_path / "note.json").write_text(json.dumps({"properties": {"note": {"type": "string"}}}))
+    schema = {"json_schema": str(tmp_path / "note.json"), "record_form": "lines"}
+    values = predicting(tmp_path, llama, text=None, record_columns="note,clinician", **schema)
+    said = understudy("run", *flags(values))
+    assert said.code == 0, said.err
+    made = release_of(tmp_path)
+    assert made.schema.record_columns == ("note", "clinician")
+    drawn = len(made.strings["texts"]) + len(made.strings["no records"])
+    assert drawn > 0
+    assert len(made.arrays["label"]) == len(made.strings["texts"])
+    assert all(set(json.loads(text)) == {"note", "clinician"} for text in made.strings["texts"])
+
+
+def test_owners_and_a_table_without_labels(tmp_path: Path, llama: Path, understudy: Command) -> None:
+    values = predicting(tmp_path, llama, owner="clinician", max_records_per_owner=3, label=None, labels=None)
+    said = understudy("run", *flags(values))
+    assert said.code == 0, said.err
+    assert set(release_of(tmp_path).arrays["label"].tolist()) == {0}
+    assert charged(tmp_path) == 1
+
+
+# What leaves
+
+
+@pytest.mark.parametrize("options", [{}, {"sparse_vector": True, "epsilon": "300"}], ids=["plain", "sparse vector"])
+def test_nothing_planted_leaves_a_run(
+    tmp_path: Path, llama: Path, understudy: Command, caplog: pytest.LogCaptureFixture, options: dict[str, Any]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    plant(tmp_path)
+    values = predicting(tmp_path, llama, on_bad_row="skip", **options)
+    said = understudy("run", *flags(values))
+    assert said.code == 0, said.err
+    release = str(tmp_path / "out" / "release" / "private-prediction.release")
+    more = understudy("inspect", release, "--json")
+    assert_clean(said.out + said.err + more.out + more.err + caplog.text, "what was said")
+    assert assert_clean_folder(tmp_path / "out" / "release") == 4
+    assert assert_clean_folder(tmp_path / "out") > 4  # the private folder too
+    diary = (tmp_path / "out" / "private" / "diary.jsonl").read_text("utf-8").splitlines()
+    (cut,) = [entry for entry in map(json.loads, diary) if "private texts cut" in entry]
+    assert cut["private texts cut"] == 60
+    assert cut["to tokens"] == [24, 24]
+
+
+def test_nothing_planted_is_in_the_error_of_a_draw_that_fails(
+    tmp_path: Path,
+    llama: Path,
+    understudy: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    plant(tmp_path)
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise us.UnderstudyError("A draw failed.", "Try again.")
+
+    monkeypatch.setattr("understudy.prediction.sums.TokenSums.over", fails)
+    said = understudy("run", *flags(predicting(tmp_path, llama, on_bad_row="skip")))
+    assert said.code != 0
+    assert_clean(said.out + said.err + caplog.text, "what was said")
+    monkeypatch.undo()
+
+
+def test_a_planted_string_in_the_label_set_or_a_text_would_be_noticed(
+    tmp_path: Path, llama: Path, understudy: Command
+) -> None:
+    """The broken twin: a label set that is read from the data is shown, and says so."""
+    write_csv(tmp_path / "notes.csv", [{"note": f"a text {n}", "department": f"{PLANT}{n % 2}"} for n in range(9)])
+    values = predicting(tmp_path, llama, labels=None, labels_from_data=True)
+    said = understudy("run", *flags(values))
+    assert said.code == 0, said.err
+    with pytest.raises(AssertionError, match="planted"):
+        assert_clean_folder(tmp_path / "out" / "release")
+    assert "it is not protected" in said.err
+
+
+def test_noise_that_is_off_or_seeded_is_stamped(tmp_path: Path, llama: Path, understudy: Command) -> None:
+    for number, noise in enumerate(({"insecure_no_noise": True}, {"insecure_noise_seed": 3})):
+        values = predicting(tmp_path, llama, output=str(tmp_path / f"out{number}"), **noise)
+        said = understudy("release", *flags(values))
+        assert said.code == 0, said.err
+        assert "NOT PRIVATE" in said.err
+        assert not load_release(tmp_path / f"out{number}" / "release" / "private-prediction.release").statement.private
+    assert charged(tmp_path) == 0
+
+
+# kill -9
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="there is no kill -9")
+def test_a_real_kill_costs_one_charge_and_no_text_twice(tmp_path: Path, llama: Path) -> None:
+    words = flags(predicting(tmp_path, llama, tokens_per_batch=400))
+    command = [sys.executable, "-c", "from understudy.cli import main; main()", "run", *words]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "1 of 4 batches done" in line:
+            break
+    else:
+        pytest.fail("the run ended before a batch was done")
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    before = stored(tmp_path)
+    assert before
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    after = stored(tmp_path)
+    assert before.items() <= after.items()
+    assert len(after) > len(before)
+    assert charged(tmp_path) == 1
+    assert release_of(tmp_path).arrays["private"].sum() <= 4 * 400
+
+
+@pytest.mark.slow
+@pytest.mark.models
+@pytest.mark.skipif(not is_pulled(CHAT), reason="needs: understudy models pull embedded")
+def test_the_embedded_model_draws_a_text(tmp_path: Path) -> None:
+    assert load_causal("embedded", device="cpu").ends
+    changes = {"release_model": "embedded", "texts_per_batch": 1, "batches": 1, "max_tokens": 5, "prompt": None}
+    values = predicting(tmp_path, tmp_path, **changes)
+    made = running.release(run_config(values)).release
+    assert len(made.strings["texts"]) <= 2
+    assert made.statement.public_inputs["release model"]["source"].startswith("embedded:")
