@@ -40,6 +40,9 @@ def test_the_figures_of_a_plan_by_hand() -> None:
     assert found["texts of 50 tokens, of each label, every token private"] == pytest.approx(98 * 126 / 50)
     assert found["sparse vector (off; at noise 0.2): a private token costs, times"] == pytest.approx(5)
     assert found["sparse vector pays where the share of private tokens is below"] == pytest.approx(0.2)
+    rows = 4 * 98 * (255 + 1)
+    assert found["release model: tokens of private texts that it reads, at most"] == rows * 128
+    assert found["release model: private tokens times rows"] == rows * 126
     assert found["with batches of 510 instead"].startswith("49 batches of each label, 50")
 
 

@@ -113,6 +113,11 @@ def _forecast(
         forecast["batches of each label"] = batches
         texts = batches * mechanism.tokens / parameters.text_tokens
         forecast[f"texts of {parameters.text_tokens} tokens, of each label, every token private"] = texts
+        rows = facts.labels * batches * (mechanism.batch_size + 1)
+        forecast["release model: tokens of private texts that it reads, at most"] = (
+            rows * parameters.private_text_tokens
+        )
+        forecast["release model: private tokens times rows"] = rows * mechanism.tokens
     return {**forecast, **_sparse_vector(mechanism), **_other_sizes(parameters, mechanism, budget, facts)}
 
 
@@ -127,7 +132,7 @@ def _sparse_vector(mechanism: PrivateTokens) -> dict[str, Any]:
         + cost_of_test(**numbers),
         "sparse vector pays where the share of private tokens is below": share,
         "sparse vector, recommended": (
-            "only where the model without private text writes most of each text already (records with fixed keys)"
+            "only where the model without private text writes most of each text already (forms, set phrases)"
             if share > 0.05
             else "no: next to no text has so few private tokens"
         ),
