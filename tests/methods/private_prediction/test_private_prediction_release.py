@@ -281,8 +281,16 @@ def test_what_is_told_and_kept_apart() -> None:
     release(method(), [Row("a private text that is cut", 0), Row("short", 1)], told=told)
     assert told.diary == [{"private texts cut": 1, "to tokens": [16] * LABELS}]
     assert told.said[0] == "Drawing texts for 6 batches, 1 at a time, with script@000000000000."
-    assert told.said[-1].startswith("6 of 6 batches done: ")
+    assert told.said[-1] == "6 of 6 batches done: 18 texts of 72 private tokens."
+    assert len(told.said) == 7
     assert not any("cut" in line or "private text" in line for line in told.said)
+
+
+def test_a_release_of_many_batches_tells_how_far_it_is_now_and_then() -> None:
+    told = Told()
+    release(method(batches=60, tokens_per_batch=1), told=told)
+    assert len(told.said) == 1 + 60 * LABELS // 4
+    assert told.said[-1].startswith("180 of 180 batches done: ")
 
 
 def test_the_statement_has_what_was_public() -> None:

@@ -62,8 +62,9 @@ def collected(
         noise_check=_noise_check(kept, drawn, left_out, mechanism, [parameters.declared_batches] * tools.labels),
         strings={"texts": texts, **({"no records": apart} if asked.check is not None else {})},
         notes=(
-            "The texts were drawn token by token by a local model that reads private texts. The draws are exact "
-            "(integers, the operating system's randomness); the model's logits are floating-point numbers.",
+            "The texts were drawn token by token by a local model that reads private texts. Its logits are "
+            "floating-point numbers, rounded to integers one text at a time; sums and draws of these are exact "
+            "(the operating system's randomness).",
         ),
     )
 

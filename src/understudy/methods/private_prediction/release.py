@@ -83,6 +83,9 @@ def release(
     return collected(parameters, asked, _all_texts(runs, drawing), mechanism, tools)
 
 
+_REPORTS = 50  # lines of progress, at most about
+
+
 @dataclass(frozen=True)
 class _Drawing:
     """What all batches share.
@@ -183,10 +186,12 @@ def _all_texts(runs: Sequence[_BatchRun], drawing: _Drawing) -> list[Text]:
     pool = worker_pool(model.device, most=in_flight)
     try:
         running = [pool.submit(run.texts) for run in runs]
+        texts = private = 0
         for done, finished in enumerate(as_completed(running), start=1):
-            texts = finished.result()
-            private = sum(int(text.private.sum()) for text in texts)
-            drawing.tools.say(f"{done} of {len(runs)} batches done: {len(texts)} texts of {private} private tokens.")
+            texts += len(finished.result())
+            private += sum(int(text.private.sum()) for text in finished.result())
+            if done == len(runs) or done % -(-len(runs) // _REPORTS) == 0:
+                drawing.tools.say(f"{done} of {len(runs)} batches done: {texts} texts of {private} private tokens.")
         return [text for each in running for text in each.result()]
     finally:
         drawing.stopped.set()
