@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 from hypothesis import settings
+
+sys.path.insert(0, str(Path(__file__).parent / "models"))  # models made in a test
 
 settings.register_profile("understudy", deadline=None)
 settings.load_profile("understudy")

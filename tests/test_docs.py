@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
+from local_fixtures import make_llama
 from numpy.typing import NDArray
 
 import understudy.models.catalog
@@ -29,7 +30,10 @@ from understudy.config import GROUPS
 from understudy.generation.template import PromptTemplate
 from understudy.methods.aug_pe.parameters import AugPEParameters
 from understudy.methods.dp_kps.parameters import DPKPSParameters
+from understudy.methods.few_shot.parameters import FewShotParameters
+from understudy.methods.private_prediction.parameters import PrivatePredictionParameters
 from understudy.methods.sec_pe.parameters import ReleaseParameters, SecPEParameters
+from understudy.models.causal import CausalModel
 from understudy.models.types import ChatRequest, Completion
 from understudy.parameters import Parameters
 
@@ -108,6 +112,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("UNDERSTUDY_LEDGER", str(tmp_path / "ledger.sqlite"))
     monkeypatch.setattr(understudy.models.catalog, "load_embedder", lambda *_, **__: Letters())
     monkeypatch.setattr(understudy.models.catalog, "load_chat", lambda *_, **__: Echo())
+    make_llama(tmp_path / "tiny", window=4096)
+    monkeypatch.setattr(
+        understudy.models.catalog, "load_causal", lambda *_, **__: CausalModel(tmp_path / "tiny", name="tiny")
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
@@ -197,11 +205,18 @@ def in_short(default: Any) -> str:
 
 @pytest.mark.parametrize(
     ("page", "parameters"),
-    [("dp-kps.md", DPKPSParameters), ("aug-pe.md", AugPEParameters), ("sec-pe.md", ReleaseParameters)],
+    [
+        ("dp-kps.md", DPKPSParameters),
+        ("aug-pe.md", AugPEParameters),
+        ("sec-pe.md", ReleaseParameters),
+        ("few-shot.md", FewShotParameters),
+        ("private-prediction.md", PrivatePredictionParameters),
+    ],
 )
 def test_the_page_of_a_method_lists_every_parameter_with_its_default(page: str, parameters: type[Parameters]) -> None:
-    fields = parameters.model_fields.items()
-    expected = {name: IN_WORDS.get(name) or in_short(field.get_default()) for name, field in fields}
+    defaults = {name: field.get_default() for name, field in parameters.model_fields.items()}
+    words = {name: words for name, words in IN_WORDS.items() if not isinstance(defaults.get(name), int)}
+    expected = {name: words.get(name) or in_short(default) for name, default in defaults.items()}
     assert {name: row.strip("`") for name, row in table_rows(page, "The parameters").items()} == expected
 
 
@@ -209,7 +224,7 @@ def test_what_sec_pe_shares_with_aug_pe_is_on_aug_pe_s_page() -> None:
     assert set(SecPEParameters.model_fields) <= set(ReleaseParameters.model_fields) | set(AugPEParameters.model_fields)
 
 
-@pytest.mark.parametrize("page", ["dp-kps.md", "aug-pe.md", "sec-pe.md"])
+@pytest.mark.parametrize("page", ["dp-kps.md", "aug-pe.md", "sec-pe.md", "private-prediction.md"])
 def test_the_forecast_s_figures_on_a_page_are_those_of_its_example(page: str, folder: Path) -> None:
     text = (ROOT / "docs" / page).read_text("utf-8")
     commands = re.findall(r"^understudy (plan .+)$", text.replace("\\\n", " "), re.MULTILINE)

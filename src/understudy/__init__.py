@@ -19,6 +19,7 @@ _PUBLIC = {
     "Budget": "understudy.privacy.guarantee",
     "Corpus": "understudy.corpus",
     "DPKPS": "understudy.methods.dp_kps.method",
+    "FewShot": "understudy.methods.few_shot.method",
     "Listener": "understudy.run",
     "PrivatePrediction": "understudy.methods.private_prediction.method",
     "Release": "understudy.release",
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from understudy.errors import UnderstudyError
     from understudy.methods.aug_pe.method import AugPE
     from understudy.methods.dp_kps.method import DPKPS
+    from understudy.methods.few_shot.method import FewShot
     from understudy.methods.private_prediction.method import PrivatePrediction
     from understudy.methods.sec_pe.method import SecPE
     from understudy.privacy.guarantee import Budget
@@ -54,6 +56,7 @@ __all__ = [
     "AugPE",
     "Budget",
     "Corpus",
+    "FewShot",
     "Listener",
     "PrivatePrediction",
     "Release",

@@ -16,7 +16,9 @@ CHATML = (
 WINDOW = 256
 
 
-def make_llama(folder: Path, *, seed: int = 0, eos: int = 2, template: str | None = CHATML) -> Path:
+def make_llama(
+    folder: Path, *, seed: int = 0, eos: int = 2, template: str | None = CHATML, window: int = WINDOW
+) -> Path:
     """A byte-level Llama of two layers whose greedy answers wander."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *letters]
@@ -35,7 +37,7 @@ def make_llama(folder: Path, *, seed: int = 0, eos: int = 2, template: str | Non
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        max_position_embeddings=WINDOW,
+        max_position_embeddings=window,
         initializer_range=0.6,
         bos_token_id=1,
         eos_token_id=eos,

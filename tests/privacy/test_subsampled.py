@@ -41,7 +41,7 @@ DRAWS = 4_000
 
 
 def opened(mechanism: SubsampledTokens, source: NoiseSource | None = None, *, spent: int = 0) -> OpenSubsampledTokens:
-    return mechanism.open(paid(mechanism.name, mechanism.event), source or SystemNoise(), spent=spent)
+    return mechanism.open(paid(mechanism.name, mechanism.event), source or SystemNoise()).label(0, spent=spent)
 
 
 # -- events -----------------------------------------------------------------------------------------------------------

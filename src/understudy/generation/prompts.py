@@ -22,8 +22,3 @@ class Prompts:
     parameters: WritingParameters
     template: PromptTemplate
     examples: Sequence[Example] = ()
-
-    @property
-    def shown(self) -> Sequence[Example]:
-        """The public examples that a prompt shows."""
-        return (self.examples or self.template.examples)[: self.parameters.examples_per_prompt]

@@ -114,7 +114,7 @@ def ask_for_texts(
         )
     schema = None if parameters.json_schema is None else JSONSchema(parameters.json_schema)
     shape: Shape = parameters.record_form if record_columns else "text"
-    examples = [PredictionExample(text=example.text) for example in prompts.shown] if prompts.examples else None
+    examples = [PredictionExample(text=example.text) for example in prompts.examples] if prompts.examples else None
     made = []
     for label in label_names or [""]:
         prompt = prompts.template.prediction_prompt(
@@ -124,6 +124,7 @@ def ask_for_texts(
             columns=record_columns,
             schema="" if schema is None else schema.text,
             examples=examples,
+            most_examples=prompts.parameters.examples_per_prompt,
         )
         tokens = prompt_tokens(prompt, model)
         fitting = tokens.most_fitting(model.window, new_tokens=prompts.parameters.max_tokens + 1)

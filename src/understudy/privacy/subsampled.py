@@ -8,6 +8,7 @@ candidates (or one vote), and the noisy sum decides.
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -102,24 +103,51 @@ class SubsampledTokens:
             return math.sqrt(2) * self.noise_multiplier * self.grid * _UP
         return 2 / self.noise_multiplier * _UP
 
-    def open(self, receipt: Receipt, source: NoiseSource, *, spent: int = 0) -> OpenSubsampledTokens:
-        """Pay, for all tokens.
+    def open(self, receipt: Receipt, source: NoiseSource) -> PaidSubsampledTokens:
+        """Pay, once for all labels.
 
         Args:
             receipt: of the charge.
             source: of coins, subsets and noise.
-            spent: tokens that stored examples hold already.
 
         Raises:
-            PrivacyError: if ``receipt`` holds no unused charge of this name and event, or more tokens are stored than
-                were charged.
+            PrivacyError: if ``receipt`` holds no unused charge of this name and event.
         """
         receipt.pay(self.name, self.event)
-        return OpenSubsampledTokens(self, source, spent=spent)
+        return PaidSubsampledTokens(self, source)
+
+
+class PaidSubsampledTokens:
+    """A charge that was paid, from which each label has its tokens."""
+
+    def __init__(self, mechanism: SubsampledTokens, source: NoiseSource) -> None:
+        self._mechanism = mechanism
+        self._source = source
+        self._counted: set[int] = set()
+        self._lock = threading.Lock()
+
+    def label(self, number: int, *, spent: int = 0) -> OpenSubsampledTokens:
+        """What is left to one label.
+
+        Args:
+            number: of the label.
+            spent: tokens that its stored examples hold already.
+
+        Raises:
+            PrivacyError: if the label was asked for before, or more tokens are stored than were charged.
+        """
+        with self._lock:
+            if number in self._counted:
+                raise PrivacyError(
+                    f"The tokens of label {number} are counted twice.",
+                    "This is a fault of the method: all of a label's tokens come from one counter.",
+                )
+            self._counted.add(number)
+        return OpenSubsampledTokens(self._mechanism, self._source, spent=spent)
 
 
 class OpenSubsampledTokens:
-    """A charge that was paid; each chosen token is counted. One thread at a time."""
+    """The tokens of one label, each counted as it is chosen. One thread at a time."""
 
     def __init__(self, mechanism: SubsampledTokens, source: NoiseSource, *, spent: int) -> None:
         if not 0 <= spent <= mechanism.tokens:

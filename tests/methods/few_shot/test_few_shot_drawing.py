@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,15 @@ from local_fixtures import make_llama
 from numpy.typing import NDArray
 
 from understudy.errors import ConfigError
+from understudy.methods.few_shot import asking
 from understudy.methods.few_shot.drawing import Drawing, deal
+from understudy.methods.few_shot.parameters import FewShotParameters
 from understudy.methods.few_shot.plan import planned_mechanism
 from understudy.models.causal import CausalModel
 from understudy.models.threads import worker_pool
 from understudy.prediction.candidates import public_candidates
 from understudy.prediction.ending import Ending
+from understudy.prediction.prompting import Asked
 from understudy.prediction.rows import PromptTokens
 from understudy.prediction.sums import floor_softmax
 from understudy.privacy.noise import InsecureNoNoise
@@ -189,10 +193,12 @@ def _says_what_is_public(llama: CausalModel) -> None:
     np.testing.assert_allclose(summed // SUBSETS, public, atol=4)  # by float rounding in another shape
 
 
-def test_a_prompt_of_private_texts_alone_is_refused() -> None:
+def test_a_prompt_of_private_texts_alone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = PromptTokens(prefix=(), before=(), lead="", after=(10,), suffix=())
+    label = SimpleNamespace(tokens=bare)
+    monkeypatch.setattr(asking, "ask_for_texts", lambda *_args, **_kwargs: Asked((label,), None, None))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="empty"):
-        drawing(EchoModel(), prompt=bare)
+        asking.ask_for_exemplars(FewShotParameters(), None, None, label_names=(), record_columns=())  # type: ignore[arg-type]
 
 
 def test_a_prompt_without_a_cue_has_no_empty_row() -> None:

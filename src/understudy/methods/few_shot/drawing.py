@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ConfigError
+from understudy.methods.few_shot.asking import exemplar_width
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
 from understudy.prediction.candidates import Candidates, public_candidates
@@ -82,9 +82,6 @@ class Drawing:
         most: tokens of a shown record at most.
         candidates: K.
         noise: where the coins that choose among a subset's records come from.
-
-    Raises:
-        ConfigError: if the prompt without private texts is empty.
     """
 
     mechanism: SubsampledTokens
@@ -96,17 +93,10 @@ class Drawing:
     candidates: int
     noise: NoiseSource
 
-    def __post_init__(self) -> None:
-        if not self.prompt.prefix and not self.prompt.suffix:
-            raise ConfigError(
-                "The prompt for private texts is empty but for these texts.", "Write something around them."
-            )
-
     @property
     def width(self) -> int:
         """Tokens to which every row is padded, whatever was drawn before: a function of public parameters."""
-        shown = self.prompt.width(self.most, texts=self.most_shown)
-        return 1 + shown + len(self.prompt.suffix) + self.ending.most_tokens
+        return exemplar_width(self.prompt, self.ending, most=self.most, most_shown=self.most_shown)
 
     def exemplar(
         self,

@@ -10,6 +10,7 @@ from understudy.generation.parameters import WritingParameters
 from understudy.generation.records import SyntheticRecord
 from understudy.generation.template import PromptTemplate
 from understudy.methods.few_shot import generate as generating
+from understudy.methods.few_shot.asking import ask_for_exemplars, try_rows
 from understudy.methods.few_shot.parameters import FewShotParameters, ShowingParameters, StoppingParameters
 from understudy.methods.few_shot.plan import NAME, make_plan
 from understudy.methods.protocol import Asks, GenerationTools, PublicFacts, Released, ReleaseTools, Traits
@@ -21,6 +22,8 @@ from understudy.release import Release
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
+    from understudy.generation.prompts import Prompts
+    from understudy.models.causal import CausalModel
 
 _CHARACTERS_PER_TOKEN = 4
 
@@ -55,6 +58,18 @@ class FewShot(Traits, FewShotParameters):
         from understudy.methods.few_shot.release import release  # only here: it reads private records
 
         return release(self, corpus, plan, tools=tools)
+
+    def check_prompts(
+        self,
+        model: CausalModel | None,
+        prompts: Prompts | None,
+        *,
+        label_names: Sequence[str],
+        record_columns: Sequence[str],
+    ) -> None:
+        assert model is not None, "the run loads one where needs_release_model says so"
+        assert prompts is not None, "and prompts"
+        try_rows(self, ask_for_exemplars(self, prompts, model, label_names=label_names, record_columns=record_columns))
 
     def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks:
         shown = ["x" * (_CHARACTERS_PER_TOKEN * self.exemplar_tokens)] * min(self.exemplars_per_prompt, self.exemplars)

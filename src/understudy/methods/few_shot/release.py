@@ -23,13 +23,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, wait
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.generation.prompts import Prompts
+from understudy.methods.few_shot.asking import ask_for_exemplars
 from understudy.methods.few_shot.collected import Exemplar, read_exemplar, released
 from understudy.methods.few_shot.drawing import Drawing
 from understudy.methods.few_shot.parameters import FewShotParameters
@@ -38,18 +37,19 @@ from understudy.methods.few_shot.private_texts import PrivateTexts, read_private
 from understudy.methods.protocol import Arrays, Released, ReleaseTools
 from understudy.models.causal import CausalModel
 from understudy.models.threads import worker_pool
-from understudy.prediction.ending import Ending
-from understudy.prediction.prompting import Asked, LabelPrompt, ask_for_texts
+from understudy.prediction.prompting import Asked, LabelPrompt
 from understudy.privacy.noise import InsecureSeededNoise
 from understudy.privacy.plan import Plan
-from understudy.privacy.subsampled import OpenSubsampledTokens
+from understudy.privacy.subsampled import OpenSubsampledTokens, PaidSubsampledTokens
 
 
 def release(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, *, tools: ReleaseTools) -> Released:
     """Draw each label's exemplars, as many as are asked for and paid for."""
     assert tools.model is not None, "the run loads one where needs_release_model says so"
     assert tools.prompts is not None, "and prompts"
-    asked = _asked(parameters, tools.prompts, tools.model, tools)
+    asked = ask_for_exemplars(
+        parameters, tools.prompts, tools.model, label_names=tools.label_names, record_columns=tools.record_columns
+    )
     draws = _Draws(parameters, corpus, plan, asked, tools)
     return released(parameters, asked, _all(draws, tools.model, tools), tools)
 
@@ -71,22 +71,6 @@ def _all(draws: _Draws, model: CausalModel, tools: ReleaseTools) -> list[Exempla
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _asked(parameters: FewShotParameters, prompts: Prompts, model: CausalModel, tools: ReleaseTools) -> Asked:
-    """Each label's prompt, with room for the private texts that a subset shows. Before a private record is read."""
-    asked = ask_for_texts(
-        parameters, prompts, model, label_names=tools.label_names, record_columns=tools.record_columns
-    )
-    return replace(asked, labels=tuple(_with_room(parameters, each) for each in asked.labels))
-
-
-def _with_room(parameters: FewShotParameters, label: LabelPrompt) -> LabelPrompt:
-    ending = Ending.of(label.prompt, most_tokens=parameters.exemplar_tokens)
-    fitting = label.tokens.most_fitting(
-        label.model.window, new_tokens=parameters.exemplar_tokens + 1, texts=parameters.examples_per_subset
-    )
-    return replace(label, ending=ending, most=min(parameters.private_text_tokens, fitting))
-
-
 class _Stopped(Exception):
     """Another thread failed, or the user stopped the run."""
 
@@ -105,7 +89,8 @@ class _Draws:
         self._mechanism = planned_mechanism(parameters, plan)
         self._drawings = [self._drawing(label) for label in asked.labels]
         self._reading = threading.Lock()
-        self._read: PrivateTexts | None = None
+        self._read: tuple[PrivateTexts, PaidSubsampledTokens] | None = None
+        self._left: dict[int, OpenSubsampledTokens] = {}
 
     @property
     def block(self) -> tuple[int, int]:
@@ -127,9 +112,10 @@ class _Draws:
 
     def _draw(self, label: int, spent: int) -> Arrays:
         """A new exemplar of ``label``, whose stored ones hold ``spent`` noisy tokens."""
-        texts = self._paid_texts().of_label[label]
-        paid = OpenSubsampledTokens(self._mechanism, self._tools.noise, spent=spent)
-        drawn = self._drawings[label].exemplar(texts, paid, self._check)
+        texts, paid = self._paid_texts()
+        if label not in self._left:
+            self._left[label] = paid.label(label, spent=spent)
+        drawn = self._drawings[label].exemplar(texts.of_label[label], self._left[label], self._check)
         return {
             "tokens": np.array(drawn.tokens, dtype=np.int32),
             "noisy": np.array(drawn.noisy, dtype=np.bool_),
@@ -141,14 +127,15 @@ class _Draws:
         if self.stopped.is_set():
             raise _Stopped
 
-    def _paid_texts(self) -> PrivateTexts:
+    def _paid_texts(self) -> tuple[PrivateTexts, PaidSubsampledTokens]:
         """Pay, once for all labels; then read. The pass over the records ends before anything is drawn."""
         with self._reading:
             if self._read is None:
-                self._tools.receipt.pay(self._mechanism.name, self._mechanism.event)
-                self._read = read_private_texts(self._corpus, self._tokenise, labels=self._tools.labels)
+                paid = self._mechanism.open(self._tools.receipt, self._tools.noise)
+                texts = read_private_texts(self._corpus, self._tokenise, labels=self._tools.labels)
                 longest = [label.most for label in self._asked.labels]
-                self._tools.diary({"private texts cut": self._read.cut, "to tokens": longest})
+                self._tools.diary({"private texts cut": texts.cut, "to tokens": longest})
+                self._read = texts, paid
             return self._read
 
     def _tokenise(self, text: str, label: int) -> tuple[Sequence[int], bool]:
