@@ -12,7 +12,7 @@ import torch
 from understudy.models.contexts import Rows
 
 BEGIN, END = 256, 257
-CUE = b"T:"
+CUE = b"\n\nT:"
 Certain = Callable[[bytes, bytes], int]
 """From a row's private text (empty: the public row) and what is drawn so far to the token it is certain of."""
 
@@ -97,7 +97,7 @@ class ScriptModel:
         assert max(map(len, rows)) <= width
         with self.lock:
             self.shapes.add((len(prefix), width, len(suffix), tokens, rows_at_once))
-        texts = [bytes(token for token in row if token < 256).removesuffix(CUE) for row in rows]
+        texts = [bytes(token for token in row if token < 256).removeprefix(CUE) for row in rows]
         return ScriptContexts(self, texts, tokens, rows_at_once)
 
     def logits(self, text: bytes, drawn: bytes) -> Any:

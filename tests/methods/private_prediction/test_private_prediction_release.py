@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from predictions import NAMES, ROWS, Scripted, Store, Told, method, prompts, release
 from script_model import END, ScriptModel, alike, echo, spell
 from tiny_corpora import LABELS, OWNER, Row
@@ -219,7 +220,7 @@ def running_workers() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("understudy-model")]
 
 
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, OSError])
 def test_where_one_batch_fails_the_others_stop_and_no_part_of_a_text_is_stored(error: type[BaseException]) -> None:
     class Failing(Scripted):
         def choose(self, utilities: Any, *, scale: float) -> int:
@@ -236,6 +237,28 @@ def test_where_one_batch_fails_the_others_stop_and_no_part_of_a_text_is_stored(e
     assert noise.choices < 60
     assert all(len(each["tokens"]) == 8 for each in store.kept.values())
     release(method(tokens_per_batch=16, unfinished="keep"), [], store=store, model=ScriptModel(alike(None)))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1234 MiB."),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1234 bytes."),
+        MemoryError(),
+    ],
+    ids=["GPU", "torch", "Python"],
+)
+def test_a_batch_that_does_not_fit_into_memory_says_so_and_not_how_large_it_is(error: Exception) -> None:
+    class Full(ScriptModel):
+        def contexts(self, rows: Any, **options: Any) -> Any:
+            if len(rows) > 1:
+                raise error
+            return super().contexts(rows, **options)
+
+    with pytest.raises(ModelError, match="do not fit into memory") as caught:
+        release(method(), model=Full())
+    assert caught.value.__context__ is None
+    assert "1234" not in str(caught.value)
 
 
 def test_an_interrupt_from_the_keyboard_stops_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -248,6 +249,18 @@ def test_nothing_planted_is_in_the_error_of_a_draw_that_fails(
     monkeypatch.undo()
 
 
+def test_a_text_longer_than_the_tokenizer_likes_is_not_remarked_on(
+    tmp_path: Path, llama: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    folder = shutil.copytree(llama, tmp_path / "model")
+    settings = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "model_max_length": 16}), "utf-8")
+    assert len(load_causal(f"hf:{folder}", device="cpu").encode("a text " * 9)) == 63
+    said = capfd.readouterr()
+    assert "63" not in said.out + said.err + caplog.text
+
+
 def test_a_planted_string_in_the_label_set_or_a_text_would_be_noticed(
     tmp_path: Path, llama: Path, understudy: Command
 ) -> None:
@@ -277,7 +290,7 @@ def test_noise_that_is_off_or_seeded_is_stamped(tmp_path: Path, llama: Path, und
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="there is no kill -9")
 def test_a_real_kill_costs_one_charge_and_no_text_twice(tmp_path: Path, llama: Path) -> None:
-    words = flags(predicting(tmp_path, llama, tokens_per_batch=400))
+    words = flags(predicting(tmp_path, llama, tokens_per_batch=200))
     command = [sys.executable, "-c", "from understudy.cli import main; main()", "run", *words]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -297,7 +310,7 @@ def test_a_real_kill_costs_one_charge_and_no_text_twice(tmp_path: Path, llama: P
     assert before.items() <= after.items()
     assert len(after) > len(before)
     assert charged(tmp_path) == 1
-    assert release_of(tmp_path).arrays["private"].sum() <= 4 * 400
+    assert release_of(tmp_path).arrays["private"].sum() <= 4 * 200
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ from functools import cached_property
 import numpy as np
 
 from understudy.corpus.bounding import BoundedCorpus
+from understudy.errors import ModelError
 from understudy.methods.private_prediction.batches import Batch, sort_into_batches
 from understudy.methods.private_prediction.collected import Text, collected
 from understudy.methods.private_prediction.drawing import Draw
@@ -36,6 +37,7 @@ from understudy.methods.private_prediction.plan import mechanism_of, part_name
 from understudy.methods.protocol import Arrays, Released, ReleaseTools
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
+from understudy.models.memory import is_out_of_memory
 from understudy.models.threads import worker_pool
 from understudy.prediction.prompting import LabelPrompt, ask_for_texts
 from understudy.privacy.guarantee import Budget
@@ -144,6 +146,18 @@ class _BatchRun:
 
     def _draw(self) -> Arrays:
         self._drawing.check()
+        try:
+            return self._draw_text()
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+        raise ModelError(  # outside the handler: the error holds tensors, and sizes that are private
+            "The texts of a batch do not fit into memory beside the model.",
+            "Run the same command where there is more memory. In another run (which charges again) declare more "
+            "batches, show less of each text (--private-text-tokens), or name a smaller model.",
+        )
+
+    def _draw_text(self) -> Arrays:
         tokens = self._tokens
         before = tokens.runs_spent
         drawn = self._drawing.draw.text(
