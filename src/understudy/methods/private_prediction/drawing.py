@@ -70,7 +70,7 @@ class Draw:
 
     @property
     def margin(self) -> float:
-        """How far below the k-th public logit a candidate may lie: as far as one row of s can lift it (InvisibleInk)."""
+        """How far below the k-th public logit a candidate may lie: as far as one row can lift it (InvisibleInk)."""
         return 2 * self.mechanism.clip / self.mechanism.batch_size if self.clip == "difference" else 0.0
 
     def text(
