@@ -37,7 +37,7 @@ DATA: dict[str, Sequence[Row]] = {
 def test_any_data_run_to_the_end_in_the_same_shapes(options: dict[str, Any]) -> None:
     shapes = set()
     for rows in DATA.values():
-        model, store = ScriptModel(echo(2)), Store()
+        model, store = ScriptModel(echo(2), in_flight=3), Store()
         made = release(method(unfinished="keep", **options), rows, model=model, store=store, noise=SystemNoise())
         assert {name.rpartition("/")[0] for name in store.kept} == {
             f"tokens/{label}/{number}" for label in range(LABELS) for number in range(2)
