@@ -338,7 +338,12 @@ def test_a_method_gets_its_release_model_and_the_prompts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, understudy: Callable[..., Said]
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("understudy.models.catalog.load_causal", lambda spec: asked.append(spec) or spec, raising=False)
+
+    def load(spec: str, **options: Any) -> str:
+        asked.append(spec)
+        return spec
+
+    monkeypatch.setattr("understudy.models.catalog.load_causal", load, raising=False)
     monkeypatch.setattr(WithModel, "seen", [])
     values = parts(tmp_path, method="with-model", document_type="clinic letter")
     said = understudy("release", *flags({**values, "release_model": "hf:some/model"}))
@@ -355,7 +360,7 @@ def test_a_method_gets_its_release_model_and_the_prompts(
 
 
 def test_a_release_model_is_loaded_before_anything_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(spec: str) -> None:
+    def absent(spec: str, **options: Any) -> None:
         raise us.UnderstudyError(f"There is no {spec}.", "Fetch it.")
 
     monkeypatch.setattr("understudy.models.catalog.load_causal", absent, raising=False)
