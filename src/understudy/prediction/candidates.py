@@ -36,8 +36,9 @@ def public_candidates(logits: Any, *, count: int | None, margin: float = 0.0) ->
     Args:
         logits: the public context's, ``Float32[V]`` on the device.
         count: k; None, or the vocabulary's size and more, for all tokens.
-        margin: nats below the k-th largest public logit down to which tokens belong too. With clipped differences,
-            ``2 C / s`` holds every token that the private rows could lift into the top k.
+        margin: nats below the k-th largest public logit down to which tokens belong too: ``2 C / s`` is the extension
+            of the top k that InvisibleInk publishes for clipped differences, and what one private row of s can lift
+            by. All rows together can lift a token by up to ``2 C``, so it is a choice, free since public, and no bound.
 
     Returns:
         All tokens with a logit of at least the k-th largest less ``margin``: k, or more.
