@@ -137,7 +137,7 @@ class ScriptContexts:
     def rewind(self) -> None:
         self._drawn = []
 
-    def public_logits(self) -> Any:
+    def public_logits(self, *, whole: bool = False) -> Any:
         return self._row(b"")
 
     def blocks(self, candidates: Any | None = None) -> Iterator[Rows]:

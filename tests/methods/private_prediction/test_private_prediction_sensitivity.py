@@ -162,7 +162,8 @@ def neighbours(unit: Unit = RECORD, *, pairs: int = PAIRS, seed: int = 0) -> Ite
         larger = list(rows)
         for number in range(added):
             own = ODD[pair % len(ODD)] if unit.kind == "record" else f"mine {number}"
-            larger.insert(int(random.integers(len(larger) + 1)), Row(own, int(random.integers(LABELS)), "zoe"))
+            place = 0 if pair % 2 == 0 else int(random.integers(len(larger) + 1))
+            larger.insert(place, Row(own, int(random.integers(LABELS)), "zoe"))
         yield Neighbours(rows, larger)
 
 
