@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -339,9 +340,9 @@ def test_a_method_gets_its_release_model_and_the_prompts(
 ) -> None:
     asked: list[str] = []
 
-    def load(spec: str, **options: Any) -> str:
+    def load(spec: str, **options: Any) -> SimpleNamespace:
         asked.append(spec)
-        return spec
+        return SimpleNamespace(spec=spec, fingerprint="a" * 64)
 
     monkeypatch.setattr("understudy.models.catalog.load_causal", load, raising=False)
     monkeypatch.setattr(WithModel, "seen", [])
@@ -349,7 +350,7 @@ def test_a_method_gets_its_release_model_and_the_prompts(
     said = understudy("release", *flags({**values, "release_model": "hf:some/model"}))
     assert said.code == 0, said.err
     (tools,) = WithModel.seen
-    assert (tools.model, asked) == ("hf:some/model", ["hf:some/model"])
+    assert (tools.model.spec, asked) == ("hf:some/model", ["hf:some/model"])  # type: ignore[union-attr]
     assert tools.prompts is not None
     assert tools.prompts.parameters.document_type == "clinic letter"
     assert tools.writer is None
@@ -357,6 +358,24 @@ def test_a_method_gets_its_release_model_and_the_prompts(
     assert (
         understudy("release", *flags(parts(tmp_path, release_model="embedded"))).code == 2
     )  # in-parts has no such flag
+
+
+def test_a_release_model_that_changed_in_its_folder_does_not_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load_one(fingerprint: str) -> None:
+        model = SimpleNamespace(fingerprint=fingerprint)
+        monkeypatch.setattr("understudy.models.catalog.load_causal", lambda *_args, **_options: model)
+
+    values = parts(tmp_path, method="with-model", texts_per_batch=1)
+    load_one("a" * 64)
+    release(values)
+    load_one("b" * 64)
+    with pytest.raises(ResumeError, match="not the one that this run began with"):
+        release(values, go_on=True, texts_per_batch=2)
+    load_one("a" * 64)
+    release(values, go_on=True, texts_per_batch=2)
+    assert runs_charged(values["ledger"]) == 1
 
 
 def test_a_release_model_is_loaded_before_anything_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,9 +29,11 @@ from understudy.statement import Statement
 
 if TYPE_CHECKING:
     from understudy.ledger import Ledger
+    from understudy.models.causal import CausalModel
     from understudy.store import RunStore
 
 _FINGERPRINT = "fingerprint"
+_MODEL = "release model"
 
 
 def make_release(
@@ -98,6 +100,8 @@ def make_release(
             listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
             receipt, hash_key = Receipt(session.store.run_id, plan.charges), b"insecure"
             keep = session.store.keep_once
+        if model is not None:
+            _require_same_model(session, model)
         tools = ReleaseTools(
             labels=max(1, len(corpus.labels)),
             label_names=tuple(canonical(label) for label in corpus.labels),
@@ -178,6 +182,20 @@ def _require_begun(session: Session) -> None:
         raise ConfigError(
             "No run began in this output folder, so there is nothing to continue.",
             "Name the folder of the run with --output, or leave --continue out.",
+        )
+
+
+def _require_same_model(session: Session, model: CausalModel) -> None:
+    """That a run which goes on reads with the model that it began with: the statement names one.
+
+    Raises:
+        ResumeError: if its weights or tokenizer are others.
+    """
+    sha = np.frombuffer(model.fingerprint.encode(), dtype=np.uint8)
+    if not np.array_equal(session.store.keep_once(_MODEL, lambda: {"sha": sha})["sha"], sha):
+        raise ResumeError(
+            "The release model is not the one that this run began with: its weights or its tokenizer changed.",
+            "Use the model it began with, or --fresh to start anew (which charges the budget again).",
         )
 
 
