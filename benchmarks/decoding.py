@@ -62,7 +62,7 @@ class Private:
         margin = 2 * clip / self.size if clipping == "difference" else 0.0
         self.contexts.rewind()
         for _ in range(steps):
-            candidates = public_candidates(self.contexts.public_logits(), count=count, margin=margin)
+            candidates = public_candidates(self.contexts.public_logits(whole=count is None), count=count, margin=margin)
             found = sums.over(self.contexts, candidates)
             if distance:
                 found.distance(self.size)
@@ -110,7 +110,8 @@ def seconds(works: Sequence[Callable[[], None]], pool: ThreadPoolExecutor) -> ND
     started = np.array([time.perf_counter(), time.process_time()])
     for future in [pool.submit(work) for work in works]:
         future.result()
-    return np.array([time.perf_counter(), time.process_time()]) - started
+    taken: NDArray[np.float64] = np.array([time.perf_counter(), time.process_time()]) - started
+    return taken
 
 
 def main() -> None:

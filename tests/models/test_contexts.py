@@ -118,6 +118,22 @@ def test_candidates_are_columns_of_the_whole(folder: Path) -> None:
     assert torch.allclose(contexts.public_logits(), logits(contexts)[0], atol=1e-4)
 
 
+def test_logits_over_the_whole_vocabulary_are_computed_once_where_row_0_s_and_all_rows_are_wanted(
+    model: CausalModel,
+) -> None:
+    contexts = contexts_of(model, rows_of([3, 5, 12], model.vocabulary, 3))
+    for turn in ("prompt", "step", "rewound"):
+        expected = logits(contexts)
+        assert torch.equal(contexts.public_logits(whole=True), expected[0].float())
+        assert next(contexts.blocks()).logits is next(contexts.blocks()).logits  # kept
+        assert torch.equal(logits(contexts), expected)
+        if turn == "prompt":
+            contexts.step(4)
+            assert not torch.equal(logits(contexts), expected)  # and not for longer than a token
+        else:
+            contexts.rewind()
+
+
 def test_the_last_block_is_filled_with_row_0(model: CausalModel) -> None:
     rows = rows_of([3, 5, 12, 7, 1], model.vocabulary, 3)
     contexts = contexts_of(model, rows)

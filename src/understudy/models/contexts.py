@@ -19,6 +19,7 @@ from understudy.models.threads import alone
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
+    from understudy.models.head import Head
 
 
 @dataclass(frozen=True)
@@ -121,11 +122,14 @@ class Contexts:
         for number, block in enumerate(self._blocks):
             first = number * self._at_once
             with alone():
-                logits = head(block.hidden) if head else block.whole_logits(self._model, candidates)
+                logits = block.logits(self._model, head, candidates)
             yield Rows(first, min(self._at_once, self._rows - first), logits)
 
-    def public_logits(self) -> Any:
+    def public_logits(self, *, whole: bool = False) -> Any:
         """Row 0's next-token logits over the whole vocabulary, ``Float32[V]`` on the device.
+
+        Args:
+            whole: every row's are wanted next: row 0's whole block is computed, and kept for :meth:`blocks`.
 
         Raises:
             ModelError: they are not finite.
@@ -133,7 +137,11 @@ class Contexts:
         block = self._blocks[0]
         with alone():
             head = self._model.head
-            logits = head(block.hidden[:1])[0] if head else block.whole_logits(self._model, None)[0]
+            if whole:
+                block.whole = block.logits(self._model, head, None)
+                logits = block.whole[0]
+            else:
+                logits = head(block.hidden[:1])[0] if head else block.logits(self._model, None, None)[0]
             logits = logits.float()
             if not bool(logits.isfinite().all()):
                 raise ModelError(
@@ -174,9 +182,11 @@ class _Block:
             begin_with(self.cache, start, rows=len(rows))
         self._last = tokens[:, -1:].to(device)
         self.hidden = self._forward(model, tokens.to(device), position)
+        self.whole: Any | None = None  # logits over the whole vocabulary that were computed already
         self._prompt = (self._last, self.hidden)
 
     def step(self, model: CausalModel, token: int) -> None:
+        self.whole = None
         self._length += 1
         self._position = self._position + 1
         self._last = self._last.new_full(self._last.shape, token)
@@ -184,13 +194,18 @@ class _Block:
 
     def rewind(self, steps: int) -> None:
         if steps:
+            self.whole = None
             self.cache.crop(-steps)
             self._length -= steps
             self._position = self._position - steps
             self._last, self.hidden = self._prompt
 
-    def whole_logits(self, model: CausalModel, candidates: Any | None) -> Any:
-        """The logits by the whole model once more over the last token, where its head is not known."""
+    def logits(self, model: CausalModel, head: Head | None, candidates: Any | None) -> Any:
+        """``[R, K]``; by the whole model once more over the last token where its head is not known."""
+        if candidates is None and self.whole is not None:
+            return self.whole
+        if head is not None:
+            return head(self.hidden)
         self.cache.crop(-1)
         output = model.network(**self._inputs(self._last, self._position), logits_to_keep=1)
         logits = output.logits[:, -1, : model.vocabulary]

@@ -94,7 +94,8 @@ class Draw:
         drawn, sums_of_rows, batch_size = Drawn(), self.sums, self.mechanism.batch_size
         while text.ended is None:
             check()
-            candidates = public_candidates(contexts.public_logits(), count=self.top_k or None, margin=self.margin)
+            public = contexts.public_logits(whole=not self.top_k)
+            candidates = public_candidates(public, count=self.top_k or None, margin=self.margin)
             sums = sums_of_rows.over(contexts, candidates, divisors)
             private = not tokens.can_test or tokens.is_private(sums.distance(batch_size))
             if private and tokens.left == 0:
