@@ -4,7 +4,8 @@ Ours: a whole step of private prediction (all rows one token on, public candidat
 the system's randomness) of s private rows and the public one, prompts of 160 tokens. Plain: a loop that decodes the
 same s sequences with the same model, prompts and a transformers KV cache, takes the likeliest token, and does nothing
 else: with all threads on one batch, or one thread each on as many batches as ours has in flight, whichever is faster.
-The ratio by processor time (against the latter) is what other work on the machine disturbs least.
+The last two columns set each turn of ours against one of the latter right before it: by the clock, and by processor
+time, which other work on the machine disturbs least.
 
 python benchmarks/decoding.py [--sizes 16 64 256] [--repetitions 3] [--steps 4]
 """
@@ -125,8 +126,10 @@ def main() -> None:
     threads = worker_count(model.device)
     one = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(threads,))
     many = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
-    print("| s | R | batches in flight | candidates | clip | distance | ours, tokens/s | plain | ratio | by CPU time |")
-    print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
+    print(
+        "| s | R | batches in flight | candidates | clip | distance | ours, tokens/s | plain | ratio | beside, by clock | by CPU time |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
     ways = [(count, clip, far) for count in arguments.candidates for clip in CLIP for far in (False, True)]
     for size in arguments.sizes:
         most = min(threads, model.batches_in_flight(size + 1, PREFIX + WIDTH + steps))
@@ -134,6 +137,7 @@ def main() -> None:
         plain = [future.result() for future in [many.submit(Plain, model, size) for _ in range(most)]]
         for flight in sorted({1, most}, reverse=True):
             times: dict[Any, list[NDArray[np.float64]]] = {name: [] for name in (*ways, "threads", "batches")}
+            pairs: dict[Any, list[NDArray[np.float64]]] = {name: [] for name in ways}
             for repetition in range(arguments.repetitions + 1):
                 for name, taken in times.items():
                     if name == "threads":  # one batch, all threads: as often as there are batches
@@ -142,9 +146,11 @@ def main() -> None:
                         took = seconds([partial(each.run, steps) for each in plain[:flight]], many)
                     else:
                         count, clip, far = name
+                        beside = seconds([partial(each.run, steps) for each in plain[:flight]], many)
                         took = seconds(
                             [partial(each.run, steps, clip, count or None, far) for each in private[:flight]], many
                         )
+                        pairs[name].append(beside / took)
                     if repetition:  # the first turn warms up
                         taken.append(took)
             median = {name: np.median(taken, axis=0) / (flight * size * steps) for name, taken in times.items()}
@@ -161,7 +167,7 @@ def main() -> None:
                     f"{1 / median[name][0]:.0f}",
                     f"{1 / clock:.0f}",
                     f"{clock / median[name][0]:.2f}",
-                    f"{median['batches'][1] / median[name][1]:.2f}",
+                    *(f"{ratio:.2f}" for ratio in np.median(pairs[name][1:], axis=0)),
                 )
                 print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
