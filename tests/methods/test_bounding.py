@@ -133,9 +133,28 @@ def test_a_records_hash_is_of_label_and_text_and_of_the_datasets_key() -> None:
     rows = [Row("same", 0, "ann"), Row("same", 1, "ann"), Row("same", 0, "bob")]
     ((batch),) = bounded(rows, RECORD).batches()
     first, other_label, copy = batch.hashes()
-    assert first == copy != other_label
+    assert len({first, other_label, copy}) == 3
+    assert batch.hashes() == [first, other_label, copy], "asking again counts nothing twice"
     ((again),) = BoundedCorpus(TinyTable(tuple(rows)), RECORD, b"another key").batches()
     assert not set(again.hashes()) & set(batch.hashes())
+
+
+def test_copies_of_a_text_are_spread_and_one_copy_more_changes_no_hash() -> None:
+    copies = [Row("same") for _ in range(9)]
+    other = Row("another")
+
+    def all_hashes(rows: list[Row]) -> list[int]:
+        return sorted(number for batch in bounded(rows, RECORD).batches() for number in batch.hashes())
+
+    fewer = all_hashes([*copies, other])
+    assert len(set(fewer)) == 10
+    for more in (
+        [*copies, other, Row("same")],
+        [Row("same"), *copies, other],
+        [*copies[:4], other, *copies[4:], copies[0]],
+    ):
+        assert set(fewer) < set(all_hashes(more))
+        assert len(all_hashes(more)) == 11
 
 
 def test_an_owners_hash_is_of_the_owner_in_all_labels() -> None:

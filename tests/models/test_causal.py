@@ -251,7 +251,8 @@ def test_blocks_hold_the_expected_rows_with_a_little_room(model: CausalModel, si
     rows = model.rows_at_once(size)
     assert 1 <= rows <= 128
     filled = -(-(size + 1) // rows) * rows
-    assert size + 1 <= filled <= size + 1 + 2 * size**0.5 + 8
+    assert rows % 8 == 0
+    assert size + 1 <= filled <= size + 1 + 2 * size**0.5 + 8 * filled // rows
 
 
 def test_the_configuration_of_a_tiny_model_is_read(folder: Path, model: CausalModel) -> None:

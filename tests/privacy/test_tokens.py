@@ -133,7 +133,10 @@ def test_an_impossible_test_is_refused(threshold: float, noise: float) -> None:
 
 def test_what_does_not_fit_into_64_bits_is_refused() -> None:
     with pytest.raises(PrivacyError, match="64-bit"):
-        replace(TOKENS, clip=1e-14)
+        replace(TOKENS, temperature=1e14)
+    for change in ({"clip": 1e-7}, {"clip": 1e7}, {"batch_size": 2**20 + 1}):
+        with pytest.raises(ConfigError, match="out of range"):
+            replace(TOKENS, **change)
     with pytest.raises(PrivacyError, match="64-bit"):
         replace(TOKENS, test=TokenTest(0.5, 1e12))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Protocol
 
 import numpy as np
@@ -46,8 +47,10 @@ class BoundedBatch:
     shares: NDArray[np.int64]
     units: NDArray[np.int64]
     hashes: Callable[[], Sequence[int]] = tuple
-    """A keyed hash of each record's unit: of the owner, or of the record's own label and text; 64 bits. It never
-    depends on another record, as a row number would, and stays the same over runs on the dataset."""
+    """A keyed hash of each record's unit, 64 bits, the same over runs on the dataset: of the owner; or of the record's
+    own label and text, and of how many like it came before (or a thousand copies of one text would all be in one
+    group). Adding a record changes no hash: of equal records there is one more. To be asked of all batches in turn,
+    or of none."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,10 +77,10 @@ class BoundedCorpus:
     def batches(self) -> Iterator[BoundedBatch]:
         """Stream the used records."""
         if self.unit.kind != "owner":
-            before = 0
+            before, met = 0, Counter[bytes]()
             for batch in self.corpus.batches():
                 units_here = np.arange(before, before + len(batch.texts), dtype=np.int64)
-                of_records = partial(self._record_hashes, batch)
+                of_records = cache(partial(self._record_hashes, batch, met))
                 yield BoundedBatch(batch.texts, batch.labels, np.ones_like(units_here), units_here, of_records)
                 before += len(units_here)
             return
@@ -115,9 +118,17 @@ class BoundedCorpus:
                     kept[owner] = tuple(sorted((*mine, record))[: self.unit.max_records])
         return kept
 
-    def _record_hashes(self, batch: _Batch) -> list[int]:
-        pairs = zip(batch.labels.tolist(), batch.texts, strict=True)
-        return [_number(self._digest(f"{label}\x00{text}")) for label, text in pairs]
+    def _record_hashes(self, batch: _Batch, met: Counter[bytes]) -> list[int]:
+        """
+        Args:
+            met: how often each record came in the batches before; counted on.
+        """
+        numbers = []
+        for label, text in zip(batch.labels.tolist(), batch.texts, strict=True):
+            record = self._digest(f"{label}\x00{text}")
+            numbers.append(_number(record if not met[record] else self._digest(f"{record.hex()} {met[record]}")))
+            met[record] += 1
+        return numbers
 
     def _digests(self, batch: _Batch) -> Iterator[tuple[bytes, bytes]]:
         assert batch.owners is not None, "owner units need an owner column"  # checked before a run is planned

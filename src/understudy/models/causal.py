@@ -12,10 +12,12 @@ from understudy.errors import ModelError
 from understudy.models.contexts import Contexts, require_row_invariance
 from understudy.models.extra import best_device, require_local
 from understudy.models.head import Head, find_head
+from understudy.models.row_by_row import require_separate_rows, separate_positions
 from understudy.models.threads import worker_count
 from understudy.models.types import Message
 from understudy.models.weights import end_tokens, load_weights, model_window, render
 
+_REGISTER = 8
 _MEMORY_SHARE = 0.5  # of what is free, for the KV caches of all batches in flight
 _ROWS_AT_ONCE = {"cpu": 128, "cuda": 512}  # each block reads all weights once
 _GPU_BATCHES = 2  # one computes while the other's token is drawn on the host
@@ -46,6 +48,7 @@ class CausalModel:
         self._network, self._tokenizer, self._fingerprint = load_weights(
             folder, name=name, device=self._device, dtype=dtype
         )
+        require_separate_rows(self._network, name=name)
         self._model_id = f"{name}@{self._fingerprint[:12]}"
         if not can_go_back(self._network):
             raise ModelError(
@@ -56,6 +59,7 @@ class CausalModel:
         self._vocabulary = min(int(words), len(self._tokenizer))
         self._head = find_head(self._network, vocabulary=self._vocabulary)
         self._window = min(model_window(self._network), sliding_window(self._network) - 1)  # a column is padding
+        self._window = separate_positions(self._network, self._window)
         self._ends = end_tokens(self._network, self._tokenizer)
         self._token_bytes: int | None = None
         self._tried: set[tuple[int, ...]] = set()
@@ -180,7 +184,7 @@ class CausalModel:
         of public numbers alone.
         """
         expected = batch_size + 1 + math.isqrt(batch_size)
-        return math.ceil(expected / math.ceil(expected / _ROWS_AT_ONCE[self._device]))
+        return whole_rows(math.ceil(expected / math.ceil(expected / _ROWS_AT_ONCE[self._device])))
 
     def batches_in_flight(self, rows: int, tokens: int) -> int:
         """How many batches of ``rows`` rows of ``tokens`` tokens (prompt and answer) to decode at the same time.
@@ -200,6 +204,12 @@ class CausalModel:
             probe = Contexts(self, [[0]], prefix=(), width=1, suffix=(), tokens=0, rows_at_once=1)
             self._token_bytes = probe.cache_bytes // columns(2)
         return self._token_bytes
+
+
+def whole_rows(rows: int) -> int:
+    """At least so many rows for a block, in whole registers: where a few are left over, processors compute the last
+    ones in another way, and a row's place would show in its last bits."""
+    return -(-rows // _REGISTER) * _REGISTER
 
 
 def _free_bytes(device: str) -> int:

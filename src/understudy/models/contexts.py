@@ -241,10 +241,10 @@ def _prefilled(model: CausalModel, prefix: Sequence[int]) -> Any | None:
 
 
 def require_row_invariance(model: CausalModel, *, prefix: int, width: int, suffix: int, rows_at_once: int) -> None:
-    """Try, on this device with these shapes, that a row's hidden states stay the same bit for bit beside others.
+    """Try, on this device with these shapes, that a row's logits stay the same bit for bit beside others.
 
-    One row of ``width`` random tokens must have the same logits at every place of a block of its copies, and at every
-    other place of a block shared with shorter rows, after the prompt and after one token more.
+    A block of different random rows of all lengths must give each of them the same logits at its own place, one and
+    half a block further on, and beside rows that are all as long as can be; after the prompt and after a token more.
 
     Raises:
         PrivacyError: they do not.
@@ -259,19 +259,24 @@ def require_row_invariance(model: CausalModel, *, prefix: int, width: int, suffi
         found: list[int] = torch.randint(model.vocabulary, (length,), generator=draw).tolist()
         return found
 
-    row, shared, cue = some(width), some(prefix), some(suffix)
-    others = [some(number % width + 1 if width else 0) for number in range(rows_at_once)]
-    mixed = [row if number % 2 else other for number, other in enumerate(others)]
-    seen = []
-    for rows, places in (([row] * rows_at_once, slice(None)), (mixed, slice(1, None, 2))):
-        contexts = Contexts(model, rows, prefix=shared, width=width, suffix=cue, tokens=1, rows_at_once=rows_at_once)
-        seen.append([next(contexts.blocks()).logits[places]])
+    shared, cue = some(prefix), some(suffix)
+    rows = [some(number % width + 1 if width else 0) for number in range(rows_at_once)]
+    beside_long = [some(width) if number % 2 else row for number, row in enumerate(rows)]
+
+    def seen(block: list[list[int]]) -> Any:
+        contexts = Contexts(model, block, prefix=shared, width=width, suffix=cue, tokens=1, rows_at_once=rows_at_once)
+        first = next(contexts.blocks()).logits
         contexts.step(0)
-        seen[-1].append(next(contexts.blocks()).logits[places])
-    same, beside = seen
-    if not all(bool((found == expected[0]).all()) for expected, found in zip(same * 2, same + beside, strict=True)):
+        return torch.stack([first, next(contexts.blocks()).logits], dim=1)
+
+    expected = seen(rows)
+    further = all(
+        torch.equal(seen([*rows[-places:], *rows[:-places]]), expected.roll(places, 0))
+        for places in (1, rows_at_once // 2)
+    )
+    if not further or not torch.equal(seen(beside_long)[::2], expected[::2]):
         raise PrivacyError(
             f"The logits that {model.model_id} gives a text change with the texts beside it on this device, so the "
             "influence of one record would have no bound.",
-            "Run it in float32 or on the CPU, or one row at a time.",
+            "Use another model, or run it in another precision (--release-dtype) or on another device.",
         )

@@ -28,6 +28,7 @@ Clipping = Literal["recenter", "difference"]
 _CHUNK = 2**18  # rows times tokens; a chunk in float32, 1 MiB, stays within a core's cache
 _VECTOR = 16  # float32 numbers in the widest register
 _EXACT = 2**24  # float32 holds every integer up to here
+_LARGEST_PUBLIC = 2.0**42  # times any batch size and added to any sum of rows it is a 64-bit integer
 _FINEST = 2**20  # a grid up to here is not overstepped by float32's rounding of c * (grid / c)
 _BELOW = 1.0 - 2.0**-20  # more than float32 errs in exp(z) / sum of exp(z): floors add up to no more than the grid
 
@@ -263,7 +264,7 @@ class TokenSums:
         clipped, *more = row_sums(contexts, candidates, terms, divisors=[0, *divisors])
         if more:
             shares = more[0]
-        base = np.zeros_like(clipped) if recenter else _on_grid(public, self.grid / self.clip)
+        base = np.zeros_like(clipped) if recenter else _on_grid(public.double(), self.grid / self.clip)
         return Sums(clipped, base, shares, public_shares)
 
 
@@ -303,7 +304,7 @@ def floor_softmax(logits: Any, grid: int) -> NDArray[np.int64]:
 
 
 def _on_grid(values: Any, steps: float) -> NDArray[np.int64]:
-    found: NDArray[np.int64] = (values * steps).round().long().cpu().numpy()
+    found: NDArray[np.int64] = (values * steps).clamp(-_LARGEST_PUBLIC, _LARGEST_PUBLIC).round().long().cpu().numpy()
     return found
 
 

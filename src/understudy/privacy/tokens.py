@@ -26,6 +26,11 @@ from understudy.privacy.sparse_vector import Run, SparseVector
 _UP = 1 + 2**-48  # more than all rounding of the few products below: a cost is never understated
 
 
+_LARGEST_CLIP = 1e6  # beyond it, or below its inverse, float32 cannot clip
+LARGEST_BATCH = 2**20
+"""Rows beyond which sums of what is public times their number could leave 64-bit integers."""
+
+
 @dataclass(frozen=True)
 class TokenTest:
     """When a token is public: the batch's mean distribution is near the one without private text.
@@ -104,6 +109,11 @@ class PrivateTokens:
 
     def __post_init__(self) -> None:
         require_positive(clip=self.clip)
+        if not 1 / _LARGEST_CLIP <= self.clip <= _LARGEST_CLIP or self.batch_size > LARGEST_BATCH:
+            raise ConfigError(
+                f"A clip range of {self.clip:g} or a batch of {self.batch_size} is out of range.",
+                f"Clip to 1e-6 to {_LARGEST_CLIP:g} nats, and declare batches of {LARGEST_BATCH} texts at most.",
+            )
         require_positive(batch_size=self.batch_size)
         require_positive(temperature=self.temperature)
         require_positive(tokens=self.tokens)

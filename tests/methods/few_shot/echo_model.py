@@ -55,7 +55,8 @@ class EchoModel:
         assert max(map(len, rows)) <= width
         self.steps += 1
         self.shapes.add((len(prefix), width, tokens, rows_at_once, len(rows)))
-        return EchoContexts(torch.stack([self._logits([*prefix, *row]) for row in rows]), rows_at_once)
+        filled = [*rows, *[rows[0]] * (-len(rows) % rows_at_once)]
+        return EchoContexts(torch.stack([self._logits([*prefix, *row]) for row in filled]), len(rows), rows_at_once)
 
     def _logits(self, row: Sequence[int]) -> Any:
         shown, _, drawn = bytes(token for token in row if token < 256).rpartition(CUE)
@@ -74,13 +75,14 @@ class EchoContexts:
     """Rows whose logits are known."""
 
     logits: Any
+    real: int
     rows_at_once: int
 
     def __len__(self) -> int:
-        return len(self.logits)
+        return self.real
 
     def public_logits(self) -> Any:
         return self.logits[0].clone()
 
     def blocks(self, candidates: Any | None = None) -> Iterator[Rows]:
-        yield Rows(0, len(self.logits), self.logits if candidates is None else self.logits[:, candidates])
+        yield Rows(0, self.real, self.logits if candidates is None else self.logits[:, candidates])

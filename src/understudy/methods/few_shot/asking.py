@@ -8,7 +8,7 @@ from dataclasses import replace
 from understudy.errors import ConfigError
 from understudy.generation.prompts import Prompts
 from understudy.methods.few_shot.parameters import FewShotParameters
-from understudy.models.causal import CausalModel
+from understudy.models.causal import CausalModel, whole_rows
 from understudy.prediction.ending import Ending
 from understudy.prediction.prompting import Asked, LabelPrompt, ask_for_texts
 from understudy.prediction.rows import PromptTokens
@@ -54,7 +54,7 @@ def try_rows(parameters: FewShotParameters, asked: Asked) -> None:
                 label.tokens, label.ending, most=label.most, most_shown=parameters.examples_per_subset
             ),
             tokens=0,
-            rows_at_once=rows,
+            rows_at_once=whole_rows(rows),
         ).public_logits()
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.methods.few_shot.asking import exemplar_width
-from understudy.models.causal import CausalModel
+from understudy.models.causal import CausalModel, whole_rows
 from understudy.models.contexts import Contexts
 from understudy.prediction.candidates import Candidates, public_candidates
 from understudy.prediction.ending import Ending, OpenText
@@ -147,5 +147,5 @@ class Drawing:
         lead, end = self.prompt.prefix[-1:], (*self.prompt.suffix, *drawn)
         rows = [[*lead, *self.prompt.row(*(text.tolist() for text in texts)), *end] for texts in ([], *shown)]
         return self.model.contexts(
-            rows, prefix=self.prompt.prefix[:-1], width=self.width, tokens=0, rows_at_once=len(rows)
+            rows, prefix=self.prompt.prefix[:-1], width=self.width, tokens=0, rows_at_once=whole_rows(len(rows))
         )

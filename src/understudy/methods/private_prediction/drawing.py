@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from understudy.errors import ModelError
 from understudy.methods.private_prediction.parameters import Clip
 from understudy.models.contexts import Contexts
 from understudy.prediction.candidates import public_candidates
@@ -94,7 +95,12 @@ class Draw:
         drawn, sums_of_rows, batch_size = Drawn(), self.sums, self.mechanism.batch_size
         while text.ended is None:
             check()
-            public = contexts.public_logits(whole=not self.top_k)
+            try:
+                public = contexts.public_logits(whole=not self.top_k)
+            except ModelError:
+                if any(drawn.private):
+                    break  # this too is an outcome of tokens that were paid for: stored, not drawn again
+                raise
             candidates = public_candidates(public, count=self.top_k or None, margin=self.margin)
             sums = sums_of_rows.over(contexts, candidates, divisors)
             private = not tokens.can_test or tokens.is_private(sums.distance(batch_size))

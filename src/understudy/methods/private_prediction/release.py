@@ -27,6 +27,7 @@ from understudy.methods.private_prediction.parameters import PrivatePredictionPa
 from understudy.methods.private_prediction.plan import mechanism_of
 from understudy.methods.private_prediction.texts import BatchTexts, Drawing, draw_all
 from understudy.methods.protocol import Released, ReleaseTools
+from understudy.models.causal import CausalModel
 from understudy.prediction.prompting import ask_for_texts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
@@ -50,6 +51,9 @@ def release(
             f"window of {model.window}."
         )
     mechanism = mechanism_of(parameters, plan.budget)
+    in_flight = _batches_in_flight(model, mechanism.batch_size, max(each.length for each in asked.labels))
+    count = tools.labels * parameters.declared_batches
+    tools.say(f"Drawing texts for {count} batches, {in_flight} at a time, with {model.model_id}.")
     batches = sort_into_batches(
         corpus,
         lambda text, label: asked.labels[label].private(text),
@@ -69,4 +73,10 @@ def release(
         for label, of_label in enumerate(batches.of_label)
         for number, batch in enumerate(of_label)
     ]
-    return collected(parameters, asked, draw_all(runs, drawing), mechanism, tools)
+    return collected(parameters, asked, draw_all(runs, drawing, in_flight=in_flight), mechanism, tools)
+
+
+def _batches_in_flight(model: CausalModel, batch_size: int, length: int) -> int:
+    """By the memory that is free before a private record is read, for it is said aloud."""
+    at_once = model.rows_at_once(batch_size)
+    return model.batches_in_flight(-(-(batch_size + 1) // at_once) * at_once, length)

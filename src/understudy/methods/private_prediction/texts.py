@@ -112,11 +112,6 @@ class BatchTexts:
             "ended": np.asarray(drawn.ended),
         }
 
-    @property
-    def length(self) -> int:
-        """Tokens of each row."""
-        return self._prompt.length
-
     @cached_property
     def _tokens(self) -> BatchTokens:
         """The batch's counter, made at the first draw: what the stored texts have used is known then."""
@@ -129,13 +124,9 @@ class BatchTexts:
         return self._prompt.contexts(self._batch.rows, rows_at_once=self._drawing.rows_at_once)
 
 
-def draw_all(runs: Sequence[BatchTexts], drawing: Drawing) -> list[Text]:
-    """The texts of all batches, several of which are in flight at once."""
-    model, at_once = drawing.model, drawing.rows_at_once
-    blocks = -(-(drawing.draw.mechanism.batch_size + 1) // at_once)
-    in_flight = model.batches_in_flight(blocks * at_once, max(run.length for run in runs))
-    drawing.tools.say(f"Drawing texts for {len(runs)} batches, {in_flight} at a time, with {model.model_id}.")
-    pool = worker_pool(model.device, most=in_flight)
+def draw_all(runs: Sequence[BatchTexts], drawing: Drawing, *, in_flight: int) -> list[Text]:
+    """The texts of all batches, ``in_flight`` of them at once."""
+    pool = worker_pool(drawing.model.device, most=in_flight)
     try:
         running = [pool.submit(run.texts) for run in runs]
         texts = private = 0
