@@ -203,3 +203,16 @@ def test_the_gpu_gives_the_cpus_logits(folder: Path) -> None:
         contexts.step(4)
         found.append(logits(contexts).cpu())
     assert torch.allclose(found[0], found[1], atol=1e-2)
+
+
+def test_a_run_that_is_being_stopped_ends_before_the_next_block(model: CausalModel) -> None:
+    asked: list[int] = []
+
+    def check() -> None:
+        asked.append(1)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.contexts([[5]] * 20, prefix=(), width=2, suffix=[7], tokens=1, rows_at_once=8, check=check)
+    assert len(asked) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +136,7 @@ class CausalModel:
         suffix: Sequence[int] = (),
         tokens: int,
         rows_at_once: int,
+        check: Callable[[], None] = lambda: None,
     ) -> Contexts:
         """Prefill ``prefix + own tokens + suffix`` for every row, the prefix once for all.
 
@@ -149,6 +150,7 @@ class CausalModel:
             suffix: what all prompts end with.
             tokens: most tokens that :meth:`Contexts.step` will append before it goes back.
             rows_at_once: R, the rows of a block.
+            check: called before each block; it raises where the run is being stopped.
 
         Raises:
             ValueError: a row does not fit, or no row is given.
@@ -175,7 +177,9 @@ class CausalModel:
                     self, prefix=len(prefix), width=width, suffix=len(suffix), rows_at_once=rows_at_once
                 )
                 self._tried.add(shape)
-        return Contexts(self, rows, prefix=prefix, width=width, suffix=suffix, tokens=tokens, rows_at_once=rows_at_once)
+        return Contexts(
+            self, rows, prefix=prefix, width=width, suffix=suffix, tokens=tokens, rows_at_once=rows_at_once, check=check
+        )
 
     def rows_at_once(self, batch_size: int) -> int:
         """R for batches of ``batch_size`` expected rows and the public one: equal blocks with a little room.

@@ -9,7 +9,7 @@ one thread: several would share out a block's rows, and where their shares meet 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,7 @@ class Contexts:
         suffix: Sequence[int],
         tokens: int,
         rows_at_once: int,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self._model = model
         self._rows = len(rows)
@@ -64,10 +65,11 @@ class Contexts:
         with alone():
             start = _prefilled(model, prefix)
             filled = [*rows, *[rows[0]] * (-len(rows) % rows_at_once)]
-            self._blocks = [
-                _Block(model, filled[first : first + rows_at_once], start, prefix, width, suffix, self._prompt + tokens)
-                for first in range(0, len(filled), rows_at_once)
-            ]
+            self._blocks: list[_Block] = []
+            for first in range(0, len(filled), rows_at_once):
+                check()
+                rows_here = filled[first : first + rows_at_once]
+                self._blocks.append(_Block(model, rows_here, start, prefix, width, suffix, self._prompt + tokens))
 
     def __len__(self) -> int:
         return self._rows

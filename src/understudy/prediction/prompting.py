@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from understudy.errors import ConfigError
@@ -39,7 +39,9 @@ class LabelPrompt:
         """A private text in tokens, and whether it had to be cut. A function of this text alone."""
         return cut(self.tokens.encode(text, prompt=self.prompt, model=self.model), self.most)
 
-    def contexts(self, texts: Iterable[Sequence[int]], *, rows_at_once: int) -> Contexts:
+    def contexts(
+        self, texts: Iterable[Sequence[int]], *, rows_at_once: int, check: Callable[[], None] = lambda: None
+    ) -> Contexts:
         """The public row, and one for each private text, in the model. All shapes are functions of public parameters.
 
         Raises:
@@ -52,6 +54,7 @@ class LabelPrompt:
             suffix=self.tokens.suffix,
             tokens=self.ending.most_tokens + 1,
             rows_at_once=rows_at_once,
+            check=check,
         )
 
     @property

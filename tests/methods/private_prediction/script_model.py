@@ -93,7 +93,9 @@ class ScriptModel:
         suffix: Sequence[int] = (),
         tokens: int,
         rows_at_once: int,
+        check: Callable[[], None] = lambda: None,
     ) -> ScriptContexts:
+        check()
         assert max(map(len, rows)) <= width
         with self.lock:
             self.shapes.add((len(prefix), width, len(suffix), tokens, rows_at_once))

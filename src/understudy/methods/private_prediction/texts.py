@@ -121,7 +121,9 @@ class BatchTexts:
     @cached_property
     def _contexts(self) -> Contexts:
         """The batch's rows in the model, the public one first."""
-        return self._prompt.contexts(self._batch.rows, rows_at_once=self._drawing.rows_at_once)
+        return self._prompt.contexts(
+            self._batch.rows, rows_at_once=self._drawing.rows_at_once, check=self._drawing.check
+        )
 
 
 def draw_all(runs: Sequence[BatchTexts], drawing: Drawing, *, in_flight: int) -> list[Text]:
