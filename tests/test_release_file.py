@@ -268,7 +268,7 @@ def test_a_zip_without_one_of_its_members_is_one_clear_error(file: Path, member:
 def test_a_missing_file_and_a_folder_are_clear_errors(tmp_path: Path) -> None:
     with pytest.raises(ReleaseError, match="There is no Release file"):
         load_release(tmp_path / "missing.release")
-    with pytest.raises(ReleaseError):
+    with pytest.raises(ReleaseError, match=r"is a folder.*FOLDER/release/METHOD\.release"):
         load_release(tmp_path)
 
 

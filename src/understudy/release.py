@@ -85,7 +85,7 @@ class Release:
         return [
             f"{name}: " + ", ".join(f"{label} {number}" for label, number in zip(labels, value, strict=True))
             if isinstance(value, list) and len(value) == len(labels)
-            else f"{name}: {value}"
+            else f"{name}: {value[0] if isinstance(value, list) and len(value) == 1 else value}"
             for name, value in self.noise_check.items()
         ]
 
@@ -147,6 +147,10 @@ def load_release(path: str | Path) -> Release:
         )
     except FileNotFoundError:
         raise ReleaseError(f"There is no Release file {path.name}.", "Check the path.") from None
+    except IsADirectoryError:
+        raise ReleaseError(
+            f"{path.name} is a folder, not a Release file.", "Name the file in it: FOLDER/release/METHOD.release."
+        ) from None
     except ReleaseError:
         raise
     except Exception:  # a damaged zip fails in many ways
