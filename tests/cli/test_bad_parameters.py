@@ -161,6 +161,16 @@ def test_a_bad_parameter_is_one_error_that_says_the_cure_and_charges_nothing(
     assert not (tmp_path / "out" / "release" / "dp-kps.release").exists()
 
 
+def test_several_files_without_a_name_are_one_error(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    for verb in ("run", "release"):
+        good = settings(tmp_path)
+        if verb == "release":
+            del good["llm"], good["records_per_label"]
+        said = understudy(verb, *flags(good), "--data", str(tmp_path / "more.csv"))
+        assert_error(said, 2, "Several files are given", "--dataset NAME")
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+
+
 _QUICK = {"max_retries": 0, "backoff_seconds": 0.0}
 
 

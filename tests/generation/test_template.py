@@ -63,6 +63,13 @@ def test_the_examples_of_a_shipped_template_hold_their_phrases(name: str) -> Non
         assert not any(stop in example.text for stop in template.stop)
 
 
+@pytest.mark.parametrize(
+    "name", ["clinical_note", "Clinical-Note", " clinical  note", "help-desk_ticket", "DOCTOR'S NOTE"]
+)
+def test_hyphens_underscores_and_case_do_not_count_in_a_document_type(name: str) -> None:
+    assert load_template(name).document_type in ("clinical note", "support ticket")
+
+
 def test_an_unknown_document_type_fills_the_general_template() -> None:
     template = load_template("Ship's Log")
     assert template.document_type == "Ship's Log"
@@ -147,6 +154,13 @@ def test_examples_that_are_none_are_one_error(tmp_path: Path, text: str) -> None
     path = tmp_path / "examples.jsonl"
     path.write_text(text, "utf-8")
     with pytest.raises(ConfigError, match=r"The examples examples.jsonl (cannot be read|are not as they should be)"):
+        read_examples(path)
+
+
+def test_examples_in_one_json_file_are_not_read_line_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "examples.json"
+    path.write_text('[\n{"text": "Fever."}\n]', "utf-8")
+    with pytest.raises(ConfigError, match=r"examples\.json are one JSON file.*\.jsonl"):
         read_examples(path)
 
 

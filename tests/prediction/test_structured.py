@@ -132,6 +132,14 @@ def test_a_schema_that_cannot_be_used_is_one_error(tmp_path: Path, content: str)
         schema(tmp_path, content)
 
 
+def test_a_schema_that_is_none_is_told_where_and_why(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"\(\$\.properties\.year\.type: 'thing' is not valid .*\)"):
+        schema(tmp_path, {"properties": {"year": {"type": "thing"}}})
+    with pytest.raises(ConfigError) as caught:
+        schema(tmp_path, {"properties": {"year": {"type": "thing" * 1000}}})
+    assert len(str(caught.value)) < 300
+
+
 def test_nothing_is_fetched_for_a_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def connect(*_: object, **__: object) -> None:
         raise AssertionError("a connection was made")

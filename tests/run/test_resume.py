@@ -113,7 +113,7 @@ def test_a_public_file_that_changed_is_an_error(
     killed(values, monkeypatch)
     before = files[name].read_text("utf-8")
     files[name].write_text(before + "\n", "utf-8")
-    with pytest.raises(ResumeError, match="content of files"):
+    with pytest.raises(ResumeError, match=rf"\(content of files: {name}\)"):
         run(values)
     files[name].write_text(before, "utf-8")
     run(values)

@@ -98,15 +98,34 @@ def test_a_draw_that_fails_keeps_nothing(store: RunStore) -> None:
 
 
 def test_the_same_settings_resume_and_others_are_an_error_that_names_them(folder: Path) -> None:
-    config = {"epsilon": 6, "labels": ["a", "b"], "data": "notes.csv", "prompt": "x" * 100}
-    changed = {"epsilon": 3, "labels": ["a", "b"], "data": "notes.csv", "prompt": "y" * 100, "n": 5}
+    config = {
+        "epsilon": 6,
+        "labels": ["a", "b"],
+        "data": "notes.csv",
+        "prompt": "x" * 100,
+        "files": {"a": "1", "b": "2"},
+    }
+    changed = {
+        "epsilon": 3,
+        "labels": ["a", "b"],
+        "data": "notes.csv",
+        "prompt": "y" * 100,
+        "n": 5,
+        "files": {"b": "3"},
+    }
     with RunStore.open(folder) as store:
         store.begin(config_digest="1", config=config, plan={})
     with RunStore.open(folder) as store:
         store.begin(config_digest="1", config=config, plan={})
         with pytest.raises(ResumeError, match="other settings") as caught:
             store.begin(config_digest="2", config=changed, plan={})
-        for part in ("epsilon: 6 became 3", "n: null became 5", "prompt: (long) became (long)", "--fresh"):
+        for part in (
+            "epsilon: 6 became 3",
+            "n: null became 5",
+            "prompt: (long) became (long)",
+            "files: a, b;",
+            "--fresh",
+        ):
             assert part in str(caught.value)
         assert "labels" not in str(caught.value)
         with pytest.raises(ResumeError, match="its options did not"):

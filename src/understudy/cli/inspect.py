@@ -1,4 +1,4 @@
-"""``understudy inspect``: what a Release promises and how much of it stands above the noise."""
+"""``understudy inspect``: what a Release promises, and what came of it under the noise."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def inspect(release: str, as_json: bool) -> None:
         click.echo(json.dumps(fields, indent=1))
         return
     click.echo(made.statement.to_markdown())
-    click.echo("## Above the noise\n")
+    click.echo("## What came of it\n")
     for line in made.noise_lines:
         click.echo(f"- {line}")

@@ -43,9 +43,10 @@ class Schema:
                 "Give --text COLUMN, or --record-columns A,B,C to make JSON records of several columns.",
             )
         if self.label is not None and self.label in (self.text, *self.record_columns):
+            cure = "Name another column with --label"
             raise ConfigError(
                 "The label column is the text itself: private texts would become public labels.",
-                "Name another column with --label.",
+                f"{cure}." if self.label == self.text else f"{cure}, or leave it out of --record-columns.",
             )
         if not self.labels_declared and self.label is not None and self.label == self.owner:
             raise ConfigError(

@@ -18,6 +18,11 @@ def read_examples(file: str | Path) -> list[Example]:
         ConfigError: if the file cannot be read or holds something else.
     """
     path = Path(file)
+    if path.suffix == ".json":
+        raise ConfigError(
+            f"The examples {path.name} are one JSON file, which would be read as texts line by line.",
+            "Give one text a line (.txt), or a JSON object a line (.jsonl).",
+        )
     try:
         lines = [line for line in path.read_text("utf-8").split("\n") if line.strip()]
         rows = [json.loads(line) for line in lines] if path.suffix in (".jsonl", ".ndjson") else lines

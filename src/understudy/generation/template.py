@@ -182,20 +182,26 @@ def as_evolution_examples(examples: Sequence[Example]) -> tuple[EvolutionExample
 def load_template(document_type: str, *, file: str | Path | None = None) -> PromptTemplate:
     """The template of ``file``, or the shipped one of ``document_type``, or the general one filled with it.
 
+    Case does not count in a document type, and hyphens and underscores are spaces.
+
     Raises:
         ConfigError: if the file cannot be read or is no template.
     """
     if file is not None:
         return _template(_read_yaml(Path(file)), Path(file).name)
-    wanted = document_type.strip().lower()
+    wanted = _normal(document_type)
     for entry in sorted(resources.files(__package__).joinpath("templates").iterdir(), key=lambda path: path.name):
         if not entry.name.endswith(".yaml"):
             continue
         fields = _parse(entry.read_text("utf-8"), entry.name)
-        if wanted in (fields["document_type"], *fields.get("names", ())):
+        if wanted in map(_normal, (fields["document_type"], *fields.get("names", ()))):
             return PromptTemplate(**fields)
     general = resources.files(__package__).joinpath("templates", f"{GENERAL}.yaml")
     return PromptTemplate(**{**_parse(general.read_text("utf-8"), GENERAL), "document_type": document_type})
+
+
+def _normal(document_type: str) -> str:
+    return " ".join(re.split(r"[\s_-]+", document_type.lower())).strip()
 
 
 def _template(fields: Mapping[str, Any], name: str) -> PromptTemplate:

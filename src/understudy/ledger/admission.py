@@ -53,10 +53,15 @@ def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) 
         )
     if run_id is not None and (booked := rows.booked(connection, run_id)) is not None:
         owner, entry = booked
-        same = (owner, entry.method, entry.unit, entry.cost) == (name, plan.method, plan.unit, plan.budget)
+        if owner != name:
+            raise LedgerError(
+                f"This run was charged to the dataset {owner!r} before, and now names the dataset {name!r}.",
+                f"Go on with --dataset {owner}, or start anew with --fresh (which charges again).",
+            )
+        same = (entry.method, entry.unit, entry.cost) == (plan.method, plan.unit, plan.budget)
         if not same or _terms(entry.charges) != _terms([charge.to_json() for charge in plan.charges]):
             raise LedgerError(
-                "This run was charged before, with other charges or for another dataset.",
+                "This run was charged before, with other charges.",
                 "Run with the settings it began with, or start anew with --fresh (which charges again).",
             )
         return False

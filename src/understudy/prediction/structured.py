@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from understudy.errors import ConfigError
@@ -73,9 +74,16 @@ class JSONSchema:
             ) from None
         self._validator = _validator(schema, path.name)
         self._properties = _properties(schema)
+        named = schema.get("required", []) if isinstance(schema, dict) else []
+        self._required = frozenset(str(name) for name in named)
         self.sha256 = hashlib.sha256(content).hexdigest()
         self.text = json.dumps(schema, ensure_ascii=False)
         """On one line, as a prompt shows it."""
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The columns that every record must have, as far as the schema says it plainly."""
+        return self._required
 
     def fits(self, record: Mapping[str, Any]) -> bool:
         """Whether ``record`` keeps to the schema. One on which it cannot be decided does not."""
@@ -264,8 +272,12 @@ def _validator(schema: Any, name: str) -> Any:
     try:
         kind = validator_for(schema, default=Draft202012Validator)
         kind.check_schema(schema)
-    except (SchemaError, RecursionError, TypeError):
-        raise ConfigError(f"{name} is no JSON schema.", _ONE_FILE) from None
+    except SchemaError as error:
+        raise ConfigError(
+            f"{name} is no JSON schema ({error.json_path}: {_first_line(error.message)}).", "Mend it there."
+        ) from None
+    except (RecursionError, TypeError) as error:
+        raise ConfigError(f"{name} is no JSON schema ({type(error).__name__}).", _ONE_FILE) from None
     if any(not reference.startswith("#") for reference in _references(schema)):
         raise ConfigError(f"The JSON schema {name} refers to another one.", _ONE_FILE)
     registry: Any = Registry()  # knows no other schema and fetches none
@@ -280,6 +292,10 @@ def _validator(schema: Any, name: str) -> Any:
             "Its references must lead to places in it, and not round in circles.",
         ) from None
     return validator
+
+
+def _first_line(message: str) -> str:
+    return shorten(message, 120, placeholder=" ...")
 
 
 def _references(schema: Any) -> Iterator[str]:

@@ -25,7 +25,7 @@ from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release, load_release
 from understudy.run.generating import prepare_writing, write_texts
 from understudy.run.listener import SILENT, Listener
-from understudy.run.planning import check_wanted, label_count, make_plan, require_language_model, wanted
+from understudy.run.planning import check_wanted, label_count, make_plan, require_language_model, require_name, wanted
 from understudy.run.releasing import make_release, require_continuable
 from understudy.run.result import Result
 from understudy.run.session import open_session
@@ -57,6 +57,7 @@ def release(
     Raises:
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
+    require_name(config)
     require_language_model(config, releases=True, generates=False)
     method = method_class(config.method)
     if go_on:
@@ -76,6 +77,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     check_wanted(config)
+    require_name(config)
     require_language_model(config, releases=True, generates=True)
     asks = not method_class(config.method).exports
     with open_session(config, config.lasting) as session:

@@ -65,8 +65,21 @@ def require_language_model(config: RunConfig, *, releases: bool, generates: bool
     needs = (releases and method.asks_for_candidates) or (generates and method.generates_with_llm)
     if needs and config.llm == "none":
         raise ConfigError(
-            f"The method {config.method} evolves texts that a language model writes, and there is none.",
+            f"The method {config.method} needs a language model that writes texts, and there is none.",
             "Name one with --llm; it never sees a private text.",
+        )
+
+
+def require_name(config: RunConfig) -> None:
+    """See that the dataset is named where several files are given, whose stems are no name for all of them.
+
+    Raises:
+        ConfigError: if it is not.
+    """
+    if config.dataset is None and len(config.data) > 1:
+        raise ConfigError(
+            "Several files are given, and the dataset that they are together has no name for the ledger.",
+            "Name it with --dataset NAME.",
         )
 
 

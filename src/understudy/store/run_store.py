@@ -198,12 +198,19 @@ def _decode(encoded: bytes) -> dict[str, NDArray[Any]]:
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The top-level settings that differ, with their values where these are short."""
+    """The settings that differ, with their values where these are short; of those in a group, their names."""
     changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
     return (
-        "; ".join(f"{key}: {_short(before.get(key))} became {_short(after.get(key))}" for key in changed)
+        "; ".join(_change(key, before.get(key), after.get(key)) for key in changed)
         or "its inputs or its version changed, its options did not"
     )
+
+
+def _change(key: str, before: object, after: object) -> str:
+    if isinstance(before, dict) and isinstance(after, dict):
+        names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        return f"{key}: {', '.join(names)}"
+    return f"{key}: {_short(before)} became {_short(after)}"
 
 
 def _short(value: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from few_shots import BUDGET, method, plan_of
-from tiny_corpora import OWNER
+from tiny_corpora import LABELS, OWNER
 
 from understudy.errors import ConfigError
 from understudy.methods.few_shot.plan import planned_mechanism
@@ -48,6 +48,22 @@ def test_the_plan_depends_on_the_declared_corpus_size_in_its_forecast_only() -> 
     assert len({str(plan.charges) for plan in plans}) == 1
     assert plans[1].forecast["records drawn for a token, on average"] == 250
     assert plans[2].forecast["sampling rate at which a subset has as many as it shows"] == pytest.approx(12 / 90_000)
+
+
+def test_the_work_of_the_release_model_is_forecast() -> None:
+    forecast = plan_of(method()).forecast
+    prompts = LABELS * 24 * (3 + 1)
+    assert forecast["release model: prompts that it reads, at most"] == prompts
+    assert forecast["release model: tokens that it reads in them, about"] == prompts * (2 * 12 + 6)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "votes"])
+def test_too_much_noise_is_a_warning(noise: str) -> None:
+    quiet = method(noise=noise, sampling_rate=0.001, subsets=40, tokens=10)
+    assert "warning" not in plan_of(quiet, budget=Budget(8, "1e-6")).forecast
+    loud = method(noise=noise, subsets=2)
+    assert "--" not in plan_of(loud, budget=Budget(1, "1e-6")).forecast["warning"]
+    assert "subsets" in plan_of(loud, budget=Budget(1, "1e-6")).forecast["warning"]
 
 
 def test_a_sampling_rate_must_be_declared_and_is_recommended() -> None:

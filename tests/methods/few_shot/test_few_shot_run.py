@@ -136,5 +136,5 @@ def test_another_setting_of_the_noise_cannot_go_on(
 
 
 def test_generating_without_a_language_model_is_refused(config: Callable[..., RunConfig]) -> None:
-    with pytest.raises(ConfigError, match="llm"):
+    with pytest.raises(ConfigError, match=r"few-shot needs a language model.*--llm"):
         run(config(llm="none"))

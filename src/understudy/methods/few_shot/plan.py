@@ -27,6 +27,11 @@ from understudy.privacy.unit import Unit
 
 NAME = "few-shot"
 TOKENS = "tokens"
+_MOST_NOISE = 0.5
+_DROWNED = (
+    "few tokens stand out above so much noise, and exemplars will be noise: spend more epsilon, declare a lower "
+    "sampling rate (which needs a larger corpus), ask more subsets, or pay for fewer tokens"
+)
 SCHEMA = "json schema"
 """Where a Release holds the public JSON schema of its records."""
 
@@ -117,6 +122,7 @@ def _forecast(parameters: FewShotParameters, mechanism: SubsampledTokens, facts:
         "exemplars of each label": parameters.exemplars,
         f"exemplars that {parameters.tokens} tokens suffice for, at least": enough,
         **_noise(parameters, mechanism),
+        **_work(parameters, facts.labels),
     }
     if facts.expected_records is not None:
         sample = mechanism.rate * facts.expected_records / facts.labels
@@ -136,16 +142,28 @@ def _noise(parameters: FewShotParameters, mechanism: SubsampledTokens) -> dict[s
     """How much of what the subsets say is left, in the units of their mean."""
     if mechanism.noise == "gaussian":
         std = math.sqrt(2) * mechanism.noise_multiplier / mechanism.subsets
-        return {
+        largest = _largest(parameters.candidates) * std
+        noise = {
             "noise multiplier": mechanism.noise_multiplier,
             "noise on a token's mean probability (std)": std,
-            f"largest noise among {parameters.candidates} candidates, about": _largest(parameters.candidates) * std,
+            f"largest noise among {parameters.candidates} candidates, about": largest,
         }
-    return {
+        return {**noise, **({"warning": _DROWNED} if largest >= _MOST_NOISE else {})}
+    votes = 2 * math.log(parameters.candidates) / mechanism.noise_multiplier
+    noise = {
         "epsilon of one choice, on its sample": mechanism.noise_multiplier,
-        f"votes (of {mechanism.subsets}) that stand out among {parameters.candidates} candidates, about": 2
-        * math.log(parameters.candidates)
-        / mechanism.noise_multiplier,
+        f"votes (of {mechanism.subsets}) that stand out among {parameters.candidates} candidates, about": votes,
+    }
+    return {**noise, **({"warning": _DROWNED} if votes > mechanism.subsets else {})}
+
+
+def _work(parameters: FewShotParameters, labels: int) -> dict[str, Any]:
+    """What the release model has to read: for each token one prompt a subset, and one without private text."""
+    prompts = labels * parameters.tokens * (parameters.subsets + 1)
+    room = parameters.examples_per_subset * parameters.private_text_tokens + parameters.exemplar_tokens
+    return {
+        "release model: prompts that it reads, at most": prompts,
+        "release model: tokens that it reads in them, about": prompts * room,
     }
 
 
