@@ -360,6 +360,15 @@ def test_a_method_gets_its_release_model_and_the_prompts(
     )  # in-parts has no such flag
 
 
+def test_a_release_goes_on_to_no_smaller_one(tmp_path: Path) -> None:
+    values = parts(tmp_path, texts_per_batch=2)
+    made = release(values)
+    with pytest.raises(ConfigError, match="--texts-per-batch 1 would stop earlier"):
+        release(values, go_on=True, texts_per_batch=1)
+    assert texts(release(values, go_on=True)) == texts(made)
+    assert texts(made) < texts(release(values, go_on=True, texts_per_batch=3))
+
+
 def test_a_release_model_that_changed_in_its_folder_does_not_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

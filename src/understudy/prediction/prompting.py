@@ -115,7 +115,17 @@ def ask_for_texts(
             "A JSON schema is given, but the texts are no records.",
             "Name the columns that make a record with --record-columns, or leave --json-schema out.",
         )
+    if parameters.record_form == "lines" and not record_columns:
+        raise ConfigError(
+            "Records are to be written as lines, but the texts are no records.",
+            "Name the columns that make a record with --record-columns, or leave --record-form out.",
+        )
     schema = None if parameters.json_schema is None else JSONSchema(parameters.json_schema)
+    if schema is not None and (missing := schema.required - set(record_columns)):
+        raise ConfigError(
+            f"The JSON schema requires {', '.join(sorted(missing))}, which no record has.",
+            "Name all of its columns with --record-columns, or change the schema.",
+        )
     shape: Shape = parameters.record_form if record_columns else "text"
     examples = [PredictionExample(text=example.text) for example in prompts.examples] if prompts.examples else None
     made = []

@@ -55,6 +55,8 @@ def make_release(
     file = session.folder.release_file(method.name)
     if go_on:
         _require_begun(session)
+        if file.exists():
+            _require_no_less(method, load_release(file))
     elif RELEASED in session.store.stages() and file.exists():
         more = " (release --continue uses what is still paid for)" if method.stopping_parameters else ""
         listener.say(f"{file.name} is there already: no private record is read, nothing is charged{more}.")
@@ -72,12 +74,15 @@ def make_release(
         ledger = stack.enter_context(_open_ledger(config)) if noise.private else None
         if ledger is not None and ledger.dataset(dataset) is not None:
             ledger.check(dataset, early, run_id=session.store.run_id)  # before any private read
-        embedder = load_embedder_of(config) if method.needs_embedder else None  # before anything is charged
-        model = load_release_model_of(config) if method.needs_release_model else None
         if corpus is None:
             corpus = stack.enter_context(_open_corpus(config, session.folder.private))
         _check_columns(config, corpus)
         plan = make_plan(config, labels=max(1, len(corpus.labels)))
+        embedder = load_embedder_of(config) if method.needs_embedder else None  # before anything is charged
+        model = None
+        if method.needs_release_model:
+            listener.say("Loading the release model, and trying on this machine that texts do not change each other's.")
+            model = load_release_model_of(config)
         method.check_prompts(
             model,
             None if writing is None else writing.prompts,
@@ -183,6 +188,23 @@ def _require_begun(session: Session) -> None:
             "No run began in this output folder, so there is nothing to continue.",
             "Name the folder of the run with --output, or leave --continue out.",
         )
+
+
+def _require_no_less(method: Method, made: Release) -> None:
+    """That a release that goes on stops no earlier than the one that is there.
+
+    Raises:
+        ConfigError: if it would, and so write a smaller Release over a larger one.
+    """
+    wanted = method.dump()
+    for name in sorted(method.stopping_parameters):
+        before, now = made.parameters.get(name), wanted[name]
+        if now is not None and (before is None or now < before):
+            flag = "--" + name.replace("_", "-")
+            raise ConfigError(
+                f"{flag} {now} would stop earlier than the Release that is there ({before or 'no limit'}).",
+                f"Give {flag} the same number or a higher one.",
+            )
 
 
 def _require_same_model(session: Session, model: CausalModel) -> None:

@@ -34,7 +34,7 @@ def test_the_figures_of_a_plan_by_hand() -> None:
     assert found["clip range"] == 10
     assert found["batch size (declared)"] == 255
     assert found["one record moves the log-odds of a token by at most"] == pytest.approx(2 * 10 / (255 * 2))
-    assert found["texts of 50 tokens, of a batch"] == pytest.approx(126 / 50)
+    assert found["texts of 50 tokens (--text-tokens), of a batch"] == pytest.approx(126 / 50)
     assert found["batches of each label, recommended for the declared corpus size"] == 100_000 // (4 * 255) == 98
     assert found["texts in a batch, on average"] == pytest.approx(100_000 / (4 * 98))
     assert found["texts of 50 tokens, of each label, every token private"] == pytest.approx(98 * 126 / 50)
@@ -135,3 +135,13 @@ def test_other_sizes_that_buy_nothing_say_so() -> None:
 
 def test_the_template_of_these_tests_is_one() -> None:
     assert TEMPLATE.prediction_prompt(chat=False, label="", shape="text", columns=(), schema="", examples=None)
+
+
+def test_a_plan_warns_of_batches_of_another_size_and_of_a_clip_range_that_lets_nothing_through() -> None:
+    fine = plan(PrivatePrediction(), expected_records=4 * 31 * 10).forecast
+    assert not [name for name in fine if name.startswith("warning")]
+    fuller = plan(PrivatePrediction(batches=2), expected_records=4 * 31 * 10).forecast
+    assert "155 texts on average, not the 31" in fuller["warning: sizes"]
+    assert "warning: sizes" in plan(PrivatePrediction(), expected_records=20).forecast
+    weak = plan(PrivatePrediction(), budget=Budget("0.01", "1e-6")).forecast
+    assert "spend more epsilon" in weak["warning: clip range"]

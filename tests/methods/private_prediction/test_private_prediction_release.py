@@ -66,7 +66,7 @@ def test_a_model_that_has_no_end_of_a_text_ends_by_its_most_tokens() -> None:
     dropped = release(method(tokens_per_batch=16), model=model)
     assert not dropped.strings["texts"]
     assert "warning" in dropped.noise_check
-    assert dropped.noise_check["texts left out"] == "unfinished 12"
+    assert dropped.noise_check["texts left out"] == "longer than --max-tokens 12"
     kept = release(method(tokens_per_batch=16, unfinished="keep"), model=model)
     assert set(kept.strings["texts"]) == {"xxxxxxxx"}
     assert not kept.arrays["ended"].any()
@@ -263,7 +263,7 @@ def test_a_batch_that_does_not_fit_into_memory_says_so_and_not_how_large_it_is(e
 
 def test_an_interrupt_from_the_keyboard_stops_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(line: str) -> None:
-        if "of 6 batches done" in line:
+        if "of 6; texts" in line:
             raise KeyboardInterrupt
 
     told = Told()
@@ -303,8 +303,8 @@ def test_what_is_told_and_kept_apart() -> None:
     told = Told()
     release(method(), [Row("a private text that is cut", 0), Row("short", 1)], told=told)
     assert told.diary == [{"private texts cut": 1, "to tokens": [16] * LABELS}]
-    assert told.said[0] == "Drawing texts for 6 batches, 1 at a time, with script@000000000000."
-    assert told.said[-1] == "6 of 6 batches done: 18 texts of 72 private tokens."
+    assert told.said[0] == "Batches to draw texts for: 6, of which 1 at a time, with script@000000000000."
+    assert told.said[-1] == "Batches done: 6 of 6; texts: 18; private tokens in all: 72."
     assert len(told.said) == 7
     assert not any("cut" in line or "private text" in line for line in told.said)
 
@@ -313,7 +313,7 @@ def test_a_release_of_many_batches_tells_how_far_it_is_now_and_then() -> None:
     told = Told()
     release(method(batches=60, tokens_per_batch=1), told=told)
     assert len(told.said) == 1 + 60 * LABELS // 4
-    assert told.said[-1].startswith("180 of 180 batches done: ")
+    assert told.said[-1].startswith("Batches done: 180 of 180; ")
 
 
 def test_the_statement_has_what_was_public() -> None:

@@ -54,7 +54,7 @@ def test_a_run_writes_all_texts_of_its_release_and_charges_once(
     assert said.code == 0, said.err
     made = release_of(tmp_path)
     assert f"Wrote {len(made.strings['texts'])} synthetic records" in said.err
-    assert "Drawing texts for 4 batches" in said.err
+    assert "Batches to draw texts for: 4" in said.err
     assert "cut to" not in said.err
     assert made.strings["texts"]
     assert made.arrays["private"].sum() <= 4 * 30
@@ -121,6 +121,8 @@ def test_the_schema_of_a_configuration_has_the_methods_parameters(understudy: Co
         ({"clip": "recenter", "tokens_per_batch": None, "epsilon": "0.01"}, "buys 0 private tokens"),
         ({"json_schema": "film.json"}, "the texts are no records"),
         ({"json_schema": "none.json", "text": None, "record_columns": "note,clinician"}, "cannot be read"),
+        ({"record_form": "lines"}, "the texts are no records"),
+        ({"json_schema": "named.json", "text": None, "record_columns": "note,clinician"}, "requires name"),
         ({"prompt_form": "other"}, "--prompt-form"),
         ({"threshold": 3}, "threshold"),
     ],
@@ -136,6 +138,7 @@ def test_what_cannot_be_is_refused_before_anything_is_charged(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "film.json").write_text("{}")
+    (tmp_path / "named.json").write_text('{"required": ["name"]}')
     said = understudy("run", *flags(predicting(tmp_path, llama, **changes)))
     assert said.code != 0
     assert message in said.err
@@ -295,7 +298,7 @@ def test_a_real_kill_costs_one_charge_and_no_text_twice(tmp_path: Path, llama: P
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     for line in process.stderr:
-        if "1 of 4 batches done" in line:
+        if "Batches done: 1 of 4" in line:
             break
     else:
         pytest.fail("the run ended before a batch was done")

@@ -31,6 +31,9 @@ class Text:
     ended: bool
 
 
+_TOO_LONG, _OUT_OF_TOKENS = "longer than --max-tokens", "cut short as the batch's last"
+
+
 def collected(
     parameters: PrivatePredictionParameters,
     asked: Asked,
@@ -47,7 +50,8 @@ def collected(
         text = asked.labels[each.label].read(each.tokens.tolist())
         checked = text if asked.check is None else asked.check(text)
         if not each.ended and parameters.unfinished == "drop":
-            left_out["unfinished"] += 1
+            longest = len(each.tokens) >= asked.labels[each.label].ending.most_tokens
+            left_out[_TOO_LONG if longest else _OUT_OF_TOKENS] += 1
         elif not text:
             left_out["empty"] += 1
         elif isinstance(checked, Fault):
@@ -116,10 +120,17 @@ def _noise_check(
             2 * mechanism.clip / (mechanism.batch_size * mechanism.temperature), 4
         ),
     }
-    if left:
-        check["private tokens paid for and not drawn (release --continue)"] = left
+    check["private tokens paid for and not drawn (release --continue)"] = left
     if not kept:
-        check["warning"] = (
-            "No text was finished. Allow fewer tokens a text (--max-tokens) or more a batch, or look at the prompt."
-        )
+        check["warning"] = _warning(left_out)
     return check
+
+
+def _warning(left_out: Counter[str]) -> str:
+    """What to do where no text is of use."""
+    (why, _), *_ = left_out.most_common(1) or [("", 0)]
+    if why == _TOO_LONG:
+        return "No text ended by itself. Allow more tokens a text (--max-tokens), or look at the prompt."
+    if why == _OUT_OF_TOKENS:
+        return "No batch had private tokens enough for a text. Draw more (--tokens-per-batch)."
+    return "No text is of use. Look at the prompt (--document-type, --prompt), or take a larger model."

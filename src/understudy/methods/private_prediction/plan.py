@@ -16,6 +16,7 @@ from understudy.privacy.token_budget import break_even, clip_for, cost_of_test, 
 from understudy.privacy.tokens import PrivateTokens, TokenTest
 
 NAME = "private-prediction"
+_LEAST_CLIP = 0.3
 TOKENS = "tokens"
 
 
@@ -101,14 +102,26 @@ def _forecast(
         * mechanism.clip
         / (mechanism.batch_size * mechanism.temperature),
         "private tokens a batch": mechanism.tokens,
-        f"texts of {parameters.text_tokens} tokens, of a batch": mechanism.tokens / parameters.text_tokens,
+        f"texts of {parameters.text_tokens} tokens (--text-tokens), of a batch": mechanism.tokens
+        / parameters.text_tokens,
     }
+    if mechanism.clip < _LEAST_CLIP:
+        forecast["warning: clip range"] = (
+            f"below {_LEAST_CLIP} nats hardly anything of the private texts comes through: spend more epsilon, declare "
+            "larger batches, or draw fewer private tokens"
+        )
     batches = parameters.batches
     if facts.expected_records is not None:
         fitting = recommended_batches(facts.expected_records, facts.labels, mechanism.batch_size)
         forecast["batches of each label, recommended for the declared corpus size"] = fitting
         batches = batches or fitting
-        forecast["texts in a batch, on average"] = facts.expected_records / (facts.labels * batches)
+        size = facts.expected_records / (facts.labels * batches)
+        forecast["texts in a batch, on average"] = size
+        if not 0.5 <= size / mechanism.batch_size <= 1.5:
+            forecast["warning: sizes"] = (
+                f"batches hold {size:.3g} texts on average, not the {mechanism.batch_size} by which their sums are "
+                "divided: declare other --batches or another --batch-size"
+            )
     if batches is not None:
         forecast["batches of each label"] = batches
         texts = batches * mechanism.tokens / parameters.text_tokens

@@ -53,7 +53,7 @@ def release(
     mechanism = mechanism_of(parameters, plan.budget)
     in_flight = _batches_in_flight(model, mechanism.batch_size, max(each.length for each in asked.labels))
     count = tools.labels * parameters.declared_batches
-    tools.say(f"Drawing texts for {count} batches, {in_flight} at a time, with {model.model_id}.")
+    tools.say(f"Batches to draw texts for: {count}, of which {in_flight} at a time, with {model.model_id}.")
     batches = sort_into_batches(
         corpus,
         lambda text, label: asked.labels[label].private(text),

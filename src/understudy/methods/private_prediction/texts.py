@@ -136,7 +136,9 @@ def draw_all(runs: Sequence[BatchTexts], drawing: Drawing, *, in_flight: int) ->
             texts += len(finished.result())
             private += sum(int(text.private.sum()) for text in finished.result())
             if done == len(runs) or done % -(-len(runs) // _REPORTS) == 0:
-                drawing.tools.say(f"{done} of {len(runs)} batches done: {texts} texts of {private} private tokens.")
+                drawing.tools.say(
+                    f"Batches done: {done} of {len(runs)}; texts: {texts}; private tokens in all: {private}."
+                )
         return [text for each in running for text in each.result()]
     finally:
         drawing.stopped.set()
