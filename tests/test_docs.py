@@ -224,7 +224,7 @@ def test_what_sec_pe_shares_with_aug_pe_is_on_aug_pe_s_page() -> None:
     assert set(SecPEParameters.model_fields) <= set(ReleaseParameters.model_fields) | set(AugPEParameters.model_fields)
 
 
-@pytest.mark.parametrize("page", ["dp-kps.md", "aug-pe.md", "sec-pe.md", "private-prediction.md"])
+@pytest.mark.parametrize("page", ["dp-kps.md", "aug-pe.md", "sec-pe.md", "private-prediction.md", "few-shot.md"])
 def test_the_forecast_s_figures_on_a_page_are_those_of_its_example(page: str, folder: Path) -> None:
     text = (ROOT / "docs" / page).read_text("utf-8")
     commands = re.findall(r"^understudy (plan .+)$", text.replace("\\\n", " "), re.MULTILINE)

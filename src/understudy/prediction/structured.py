@@ -274,7 +274,7 @@ def _validator(schema: Any, name: str) -> Any:
         kind.check_schema(schema)
     except SchemaError as error:
         raise ConfigError(
-            f"{name} is no JSON schema ({error.json_path}: {_first_line(error.message)}).", "Mend it there."
+            f"{name} is no JSON schema ({error.json_path}: {_clause(error.message)}).", "Mend it there."
         ) from None
     except (RecursionError, TypeError) as error:
         raise ConfigError(f"{name} is no JSON schema ({type(error).__name__}).", _ONE_FILE) from None
@@ -294,7 +294,7 @@ def _validator(schema: Any, name: str) -> Any:
     return validator
 
 
-def _first_line(message: str) -> str:
+def _clause(message: str) -> str:
     return shorten(message, 120, placeholder=" ...")
 
 
