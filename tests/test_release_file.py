@@ -275,4 +275,4 @@ def test_a_missing_file_and_a_folder_are_clear_errors(tmp_path: Path) -> None:
 def test_the_noise_check_names_the_labels_of_its_lists() -> None:
     one = make(noise_check={"terms": 3, "strong, by label": [5, 7]}, schema=PublicSchema("text", "ward", ("a", "b")))
     assert one.noise_lines == ["terms: 3", "strong, by label: a 5, b 7"]
-    assert make(noise_check={"strong": [5]}, schema=PublicSchema()).noise_lines == ["strong: [5]"]
+    assert make(noise_check={"strong": [5]}, schema=PublicSchema()).noise_lines == ["strong: 5"]

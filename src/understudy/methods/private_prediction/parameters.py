@@ -36,11 +36,11 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
     """Private tokens of a batch (r). Default: 256 with ``difference``; with ``recenter`` as many as the budget buys."""
     temperature: float | None = Field(None, gt=0)
     """Temperature of the draws (tau). Default: 2 with ``recenter``, 1 otherwise."""
-    top_k: int = Field(100, ge=0)
+    top_k: int = Field(20, ge=0)
     """Draw among so many tokens that are likeliest without private text (differences: a few more); 0 for all."""
     sparse_vector: bool = False
     """Take the public token where a noisy test finds the batch near to public: pays where most tokens are."""
-    threshold: float = Field(0.5, gt=0, le=2)
+    threshold: float = Field(0.15, gt=0, le=2)
     """Sparse vector: how far from public, in L1, counts as private (theta)."""
     threshold_noise: float = Field(0.2, gt=0)
     """Sparse vector: scale of the Laplace noise on the threshold (sigma)."""
