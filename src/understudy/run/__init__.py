@@ -24,9 +24,10 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release, load_release
 from understudy.run.generating import prepare_writing, write_texts
+from understudy.run.going_on import require_continuable
 from understudy.run.listener import SILENT, Listener
 from understudy.run.planning import check_wanted, label_count, make_plan, require_language_model, require_name, wanted
-from understudy.run.releasing import make_release, require_continuable
+from understudy.run.releasing import make_release
 from understudy.run.result import Result
 from understudy.run.session import open_session
 

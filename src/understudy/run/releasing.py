@@ -17,11 +17,12 @@ from understudy.corpus.sources import SPOOL
 from understudy.corpus.steady import SteadyCorpus, contents
 from understudy.errors import ConfigError, ResumeError
 from understudy.methods.protocol import Arrays, Keep, Method, ReleaseTools
-from understudy.methods.registry import make_method, method_class
+from understudy.methods.registry import make_method
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Plan, Receipt, charge_of
 from understudy.release import PublicSchema, Release, load_release
 from understudy.run.generating import Writing, load_embedder_of, load_release_model_of
+from understudy.run.going_on import require_begun, require_no_less, require_same_model
 from understudy.run.listener import Listener
 from understudy.run.planning import make_plan
 from understudy.run.session import RELEASED, Session
@@ -29,11 +30,9 @@ from understudy.statement import Statement
 
 if TYPE_CHECKING:
     from understudy.ledger import Ledger
-    from understudy.models.causal import CausalModel
     from understudy.store import RunStore
 
 _FINGERPRINT = "fingerprint"
-_MODEL = "release model"
 
 
 def make_release(
@@ -54,9 +53,9 @@ def make_release(
     method = make_method(config.method, config.method_parameters)
     file = session.folder.release_file(method.name)
     if go_on:
-        _require_begun(session)
+        require_begun(session)
         if file.exists():
-            _require_no_less(method, load_release(file))
+            require_no_less(method, load_release(file))
     elif RELEASED in session.store.stages() and file.exists():
         more = " (release --continue uses what is still paid for)" if method.stopping_parameters else ""
         listener.say(f"{file.name} is there already: no private record is read, nothing is charged{more}.")
@@ -106,7 +105,7 @@ def make_release(
             receipt, hash_key = Receipt(session.store.run_id, plan.charges), b"insecure"
             keep = session.store.keep_once
         if model is not None:
-            _require_same_model(session, model)
+            require_same_model(session, model)
         tools = ReleaseTools(
             labels=max(1, len(corpus.labels)),
             label_names=tuple(canonical(label) for label in corpus.labels),
@@ -158,67 +157,6 @@ def make_release(
     for line in made.noise_lines:
         listener.say(line)
     return made
-
-
-def require_continuable(config: RunConfig) -> None:
-    """That a run of these settings can be continued, before its folder is touched.
-
-    Raises:
-        ConfigError: if the method's releases do not stop before their charges are used up, or all is to start anew.
-    """
-    if not method_class(config.method).stopping_parameters:
-        raise ConfigError(
-            f"A release of {config.method} uses all that it pays for, so there is nothing to continue.",
-            "Leave --continue out (a killed run goes on by itself); more of the same data is a new run.",
-        )
-    if config.fresh:
-        raise ConfigError(
-            "A release cannot both go on and start anew.", "Give one of --continue and --fresh (which charges again)."
-        )
-
-
-def _require_begun(session: Session) -> None:
-    """That there is something to go on with.
-
-    Raises:
-        ConfigError: if no run began here.
-    """
-    if not session.begun:
-        raise ConfigError(
-            "No run began in this output folder, so there is nothing to continue.",
-            "Name the folder of the run with --output, or leave --continue out.",
-        )
-
-
-def _require_no_less(method: Method, made: Release) -> None:
-    """That a release that goes on stops no earlier than the one that is there.
-
-    Raises:
-        ConfigError: if it would, and so write a smaller Release over a larger one.
-    """
-    wanted = method.dump()
-    for name in sorted(method.stopping_parameters):
-        before, now = made.parameters.get(name), wanted[name]
-        if now is not None and (before is None or now < before):
-            flag = "--" + name.replace("_", "-")
-            raise ConfigError(
-                f"{flag} {now} would stop earlier than the Release that is there ({before or 'no limit'}).",
-                f"Give {flag} the same number or a higher one.",
-            )
-
-
-def _require_same_model(session: Session, model: CausalModel) -> None:
-    """That a run which goes on reads with the model that it began with: the statement names one.
-
-    Raises:
-        ResumeError: if its weights or tokenizer are others.
-    """
-    sha = np.frombuffer(model.fingerprint.encode(), dtype=np.uint8)
-    if not np.array_equal(session.store.keep_once(_MODEL, lambda: {"sha": sha})["sha"], sha):
-        raise ResumeError(
-            "The release model is not the one that this run began with: its weights or its tokenizer changed.",
-            "Use the model it began with, or --fresh to start anew (which charges the budget again).",
-        )
 
 
 def _check_columns(config: RunConfig, corpus: Corpus) -> None:
