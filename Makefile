@@ -74,4 +74,5 @@ bench: models
 	@echo "Measuring speed, memory and utility on the sets of UNDERSTUDY_BENCHMARK_DATA (see benchmarks/README.md)."
 	@cd benchmarks && for what in matching sequences release memory; do $(abspath $(BIN))/python speed.py $$what || exit 1; done
 	@cd benchmarks && $(abspath $(BIN))/python voting.py ratio
+	@cd benchmarks && $(abspath $(BIN))/python decoding.py --sizes 16 64 --repetitions 1 --steps 2 --candidates 20 0
 	@cd benchmarks && for set in ag_news dbpedia14; do $(abspath $(BIN))/python utility.py texts --set $$set --epsilon 6 || exit 1; done
