@@ -184,13 +184,13 @@ class Traits:
 
     def check_prompts(
         self,
-        model: CausalModel | None,
-        prompts: Prompts | None,
+        model: CausalModel,
+        prompts: Prompts,
         *,
         label_names: Sequence[str],
         record_columns: Sequence[str],
     ) -> None:
-        """See that texts can be asked for, before anything is charged; raise ConfigError where they cannot.
+        """See that the release model can be asked for texts, before anything is charged; raise ConfigError where not.
 
         Args:
             model, prompts, label_names, record_columns: as in :class:`ReleaseTools`.
@@ -227,8 +227,8 @@ class Method(Protocol):
 
     def check_prompts(
         self,
-        model: CausalModel | None,
-        prompts: Prompts | None,
+        model: CausalModel,
+        prompts: Prompts,
         *,
         label_names: Sequence[str],
         record_columns: Sequence[str],

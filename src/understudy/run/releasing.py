@@ -82,12 +82,13 @@ def make_release(
         if method.needs_release_model:
             listener.say("Loading the release model, and trying on this machine that texts do not change each other's.")
             model = load_release_model_of(config)
-        method.check_prompts(
-            model,
-            None if writing is None else writing.prompts,
-            label_names=[canonical(label) for label in corpus.labels],
-            record_columns=corpus.schema.record_columns,
-        )
+            assert writing is not None, "the run prepares prompts where needs_release_model says so"
+            method.check_prompts(
+                model,
+                writing.prompts,
+                label_names=[canonical(label) for label in corpus.labels],
+                record_columns=corpus.schema.record_columns,
+            )
         listener.say(f"Protecting {plan.unit.describe()}; the budget is {plan.budget}.")
         rows = ""
         if ledger is not None:

@@ -61,14 +61,12 @@ class FewShot(Traits, FewShotParameters):
 
     def check_prompts(
         self,
-        model: CausalModel | None,
-        prompts: Prompts | None,
+        model: CausalModel,
+        prompts: Prompts,
         *,
         label_names: Sequence[str],
         record_columns: Sequence[str],
     ) -> None:
-        assert model is not None, "the run loads one where needs_release_model says so"
-        assert prompts is not None, "and prompts"
         try_rows(self, ask_for_exemplars(self, prompts, model, label_names=label_names, record_columns=record_columns))
 
     def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks:

@@ -50,14 +50,12 @@ class PrivatePrediction(Traits, PrivatePredictionParameters):
 
     def check_prompts(
         self,
-        model: CausalModel | None,
-        prompts: Prompts | None,
+        model: CausalModel,
+        prompts: Prompts,
         *,
         label_names: Sequence[str],
         record_columns: Sequence[str],
     ) -> None:
-        assert model is not None, "the run loads one where needs_release_model says so"
-        assert prompts is not None, "and prompts"
         _ = self.declared_batches
         asked = ask_for_texts(self, prompts, model, label_names=label_names, record_columns=record_columns)
         rows_at_once = model.rows_at_once(self.settled.batch_size)
