@@ -17,7 +17,7 @@ from tiny_corpora import LABELS, OWNER, Row
 
 from understudy.errors import ConfigError, ModelError
 from understudy.methods.protocol import Arrays
-from understudy.privacy.noise import SystemNoise
+from understudy.privacy.noise import InsecureSeededNoise, SystemNoise
 
 DATA: dict[str, Sequence[Row]] = {
     "none": [],
@@ -323,3 +323,16 @@ def test_the_statement_has_what_was_public() -> None:
     assert "floating-point" in made.notes[0]
     other = release(method(prompt_form="completion"), max_tokens=5)
     assert other.public_inputs["prompts"] == made.public_inputs["prompts"]
+
+
+def test_seeded_noise_repeats_though_several_batches_could_be_in_flight() -> None:
+    told = Told()
+    model = ScriptModel(alike(None), in_flight=6)
+    once, again, other = (
+        release(
+            method(unfinished="keep", temperature=50.0), noise=InsecureSeededNoise(seed), model=model, told=told
+        ).strings
+        for seed in (7, 7, 8)
+    )
+    assert once == again != other
+    assert "of which 1 at a time" in told.said[0]

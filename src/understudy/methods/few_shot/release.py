@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import FIRST_EXCEPTION, wait
 from functools import partial
 
 import numpy as np
@@ -35,10 +34,8 @@ from understudy.methods.few_shot.parameters import FewShotParameters
 from understudy.methods.few_shot.plan import part_name, planned_mechanism
 from understudy.methods.few_shot.private_texts import PrivateTexts, read_private_texts
 from understudy.methods.protocol import Arrays, Released, ReleaseTools
-from understudy.models.causal import CausalModel
-from understudy.models.threads import worker_pool
 from understudy.prediction.prompting import Asked, LabelPrompt
-from understudy.privacy.noise import InsecureSeededNoise
+from understudy.prediction.workers import Stop, at_once, run_together
 from understudy.privacy.plan import Plan
 from understudy.privacy.subsampled import OpenSubsampledTokens, PaidSubsampledTokens
 
@@ -51,28 +48,11 @@ def release(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, *,
         parameters, tools.prompts, tools.model, label_names=tools.label_names, record_columns=tools.record_columns
     )
     draws = _Draws(parameters, corpus, plan, asked, tools)
-    return released(parameters, asked, _all(draws, tools.model, tools), tools)
-
-
-def _all(draws: _Draws, model: CausalModel, tools: ReleaseTools) -> list[Exemplar]:
-    """The exemplars of all labels, several labels at a time: in threads of one core each, as one text's logits could
-    depend on its neighbours where several cores share out a block of rows."""
-    at_once = model.batches_in_flight(*draws.block)
-    if isinstance(tools.noise, InsecureSeededNoise):
-        at_once = 1  # it repeats only in one order
-    pool = worker_pool(model.device, most=min(at_once, tools.labels))
-    try:
-        running = [pool.submit(draws.exemplars, label) for label in range(tools.labels)]
-        for done in wait(running, return_when=FIRST_EXCEPTION).done:
-            done.result()  # an error ends the others
-        return [exemplar for label in running for exemplar in label.result()]
-    finally:
-        draws.stopped.set()
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-class _Stopped(Exception):
-    """Another thread failed, or the user stopped the run."""
+    rows, tokens = draws.block
+    most = min(at_once(tools.model, tools.noise, rows=rows, tokens=tokens), tools.labels)
+    tasks = [partial(draws.exemplars, label) for label in range(tools.labels)]
+    found = run_together(tasks, device=tools.model.device, most=most, stop=draws.stop)
+    return released(parameters, asked, [exemplar for each in found for exemplar in each], tools)
 
 
 class _Draws:
@@ -81,7 +61,7 @@ class _Draws:
     def __init__(
         self, parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, asked: Asked, tools: ReleaseTools
     ) -> None:
-        self.stopped = threading.Event()
+        self.stop = Stop()
         self._parameters = parameters
         self._corpus = corpus
         self._asked = asked
@@ -115,17 +95,12 @@ class _Draws:
         texts, paid = self._paid_texts()
         if label not in self._left:
             self._left[label] = paid.label(label, spent=spent)
-        drawn = self._drawings[label].exemplar(texts.of_label[label], self._left[label], self._check)
+        drawn = self._drawings[label].exemplar(texts.of_label[label], self._left[label], self.stop.check)
         return {
             "tokens": np.array(drawn.tokens, dtype=np.int32),
             "noisy": np.array(drawn.noisy, dtype=np.bool_),
             "finished": np.array(drawn.text.ended not in (None, "length")),
         }
-
-    def _check(self) -> None:
-        """Raise where the run is being stopped: the exemplar in the making is not stored, and drawn again."""
-        if self.stopped.is_set():
-            raise _Stopped
 
     def _paid_texts(self) -> tuple[PrivateTexts, PaidSubsampledTokens]:
         """Pay, once for all labels; then read. The pass over the records ends before anything is drawn."""

@@ -27,8 +27,8 @@ from understudy.methods.private_prediction.parameters import PrivatePredictionPa
 from understudy.methods.private_prediction.plan import mechanism_of
 from understudy.methods.private_prediction.texts import BatchTexts, Drawing, draw_all
 from understudy.methods.protocol import Released, ReleaseTools
-from understudy.models.causal import CausalModel
 from understudy.prediction.prompting import ask_for_texts
+from understudy.prediction.workers import at_once
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 
@@ -51,7 +51,9 @@ def release(
             f"window of {model.window}."
         )
     mechanism = mechanism_of(parameters, plan.budget)
-    in_flight = _batches_in_flight(model, mechanism.batch_size, max(each.length for each in asked.labels))
+    block = model.rows_at_once(mechanism.batch_size)
+    rows, tokens = -(-(mechanism.batch_size + 1) // block) * block, max(each.length for each in asked.labels)
+    in_flight = at_once(model, tools.noise, rows=rows, tokens=tokens)  # by what is free before a private record is read
     count = tools.labels * parameters.declared_batches
     tools.say(f"Batches to draw texts for: {count}, of which {in_flight} at a time, with {model.model_id}.")
     batches = sort_into_batches(
@@ -74,9 +76,3 @@ def release(
         for number, batch in enumerate(of_label)
     ]
     return collected(parameters, asked, draw_all(runs, drawing, in_flight=in_flight), mechanism, tools)
-
-
-def _batches_in_flight(model: CausalModel, batch_size: int, length: int) -> int:
-    """By the memory that is free before a private record is read, for it is said aloud."""
-    at_once = model.rows_at_once(batch_size)
-    return model.batches_in_flight(-(-(batch_size + 1) // at_once) * at_once, length)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,8 +17,8 @@ from understudy.methods.protocol import Arrays, ReleaseTools
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
 from understudy.models.memory import is_out_of_memory
-from understudy.models.threads import worker_pool
 from understudy.prediction.prompting import LabelPrompt
+from understudy.prediction.workers import Stop, run_together
 from understudy.privacy.tokens import BatchTokens, OpenTokens
 
 _REPORTS = 50  # lines of progress, at most about
@@ -40,21 +38,12 @@ class Drawing:
     charge: OpenTokens
     most_texts: int
     tools: ReleaseTools
-    stopped: threading.Event = field(default_factory=threading.Event)
+    stop: Stop = field(default_factory=Stop)
 
     @property
     def rows_at_once(self) -> int:
         """Rows of a block in the model."""
         return self.model.rows_at_once(self.draw.mechanism.batch_size)
-
-    def check(self) -> None:
-        """Raise where the run is being stopped: the text in the making is not stored, and drawn again."""
-        if self.stopped.is_set():
-            raise _Stopped
-
-
-class _Stopped(Exception):
-    """Another thread failed, or the user stopped the run."""
 
 
 class BatchTexts:
@@ -83,7 +72,7 @@ class BatchTexts:
         return texts
 
     def _draw(self) -> Arrays:
-        self._drawing.check()
+        self._drawing.stop.check()
         try:
             return self._draw_text()
         except Exception as error:
@@ -103,7 +92,7 @@ class BatchTexts:
             self._batch.shares,
             tokens,
             self._prompt.ending.open(self._prompt.model),
-            self._drawing.check,
+            self._drawing.stop.check,
         )
         return {
             "tokens": np.asarray(drawn.tokens, dtype=np.int32),
@@ -122,24 +111,23 @@ class BatchTexts:
     def _contexts(self) -> Contexts:
         """The batch's rows in the model, the public one first."""
         return self._prompt.contexts(
-            self._batch.rows, rows_at_once=self._drawing.rows_at_once, check=self._drawing.check
+            self._batch.rows, rows_at_once=self._drawing.rows_at_once, check=self._drawing.stop.check
         )
 
 
 def draw_all(runs: Sequence[BatchTexts], drawing: Drawing, *, in_flight: int) -> list[Text]:
     """The texts of all batches, ``in_flight`` of them at once."""
-    pool = worker_pool(drawing.model.device, most=in_flight)
-    try:
-        running = [pool.submit(run.texts) for run in runs]
-        texts = private = 0
-        for done, finished in enumerate(as_completed(running), start=1):
-            texts += len(finished.result())
-            private += sum(int(text.private.sum()) for text in finished.result())
-            if done == len(runs) or done % -(-len(runs) // _REPORTS) == 0:
-                drawing.tools.say(
-                    f"Batches done: {done} of {len(runs)}; texts: {texts}; private tokens in all: {private}."
-                )
-        return [text for each in running for text in each.result()]
-    finally:
-        drawing.stopped.set()
-        pool.shutdown(wait=True, cancel_futures=True)
+    batches = texts = private = 0
+
+    def tell(found: list[Text]) -> None:
+        nonlocal batches, texts, private
+        batches, texts = batches + 1, texts + len(found)
+        private += sum(int(text.private.sum()) for text in found)
+        if batches == len(runs) or batches % -(-len(runs) // _REPORTS) == 0:
+            drawing.tools.say(
+                f"Batches done: {batches} of {len(runs)}; texts: {texts}; private tokens in all: {private}."
+            )
+
+    tasks = [run.texts for run in runs]
+    found = run_together(tasks, device=drawing.model.device, most=in_flight, stop=drawing.stop, done=tell)
+    return [text for each in found for text in each]
