@@ -258,3 +258,15 @@ def test_blocks_hold_the_expected_rows_with_a_little_room(model: CausalModel, si
 def test_the_configuration_of_a_tiny_model_is_read(folder: Path, model: CausalModel) -> None:
     assert model.window == AutoConfig.from_pretrained(folder).max_position_embeddings
     assert model.device == "cpu"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_device_that_is_not_there_is_one_clear_error(folder: Path) -> None:
+    with pytest.raises(ModelError, match="sees no CUDA device"):
+        load_causal(f"hf:{folder}", device="cuda")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_model_computes_in_the_precision_that_is_asked_for(folder: Path, dtype: str) -> None:
+    model = load_causal(f"hf:{folder}", device="cpu", dtype=dtype)
+    assert model.network.dtype == getattr(torch, dtype)
