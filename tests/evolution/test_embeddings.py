@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 import subprocess
 import sys
@@ -219,7 +220,8 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> N
 
 def test_nothing_private_shows_in_a_repr(tmp_path: Path) -> None:
     embeddings = built(tmp_path)
-    assert "23" not in repr(embeddings)
+    shown = re.sub("0x[0-9a-f]+", "", repr(embeddings))  # the place in memory, which may hold any digits
+    assert "23" not in shown
     assert "array" not in repr(next(embeddings.blocks()))
 
 

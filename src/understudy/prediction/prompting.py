@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from understudy.errors import ConfigError
 from understudy.generation.predicting import PredictionExample, PredictionPrompt, Shape
 from understudy.generation.prompts import Prompts
+from understudy.generation.writing import public_name
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
 from understudy.prediction.ending import Ending
@@ -90,6 +91,22 @@ class Asked:
     def sha256(self) -> str:
         """Of all prompts in words, the shown examples included."""
         return hashlib.sha256(repr([each.prompt for each in self.labels]).encode()).hexdigest()
+
+    def public_inputs(self, document_type: str, *, schema_source: str) -> dict[str, dict[str, str]]:
+        """What was fixed before a private record was read, for the statement.
+
+        Args:
+            document_type: of the prompts' template.
+            schema_source: where the JSON schema comes from, if there is one.
+        """
+        model = self.labels[0].model
+        found = {
+            "release model": {"source": public_name(model.model_id), "sha256": model.fingerprint},
+            "prompts": {"source": f"for a {document_type}", "sha256": self.sha256},
+        }
+        if self.schema_sha256 is not None:
+            found["JSON schema"] = {"source": schema_source, "sha256": self.schema_sha256}
+        return found
 
 
 def ask_for_texts(

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from understudy.generation.writing import public_name
 from understudy.methods.few_shot.parameters import FewShotParameters
 from understudy.methods.few_shot.plan import SCHEMA
 from understudy.methods.protocol import Arrays, Released, ReleaseTools
@@ -59,6 +58,8 @@ def released(
     keep_unfinished = parameters.unfinished == "keep"
     usable = [each.usable(keep_unfinished=keep_unfinished) for each in exemplars]
     schema = None if asked.check is None else asked.check.schema
+    assert tools.prompts is not None, "a release was made with prompts"
+    document_type = tools.prompts.template.document_type
     return Released(
         {
             "label": np.array([each.label for each in exemplars], dtype=np.int32),
@@ -66,26 +67,13 @@ def released(
             "finished": np.array([each.finished for each in exemplars], dtype=np.bool_),
             "usable": np.array(usable, dtype=np.bool_),
         },
-        public_inputs=_public_inputs(asked, tools),
+        public_inputs=asked.public_inputs(document_type, schema_source="a schema of your own"),
         noise_check=_noise_check(parameters, exemplars, usable, tools.labels),
         strings={
             "exemplars": [each.text for each in exemplars],
             **({} if schema is None else {SCHEMA: [schema.text]}),
         },
     )
-
-
-def _public_inputs(asked: Asked, tools: ReleaseTools) -> dict[str, dict[str, str]]:
-    """What was fixed before a private record was read, for the statement."""
-    assert tools.model is not None
-    assert tools.prompts is not None
-    found = {
-        "release model": {"source": public_name(tools.model.model_id), "sha256": tools.model.fingerprint},
-        "prompts": {"source": f"for a {tools.prompts.template.document_type}", "sha256": asked.sha256},
-    }
-    if asked.schema_sha256 is not None:
-        found["JSON schema"] = {"source": "a schema of your own", "sha256": asked.schema_sha256}
-    return found
 
 
 def _noise_check(

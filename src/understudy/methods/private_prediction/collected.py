@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.generation.writing import public_name
 from understudy.methods.private_prediction.parameters import PrivatePredictionParameters
 from understudy.methods.protocol import Released, ReleaseTools
 from understudy.prediction.prompting import Asked
@@ -60,9 +59,11 @@ def collected(
         else:
             kept.append(each)
             texts.append(checked)
+    assert tools.prompts is not None, "a release was made with prompts"
+    document_type = tools.prompts.template.document_type
     return Released(
         _arrays(kept),
-        public_inputs=_public_inputs(parameters, asked, tools),
+        public_inputs=asked.public_inputs(document_type, schema_source=PurePath(parameters.json_schema or "").name),
         noise_check=_noise_check(kept, drawn, left_out, mechanism, [parameters.declared_batches] * tools.labels),
         strings={"texts": texts, **({"no records": apart} if asked.check is not None else {})},
         notes=(
@@ -83,22 +84,6 @@ def _arrays(texts: Sequence[Text]) -> dict[str, NDArray[Any]]:
         "ended": [int(text.ended) for text in texts],
     }
     return {name: np.asarray(values, dtype=np.int32) for name, values in numbers.items()}
-
-
-def _public_inputs(
-    parameters: PrivatePredictionParameters, asked: Asked, tools: ReleaseTools
-) -> dict[str, dict[str, str]]:
-    """What was fixed before a private record was read, for the statement."""
-    model, prompts = tools.model, tools.prompts
-    assert model is not None, "a release was made with one"
-    assert prompts is not None, "and with prompts"
-    found = {
-        "release model": {"source": public_name(model.model_id), "sha256": model.fingerprint},
-        "prompts": {"source": f"for a {prompts.template.document_type}", "sha256": asked.sha256},
-    }
-    if asked.schema_sha256 is not None and parameters.json_schema is not None:
-        found["JSON schema"] = {"source": PurePath(parameters.json_schema).name, "sha256": asked.schema_sha256}
-    return found
 
 
 def _noise_check(
