@@ -10,7 +10,7 @@ VENV ?= .venv
 TORCH_INDEX ?=
 TESTS ?=
 
-EXTRAS := dev,local,postgres
+EXTRAS := dev,evaluate,local,postgres
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 INSTALLED := $(VENV)/.installed
 DEMO := out/demo

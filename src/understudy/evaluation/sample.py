@@ -1,0 +1,51 @@
+"""Texts in memory, with their labels and embeddings: what every metric works on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sample:
+    """Some texts of a table. May be private; its ``repr`` shows nothing.
+
+    Args:
+        texts: the texts.
+        labels: canonical label strings, one a text; None for a table without labels.
+        embeddings: ``Float32[len(texts), d]`` of unit length; None where none were asked for.
+    """
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...] | None = None
+    embeddings: NDArray[np.float32] | None = None
+
+    def __post_init__(self) -> None:
+        if self.labels is not None and len(self.labels) != len(self.texts):
+            raise ValueError("expected one label a text")
+        if self.embeddings is not None and len(self.embeddings) != len(self.texts):
+            raise ValueError("expected one embedding a text")
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Sample:
+        """The texts at ``rows``, in that order."""
+        return Sample(
+            tuple(self.texts[row] for row in rows),
+            None if self.labels is None else tuple(self.labels[row] for row in rows),
+            None if self.embeddings is None else self.embeddings[np.asarray(rows, dtype=np.int64)],
+        )
+
+    def at_most(self, count: int, *, seed: int) -> Sample:
+        """``count`` of the texts at random, in their order; all if there are no more."""
+        if len(self) <= count:
+            return self
+        rows = np.sort(np.random.default_rng(seed).choice(len(self), size=count, replace=False))
+        return self.take(rows)
+
+    def with_embeddings(self, embeddings: NDArray[np.float32]) -> Sample:
+        return replace(self, embeddings=embeddings)
