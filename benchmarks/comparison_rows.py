@@ -1,0 +1,324 @@
+"""The rows of the comparison: how the synthetic texts of each are made, and folders to hold them.
+
+Each is a folder ``OUT/SET/ROW/REPETITION`` as ``understudy run`` makes it. The rows of dp-kps at one epsilon and
+repetition come of one Release (what they differ in is free); other methods have a charge, and a ledger, of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import understudy as us
+from sets import DATA, VOCABULARIES
+from understudy.evolution.keywords import keywords_of_labels
+from understudy.evolution.parameters import EvolutionParameters
+from understudy.evolution.variation import TextAPI
+from understudy.generation.parameters import WritingParameters
+from understudy.generation.template import load_template
+from understudy.generation.writing import Writer
+from understudy.methods.few_shot.method import FewShot
+from understudy.models.catalog import load_chat
+from understudy.privacy.secrets.budget import SecretBudget
+
+DELTA = "1e-6"
+PRIOR, POSTERIOR = "1e-4", "1e-3"
+WORDS: dict[str, Any] = {"min_words": 20, "max_words": 45, "words_spread": 8}
+WRITING: dict[str, Any] = {"llm_temperature": 0.8, "max_tokens": 80}
+PHRASES: dict[str, Any] = {"llm_temperature": 0.6, "max_tokens": 80, "label_in_prompt": True, "length": 4}
+EVOLUTION: dict[str, Any] = {"rounds": 2, "variations": 3, "blank_probability": 0, **WORDS}
+
+
+@dataclass(frozen=True)
+class Size:
+    """What is asked for of a set.
+
+    Args:
+        document_type: what the language model is told to write.
+        written: texts of each label that it writes.
+        evolved: texts of each label that private evolution chooses.
+        batches: of each label, in private prediction.
+        keywords: public topics of each label for new texts; None: the prompt template's own.
+    """
+
+    document_type: str
+    written: int
+    evolved: int
+    batches: int
+    keywords: dict[str, list[str]] | None = None
+
+
+SIZES = {
+    "ag_news": Size("news article", written=100, evolved=50, batches=4),
+    "dbpedia14": Size(
+        "encyclopedia article",
+        written=50,
+        evolved=20,
+        batches=1,
+        keywords={
+            "Company": ["a bank", "an airline", "a software maker", "a publisher"],
+            "Educational Institution": ["a university", "a high school", "a college", "a girls' school"],
+            "Artist": ["a painter", "a singer", "a composer", "a novelist"],
+            "Athlete": ["a footballer", "a swimmer", "a cricketer", "a baseball player"],
+            "Office Holder": ["a senator", "a governor", "a judge", "a mayor"],
+            "Mean Of Transportation": ["a ship", "an aircraft", "a car", "a locomotive"],
+            "Building": ["a church", "a castle", "a museum", "a tower"],
+            "Natural Place": ["a river", "a mountain", "a lake", "an island"],
+            "Village": ["a village", "a hamlet", "a small town", "a settlement"],
+            "Animal": ["a beetle", "a bird", "a fish", "a moth"],
+            "Plant": ["a flower", "a tree", "an orchid", "a fern"],
+            "Album": ["a rock album", "a live album", "a debut album", "a jazz album"],
+            "Film": ["a comedy film", "a drama film", "a silent film", "a documentary"],
+            "Written Work": ["a novel", "a newspaper", "a journal", "a comic"],
+        },
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the folders of a set lie, and its real splits (columns ``text`` and ``label``)."""
+
+    out: Path
+    name: str
+
+    @property
+    def size(self) -> Size:
+        return SIZES[self.name]
+
+    @property
+    def labels(self) -> list[str]:
+        return sorted(pc.unique(pq.read_table(self.split("test"), columns=["label"])["label"]).to_pylist())
+
+    def split(self, which: str) -> Path:
+        """The split as a file, its labels in words."""
+        path = self.out / self.name / f"{which}.parquet"
+        if not path.exists():
+            table = pq.read_table(DATA / self.name / f"{which}.parquet")
+            labels = [_in_words(label) for label in table["label_name"].to_pylist()]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.table({"text": table["text"], "label": labels}), path)
+        return path
+
+    def folder(self, row: str, repetition: int) -> Path:
+        return self.out / self.name / row / str(repetition)
+
+    def table(self, row: str, repetition: int) -> Path:
+        return self.folder(row, repetition) / "release" / "synthetic.parquet"
+
+    def ledger(self, row: str, repetition: int) -> str:
+        path = self.out / "ledgers" / f"{self.name}-{row}-{repetition}.sqlite"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return str(path)
+
+    def keywords(self) -> dict[str, Any]:
+        """The parameters that name the public topics, if the set has its own."""
+        if self.size.keywords is None:
+            return {}
+        path = self.out / self.name / "keywords.yaml"
+        path.write_text(json.dumps(self.size.keywords), "utf-8")
+        return {"keywords": str(path), "keywords_are_public": True}
+
+
+def _in_words(label: str) -> str:
+    """``EducationalInstitution`` as ``Educational Institution``."""
+    return "".join(f" {letter}" if letter.isupper() else letter for letter in label).strip().replace("/ ", "/")
+
+
+def zero_shot(place: Place, repetition: int) -> None:
+    """New texts of each label, by the prompts that private evolution starts with. Sees no private text."""
+    labels, size = place.labels, place.size
+    parameters = EvolutionParameters(**WORDS, **place.keywords())
+    template = load_template(size.document_type)
+    chat = load_chat("embedded", seed=repetition)
+    writer = Writer(chat, template, WritingParameters(**WRITING), labels=labels, seed=repetition)
+    api = TextAPI(writer, parameters, keywords_of_labels(parameters, template.evolution, labels))
+    answers = api.random([size.written] * len(labels), round_number=0, stage=0)
+    _write(place.table("zero-shot", repetition), list(answers.texts), [labels[index] for index in answers.labels])
+
+
+def real(count: int | None) -> Callable[[Place, int], None]:
+    """``count`` real texts of each label, drawn at random; None: all."""
+
+    def make(place: Place, repetition: int) -> None:
+        table = pq.read_table(place.split("train"))
+        labels = np.array(table["label"].to_pylist())
+        rows = np.random.default_rng(repetition).permutation(len(labels))
+        kept = [row[:count] for label in place.labels for row in [rows[labels[rows] == label]]]
+        chosen = table.take(np.concatenate(kept))
+        row = "real-all" if count is None else f"real-{count}"
+        _write(place.table(row, repetition), chosen["text"].to_pylist(), chosen["label"].to_pylist())
+
+    return make
+
+
+def _write(path: Path, texts: list[str], labels: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"text": texts, "label": labels}), path)
+
+
+def phrases(epsilon: int) -> Callable[[Place, int], None]:
+    """A Release of dp-kps, and 100 sequences of 8 terms a label, as they are."""
+
+    def make(place: Place, repetition: int) -> None:
+        row = f"dp-kps-none-e{epsilon}"
+        vocabulary = str(VOCABULARIES / "glove6b_400k.parquet")
+        us.synthesize(
+            _corpus(place),
+            us.DPKPS(vocabulary=vocabulary, vocabulary_is_public=True, length=8),
+            us.Budget(epsilon, DELTA),
+            llm="none",
+            records_per_label=100,
+            **_common(place, row, repetition),
+        )
+
+    return make
+
+
+def again(epsilon: int, row: str, **options: Any) -> Callable[[Place, int], None]:
+    """Other texts of the same Release."""
+
+    def make(place: Place, repetition: int) -> None:
+        source = f"dp-kps-none-e{epsilon}"
+        if not place.table(source, repetition).exists():
+            phrases(epsilon)(place, repetition)
+        us.generate(
+            place.folder(source, repetition) / "release" / "dp-kps.release",
+            output=str(place.folder(row, repetition)),
+            seed=repetition,
+            **({"records_per_label": 100} | options),
+        )
+
+    return make
+
+
+def with_llm(epsilon: int) -> Callable[[Place, int], None]:
+    """Texts of the embedded language model from four phrases each, the best of two answers."""
+
+    def make(place: Place, repetition: int) -> None:
+        options = {"document_type": place.size.document_type, "records_per_label": place.size.written, "samples": 2}
+        again(epsilon, f"dp-kps-llm-e{epsilon}", llm="embedded", **options, **PHRASES)(place, repetition)
+
+    return make
+
+
+def aug_pe(place: Place, repetition: int) -> None:
+    method = us.AugPE(population=(place.size.evolved,), **EVOLUTION, **place.keywords())
+    us.synthesize(
+        _corpus(place), method, us.Budget(6, DELTA), **_written(place), **_common(place, "aug-pe-e6", repetition)
+    )
+
+
+def sec_pe(place: Place, repetition: int) -> None:
+    """What detectors find is protected. Its clusters are of the zero-shot texts: it needs no real public text."""
+    if not place.table("zero-shot", repetition).exists():
+        zero_shot(place, repetition)
+    method = us.SecPE(
+        public_corpus=str(place.table("zero-shot", repetition)),
+        public_corpus_is_public=True,
+        public_label="label",
+        clusters=min(20, place.size.written),
+        population=(place.size.evolved,),
+        **EVOLUTION,
+        **place.keywords(),
+    )
+    us.synthesize(
+        _corpus(place),
+        method,
+        SecretBudget(PRIOR, POSTERIOR),
+        secret_detectors="email,phone,us_ssn,iban,credit_card",
+        max_records_per_secret=5,
+        **_written(place),
+        **_common(place, "sec-pe", repetition),
+    )
+
+
+def private_prediction(place: Place, repetition: int) -> None:
+    """All texts that a few batches give, on as many records as fill them."""
+    method = us.PrivatePrediction(batches=place.size.batches, private_text_tokens=80)
+    wanted = place.size.batches * method.settled.batch_size
+    us.synthesize(
+        _corpus(place, wanted, repetition),
+        method,
+        us.Budget(6, DELTA),
+        document_type=place.size.document_type,
+        max_tokens=60,
+        **_common(place, "private-prediction-e6", repetition),
+    )
+
+
+def few_shot(place: Place, repetition: int) -> None:
+    """One exemplar a label, which then shows the embedded model what to write."""
+    subsets, shown = 8, 2
+    records = pq.read_metadata(place.split("train")).num_rows
+    method = FewShot(
+        sampling_rate=subsets * shown * len(place.labels) / records,
+        subsets=subsets,
+        examples_per_subset=shown,
+        tokens=40,
+        exemplar_tokens=40,
+        exemplars=1,
+        candidates=50,
+        private_text_tokens=60,
+    )
+    options = {**_written(place), "records_per_label": place.size.written}
+    us.synthesize(_corpus(place), method, us.Budget(6, DELTA), **options, **_common(place, "few-shot-e6", repetition))
+
+
+def _corpus(place: Place, of_each_label: int | None = None, seed: int = 0) -> us.Corpus:
+    table: Any = place.split("train")
+    if of_each_label is not None:
+        table = pq.read_table(table)
+        labels = np.array(table["label"].to_pylist())
+        rows = np.random.default_rng(seed).permutation(len(labels))
+        table = table.take(np.concatenate([rows[labels[rows] == label][:of_each_label] for label in place.labels]))
+    return us.read_corpus(table, text="text", label="label", labels=place.labels)
+
+
+def _common(place: Place, row: str, repetition: int) -> dict[str, Any]:
+    return {
+        "output": str(place.folder(row, repetition)),
+        "ledger": place.ledger(row, repetition),
+        "dataset": place.name,
+        "seed": repetition,
+    }
+
+
+def _written(place: Place) -> dict[str, Any]:
+    size = place.size
+    return {
+        "llm": "embedded",
+        "document_type": size.document_type,
+        "records_per_label": size.evolved,
+        **WRITING,
+    }
+
+
+ROWS: dict[str, Callable[[Place, int], None]] = {
+    "real-20": real(20),
+    "real-50": real(50),
+    "real-100": real(100),
+    "real-all": real(None),
+    **{f"dp-kps-none-e{epsilon}": phrases(epsilon) for epsilon in (1, 2, 6, 15)},
+    **{
+        name: again(epsilon, name, llm="none", length=8, contrast=0)
+        for epsilon in (1, 2, 6, 15)
+        for name in [f"dp-kps-none-e{epsilon}-contrast-0"]
+    },
+    "zero-shot": zero_shot,
+    "dp-kps-llm-e6": with_llm(6),
+    "dp-kps-llm-e1": with_llm(1),
+    "private-prediction-e6": private_prediction,
+    "aug-pe-e6": aug_pe,
+    "sec-pe": sec_pe,
+    "few-shot-e6": few_shot,
+}
+"""By name, cheap ones first. ``eN`` is epsilon; sec-pe promises (p, r) to secrets instead."""
