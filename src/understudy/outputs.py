@@ -1,8 +1,9 @@
 """The output folder: one shape for every verb, split by who may see it.
 
 out/
-  release/    the synthetic table, METHOD.release, statement.json, statement.md    (shareable)
-  private/    run.sqlite, bad_rows.jsonl, diary.jsonl                               (mode 0700)
+  release/    the synthetic table, METHOD.release, statement.json, statement.md, metrics.json (those
+              that were charged), report.html                                      (shareable)
+  private/    run.sqlite, bad_rows.jsonl, diary.jsonl, evaluation.json, report.html (mode 0700)
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from understudy.release import PublicSchema, Release, load_release
 from understudy.statement import Statement
 
 FORMATS = ("parquet", "csv", "jsonl")
+REPORT = "report.html"
 TEXT, LABEL, PROVENANCE = "text", "label", "provenance"
 
 
@@ -58,6 +60,25 @@ class OutputFolder:
     def synthetic_file(self, output_format: str) -> Path:
         return self.shareable / f"synthetic.{output_format}"
 
+    @property
+    def metrics_file(self) -> Path:
+        """Metrics on private data that were released with a charge."""
+        return self.shareable / "metrics.json"
+
+    @property
+    def evaluation_file(self) -> Path:
+        """Metrics on private data that no epsilon covers."""
+        return self.private / "evaluation.json"
+
+    @property
+    def report_file(self) -> Path:
+        """The shareable report."""
+        return self.shareable / REPORT
+
+    @property
+    def internal_report_file(self) -> Path:
+        return self.private / REPORT
+
     def clear(self, *, keep: Release | None = None) -> None:
         """Remove what an earlier run wrote, halves of files included: nothing of it may stand under a new statement.
 
@@ -69,8 +90,9 @@ class OutputFolder:
         tables = [self.synthetic_file(output_format) for output_format in FORMATS]
         releases = [self.release_file(method) for method in method_names()]
         statements = [self.shareable / "statement.md", self.shareable / "statement.json"]
-        for path in (*tables, *releases, *statements):
-            for half in self.shareable.glob(f".{path.name}.*.tmp"):
+        measured = [self.metrics_file, self.report_file, self.evaluation_file, self.internal_report_file]
+        for path in (*tables, *measured, *releases, *statements):
+            for half in path.parent.glob(f".{path.name}.*.tmp"):
                 half.unlink(missing_ok=True)
             if keep is None or path not in releases or not _holds(path, keep):
                 path.unlink(missing_ok=True)

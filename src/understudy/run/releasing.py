@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from understudy.config import DataParameters, RunConfig
 from understudy.corpus import Corpus, canonical, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.corpus.read import proposed_name
 from understudy.corpus.sources import SPOOL
 from understudy.corpus.steady import SteadyCorpus, contents
-from understudy.errors import ConfigError, ResumeError
-from understudy.methods.protocol import Arrays, Keep, Method, ReleaseTools
+from understudy.errors import ConfigError
+from understudy.methods.protocol import Method, ReleaseTools
 from understudy.methods.registry import make_method
-from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
-from understudy.privacy.plan import Plan, Receipt, charge_of
+from understudy.privacy.plan import Plan
 from understudy.release import PublicSchema, Release, load_release
+from understudy.run.charging import dataset_name, noise_source, open_ledger, pay
 from understudy.run.generating import Writing, load_embedder_of, load_release_model_of
 from understudy.run.going_on import require_begun, require_no_less, require_same_model
 from understudy.run.listener import Listener
 from understudy.run.planning import make_plan
 from understudy.run.session import RELEASED, Session
 from understudy.statement import Statement
-
-if TYPE_CHECKING:
-    from understudy.ledger import Ledger
-    from understudy.store import RunStore
-
-_FINGERPRINT = "fingerprint"
 
 
 def make_release(
@@ -63,14 +55,10 @@ def make_release(
         session.folder.write_statement(made.statement)
         session.clear_scratch()
         return made
-    early, noise = make_plan(config), _noise(config)
-    dataset = config.dataset or (proposed_name(config.data[0]) if len(config.data) == 1 else None)
-    if dataset is None:
-        raise ConfigError(
-            "This dataset has no name for the ledger, as one file's stem would be.", "Name it with --dataset NAME."
-        )
+    early, noise = make_plan(config), noise_source(config)
+    dataset = dataset_name(config.dataset, config.data)
     with ExitStack() as stack:
-        ledger = stack.enter_context(_open_ledger(config)) if noise.private else None
+        ledger = stack.enter_context(open_ledger(config)) if noise.private else None
         if ledger is not None and ledger.dataset(dataset) is not None:
             ledger.check(dataset, early, run_id=session.store.run_id)  # before any private read
         if corpus is None:
@@ -97,22 +85,15 @@ def make_release(
             corpus = SteadyCorpus(corpus, key=ledger.fingerprint_key, expected=found)
         if plan.unit.kind == "secret":
             _check_secrets(method, config, corpus, plan)
-        if ledger is not None:
-            receipt, hash_key = _charge(ledger, dataset, plan, corpus, rows, session, listener)
-            keep = _confirmed(ledger, plan, session.store)
-        else:
-            session.begin(plan)
-            listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
-            receipt, hash_key = Receipt(session.store.run_id, plan.charges), b"insecure"
-            keep = session.store.keep_once
+        paid = pay(ledger, dataset, plan, corpus, rows, session, listener)
         if model is not None:
             require_same_model(session, model)
         tools = ReleaseTools(
             labels=max(1, len(corpus.labels)),
             label_names=tuple(canonical(label) for label in corpus.labels),
-            receipt=receipt,
+            receipt=paid.receipt,
             noise=noise,
-            keep=keep,
+            keep=paid.keep,
             embedder=embedder,
             seed=config.seed,
             scratch=session.scratch,
@@ -129,7 +110,7 @@ def make_release(
         if config.on_bad_row == "skip":
             listener.say("Rows that cannot be used are left out; private/skipped_rows.json counts them.")
         listener.say("Reading the private records.")
-        released = method.release(BoundedCorpus(corpus, plan.unit, hash_key), plan, tools)
+        released = method.release(BoundedCorpus(corpus, plan.unit, paid.hash_key), plan, tools)
         schema = corpus.schema
     statement = Statement.of(
         plan,
@@ -193,71 +174,6 @@ def _without_folders(method: Method) -> dict[str, Any]:
         name: Path(value).name if name in files and isinstance(value, str) else value
         for name, value in method.dump().items()
     }
-
-
-def _charge(
-    ledger: Ledger, dataset: str, plan: Plan, corpus: Corpus, rows: str, session: Session, listener: Listener
-) -> tuple[Receipt, bytes]:
-    """Identify the data, then check and charge in one transaction.
-
-    Args:
-        rows: keyed hash of all that the rows hold, by which a resumed run knows them again.
-    """
-    fingerprint = corpus.fingerprint(ledger.fingerprint_key)
-    kept = session.store.value(_FINGERPRINT)
-    if kept is not None and bytes(kept["sha"]).decode() != rows:
-        raise ResumeError(
-            "The private data, or the ledger, are not those that this run began with.",
-            "Use those it began with, or --fresh to start anew (which charges the budget again).",
-        )
-    if ledger.dataset(dataset) is None and ledger.known_as(fingerprint) is None:
-        ledger.open_dataset(dataset, cap=plan.budget, unit=plan.unit)
-        listener.say(f"Dataset {dataset!r} is new: opened with this run's budget {plan.budget} as its cap.")
-    if fingerprint:  # all corpora without a record are alike: they identify nothing
-        ledger.identify(dataset, fingerprint)
-    session.begin(plan)
-    if kept is None:
-        session.store.keep(_FINGERPRINT, {"sha": np.frombuffer(rows.encode(), dtype=np.uint8)})
-    charged = {charge.name for charge in plan.charges}
-    digests = {
-        name: digest
-        for name in session.store.names()
-        if charge_of(name) in charged and (digest := session.store.digest(name, key=ledger.fingerprint_key)) is not None
-    }
-    receipt = ledger.charge(dataset, plan, run_id=session.store.run_id, kept=digests)
-    listener.say(f"The ledger holds this run's charge of {plan.budget} to dataset {dataset!r} ({ledger.location}).")
-    opened = ledger.dataset(dataset)
-    assert opened is not None
-    return receipt, opened.hash_key
-
-
-def _confirmed(ledger: Ledger, plan: Plan, store: RunStore) -> Keep:
-    """Draw, store, confirm: a second draw of one charge, in a copy of the folder, is refused before it is used."""
-    charged = {charge.name for charge in plan.charges}
-
-    def keep(name: str, draw: Callable[[], Arrays]) -> Arrays:
-        arrays = store.keep_once(name, draw)
-        if charge_of(name) in charged:
-            digest = store.digest(name, key=ledger.fingerprint_key)
-            assert digest is not None, "it is kept"
-            ledger.confirm(store.run_id, name, digest)
-        return arrays
-
-    return keep
-
-
-def _noise(config: RunConfig) -> NoiseSource:
-    if config.insecure_no_noise:
-        return InsecureNoNoise()
-    if config.insecure_noise_seed is not None:
-        return InsecureSeededNoise(config.insecure_noise_seed)
-    return SystemNoise()
-
-
-def _open_ledger(config: RunConfig) -> Ledger:
-    from understudy.ledger import Ledger
-
-    return Ledger(config.ledger)
 
 
 def _open_corpus(config: RunConfig, private: Path) -> Corpus:

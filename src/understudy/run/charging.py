@@ -1,0 +1,119 @@
+"""Identify, charge, store, confirm: what stands between a plan and its first draw, for whoever makes a release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from understudy.config import PrivacyParameters
+from understudy.corpus import Corpus
+from understudy.corpus.read import proposed_name
+from understudy.errors import ConfigError, ResumeError
+from understudy.methods.protocol import Arrays, Keep
+from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
+from understudy.privacy.plan import Plan, Receipt, charge_of
+from understudy.run.listener import Listener
+from understudy.run.session import Session
+
+if TYPE_CHECKING:
+    from understudy.ledger import Ledger
+    from understudy.store import RunStore
+
+_FINGERPRINT = "fingerprint"
+
+
+def dataset_name(declared: str | None, files: Sequence[str]) -> str:
+    """The dataset's name in the ledger: the declared one, else the stem of its one file.
+
+    Raises:
+        ConfigError: if there is neither.
+    """
+    name = declared or (proposed_name(files[0]) if len(files) == 1 else None)
+    if name is None:
+        raise ConfigError(
+            "This dataset has no name for the ledger, as one file's stem would be.", "Name it with --dataset NAME."
+        )
+    return name
+
+
+def noise_source(config: PrivacyParameters) -> NoiseSource:
+    """The operating system's entropy, unless the configuration gives the promise up."""
+    if config.insecure_no_noise:
+        return InsecureNoNoise()
+    if config.insecure_noise_seed is not None:
+        return InsecureSeededNoise(config.insecure_noise_seed)
+    return SystemNoise()
+
+
+def open_ledger(config: PrivacyParameters) -> Ledger:
+    from understudy.ledger import Ledger
+
+    return Ledger(config.ledger)
+
+
+@dataclass(frozen=True, repr=False)
+class Paid:
+    """What a charge gives: the right to draw, the dataset's key, and the way to keep what is drawn."""
+
+    receipt: Receipt
+    hash_key: bytes
+    keep: Keep
+
+
+def pay(
+    ledger: Ledger | None, dataset: str, plan: Plan, corpus: Corpus, rows: str, session: Session, listener: Listener
+) -> Paid:
+    """Identify the data, then check and charge in one transaction; without a ledger nothing is charged nor promised.
+
+    Args:
+        ledger: None where noise is off or seeded.
+        rows: keyed hash of all that the rows hold, by which a resumed run knows them again.
+    """
+    if ledger is None:
+        session.begin(plan)
+        listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
+        return Paid(Receipt(session.store.run_id, plan.charges), b"insecure", session.store.keep_once)
+    fingerprint = corpus.fingerprint(ledger.fingerprint_key)
+    kept = session.store.value(_FINGERPRINT)
+    if kept is not None and bytes(kept["sha"]).decode() != rows:
+        raise ResumeError(
+            "The private data, or the ledger, are not those that this run began with.",
+            "Use those it began with, or --fresh to start anew (which charges the budget again).",
+        )
+    if ledger.dataset(dataset) is None and ledger.known_as(fingerprint) is None:
+        ledger.open_dataset(dataset, cap=plan.budget, unit=plan.unit)
+        listener.say(f"Dataset {dataset!r} is new: opened with this run's budget {plan.budget} as its cap.")
+    if fingerprint:  # all corpora without a record are alike: they identify nothing
+        ledger.identify(dataset, fingerprint)
+    session.begin(plan)
+    if kept is None:
+        session.store.keep(_FINGERPRINT, {"sha": np.frombuffer(rows.encode(), dtype=np.uint8)})
+    charged = {charge.name for charge in plan.charges}
+    digests = {
+        name: digest
+        for name in session.store.names()
+        if charge_of(name) in charged and (digest := session.store.digest(name, key=ledger.fingerprint_key)) is not None
+    }
+    receipt = ledger.charge(dataset, plan, run_id=session.store.run_id, kept=digests)
+    listener.say(f"The ledger holds this run's charge of {plan.budget} to dataset {dataset!r} ({ledger.location}).")
+    opened = ledger.dataset(dataset)
+    assert opened is not None
+    return Paid(receipt, opened.hash_key, _confirmed(ledger, plan, session.store))
+
+
+def _confirmed(ledger: Ledger, plan: Plan, store: RunStore) -> Keep:
+    """Draw, store, confirm: a second draw of one charge, in a copy of the folder, is refused before it is used."""
+    charged = {charge.name for charge in plan.charges}
+
+    def keep(name: str, draw: Callable[[], Arrays]) -> Arrays:
+        arrays = store.keep_once(name, draw)
+        if charge_of(name) in charged:
+            digest = store.digest(name, key=ledger.fingerprint_key)
+            assert digest is not None, "it is kept"
+            ledger.confirm(store.run_id, name, digest)
+        return arrays
+
+    return keep
