@@ -1,0 +1,144 @@
+"""What a page shows, and where it may come from: :func:`shareable` is given the shareable folder and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from understudy.errors import ConfigError
+from understudy.evaluation.evaluation import Evaluation, load_evaluation
+from understudy.evaluation.figure import Figure
+from understudy.evaluation.picture import Picture
+from understudy.models.types import Embedder
+from understudy.release import Release, load_release
+from understudy.report.table import SyntheticText, read_synthetic
+from understudy.statement import Statement
+
+
+@dataclass(frozen=True)
+class Charged:
+    """Figures of private texts that were released with noise, and what that cost."""
+
+    epsilon: str
+    unit: str
+    charges: tuple[Mapping[str, Any], ...]
+    figures: tuple[Figure, ...]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All that one page shows.
+
+    Args:
+        internal: whether anything in it was computed on private texts without a charge.
+        statement: the promise.
+        release: the Release, where it stands beside the statement.
+        texts: the synthetic table.
+        figures: what was measured.
+        picture: what the tables look like; None where it could not be drawn: ``no_picture`` then says why.
+        charged: None where no figure was paid for.
+        settings: how the figures were measured.
+        audit: the audit of the run; None where there was none.
+    """
+
+    internal: bool
+    statement: Statement
+    release: Release | None
+    texts: tuple[SyntheticText, ...]
+    figures: tuple[Figure, ...]
+    picture: Picture | None
+    no_picture: str
+    charged: Charged | None
+    settings: Mapping[str, Any]
+    audit: Mapping[str, Any] | None = None
+
+
+def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Contents:
+    """What may be handed out: the statement, the Release, the synthetic texts, what is computed of them, and what was
+    paid for.
+
+    Args:
+        release: the shareable folder of a run. Nothing else is read.
+        embedder: of the map and the figures that need one; None leaves them out.
+        seed: of the map and of samples.
+
+    Raises:
+        ConfigError: if the folder is none of a run, or what is in it cannot be read.
+    """
+    texts, statement = read_synthetic(release), _read_statement(release)
+    return Contents(
+        internal=False,
+        statement=statement,
+        release=_read_release(release, statement.method),
+        texts=texts,
+        figures=(),
+        picture=None,
+        no_picture="There is no map yet.",
+        charged=_read_charged(release / "metrics.json"),
+        settings={},
+    )
+
+
+def internal(public: Contents, private: Path) -> Contents | None:
+    """The same with all that was measured on private texts; None where nothing was.
+
+    Args:
+        public: what may be handed out.
+        private: the private folder of the run.
+
+    Raises:
+        ConfigError: if what is in it cannot be read.
+    """
+    evaluated, audited = private / "evaluation.json", private / "audit.json"
+    if not evaluated.exists() and not audited.exists():
+        return None
+    evaluation = load_evaluation(evaluated) if evaluated.exists() else Evaluation((), None, {})
+    return replace(
+        public,
+        internal=True,
+        figures=evaluation.figures or public.figures,
+        picture=evaluation.picture or public.picture,
+        settings=evaluation.settings,
+        audit=_read_json(audited, "Make it anew with `understudy audit run`.") if audited.exists() else None,
+    )
+
+
+def _read_statement(release: Path) -> Statement:
+    path = release / "statement.json"
+    if not path.is_file():
+        raise ConfigError(
+            f"{release.parent.name or release} is no folder of a run: it holds no release/{path.name}.",
+            "Name the folder that was the --output of `understudy run`, `release` or `generate`.",
+        )
+    cure = "Get it again: `understudy inspect` shows the statement that is in the Release."
+    try:
+        return Statement.from_json(_read_json(path, cure))
+    except (KeyError, ValueError, TypeError, AttributeError):
+        raise ConfigError(f"{path.name} is damaged or is no privacy statement.", cure) from None
+
+
+def _read_release(release: Path, method: str) -> Release | None:
+    path = release / f"{method}.release"
+    return load_release(path) if path.exists() else None
+
+
+def _read_charged(path: Path) -> Charged | None:
+    if not path.exists():
+        return None
+    cure = "Make it anew with `understudy evaluate --charge-metrics`."
+    fields = _read_json(path, cure)
+    try:
+        figures = Evaluation.from_json(fields["evaluation"]).figures
+        return Charged(str(fields["epsilon"]), str(fields["unit"]), tuple(fields["charges"]), figures)
+    except (KeyError, ValueError, TypeError, AttributeError):
+        raise ConfigError(f"{path.name} is damaged or was made by another version.", cure) from None
+
+
+def _read_json(path: Path, cure: str) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        raise ConfigError(f"{path.name} cannot be read.", cure) from None

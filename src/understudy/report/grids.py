@@ -1,0 +1,113 @@
+"""Figures laid out in rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from understudy.evaluation.figure import HOLDOUT, REAL, SYNTHETIC, Figure, Metric
+
+_TABLES = {SYNTHETIC: "synthetic", REAL: "real", HOLDOUT: "held-out real"}
+_TRAINED_ON = {SYNTHETIC: "synthetic texts", REAL: "as many real texts", "real (all)": "all real texts"}
+SIZE = "training texts"
+T = TypeVar("T")
+BETTER = {"lower": "lower is better", "higher": "higher is better", "same": "best if alike", "none": ""}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A title, what is said below it, and a figure a column; None where there is none."""
+
+    title: str
+    below: str
+    cells: tuple[Figure | None, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of figures, and the metrics in it."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    metrics: tuple[Metric, ...]
+
+    def remarks(self) -> list[str]:
+        """How the intervals came about, and what is said of single figures, each once."""
+        figures = [figure for row in self.rows for figure in row.cells if figure is not None]
+        intervals = [figure.interval for figure in figures if figure.interval is not None]
+        ways = dict.fromkeys(f"{interval.method} ({interval.level:.0%})" for interval in intervals)
+        notes = [f"{figure.metric.title}, {table_words(figure.of)}: {figure.note}" for figure in figures if figure.note]
+        return [f"Intervals: {'; '.join(ways)}."] * bool(ways) + list(dict.fromkeys(notes))
+
+
+def by_table(figures: Sequence[Figure], title: str) -> Grid:
+    """A row a metric and setting, a column for each table of texts."""
+    columns = _distinct(figures, lambda figure: figure.of)
+    rows = _distinct(figures, lambda figure: (figure.metric.name, setting_words(figure)))
+    cells = {(figure.metric.name, setting_words(figure), figure.of): figure for figure in figures}
+    metrics = {figure.metric.name: figure.metric for figure in figures}
+    return Grid(
+        title,
+        tuple(table_words(of) for of in columns),
+        tuple(
+            Row(metrics[name].title, words, tuple(cells.get((name, words, of)) for of in columns))
+            for name, words in rows
+        ),
+        tuple(metrics.values()),
+    )
+
+
+def by_training(figures: Sequence[Figure]) -> tuple[Grid, ...]:
+    """A grid a metric: a row for each training set, a column for each setting, such as the classifier."""
+    metrics = {figure.metric.name: figure.metric for figure in figures}
+    return tuple(
+        _of_metric(metric, [f for f in figures if f.metric.name == metric.name]) for metric in metrics.values()
+    )
+
+
+def _of_metric(metric: Metric, figures: Sequence[Figure]) -> Grid:
+    columns, rows = _distinct(figures, _column), _distinct(figures, lambda figure: figure.of)
+    cells = {(figure.of, _column(figure)): figure for figure in figures}
+    sizes = {figure.of: figure.settings[SIZE] for figure in figures if SIZE in figure.settings}
+    return Grid(
+        metric.title,
+        tuple(columns),
+        tuple(
+            Row(
+                training_words(of),
+                f"{sizes[of]:,} texts" if of in sizes else "",
+                tuple(cells.get((of, column)) for column in columns),
+            )
+            for of in rows
+        ),
+        (metric,),
+    )
+
+
+def table_words(of: str) -> str:
+    """The name of a table of texts for people."""
+    return _TABLES.get(of, of.replace("_", " "))
+
+
+def training_words(of: str) -> str:
+    """The name of what was trained on."""
+    return _TRAINED_ON.get(of, table_words(of))
+
+
+def _column(figure: Figure) -> str:
+    return setting_words(figure, leave_out=(SIZE,))
+
+
+def setting_words(figure: Figure, leave_out: Sequence[str] = ()) -> str:
+    """What tells a figure apart from others of its metric: names alone, numbers with what they count."""
+    return ", ".join(
+        str(value) if isinstance(value, str) else f"{name.replace('_', ' ')} = {value:g}"
+        for name, value in figure.settings.items()
+        if name not in leave_out
+    )
+
+
+def _distinct(figures: Iterable[Figure], key: Callable[[Figure], T]) -> list[T]:
+    return list(dict.fromkeys(map(key, figures)))

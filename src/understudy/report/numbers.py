@@ -1,0 +1,61 @@
+"""Numbers and paragraphs for people."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from markupsafe import Markup, escape
+
+from understudy.evaluation.figure import Interval
+
+MISSING = "–"
+_BOLD = re.compile(r"\*\*(.+?)\*\*")
+
+
+def short(value: float | None, digits: int = 3) -> str:
+    """Three decimals below ten, fewer above; an en dash for nothing.
+
+    >>> short(0.84219), short(12.346), short(1234567.0), short(0.00001234), short(None)
+    ('0.842', '12.3', '1,234,567', '1.23e-05', '–')
+    """
+    if value is None or math.isnan(value):
+        return MISSING
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    size = abs(value)
+    if 0 < size < 10**-digits:
+        text = f"{value:.2e}"
+    elif size < 10:
+        text = f"{value:.{digits}f}"
+    elif size < 100:
+        text = f"{value:.1f}"
+    else:
+        text = f"{value:,.0f}"
+    return text.replace("-", "−") if value < 0 else text
+
+
+def percent(share: float) -> str:
+    """A share in percent.
+
+    >>> percent(0.2), percent(0.1234), percent(0.0004)
+    ('20 %', '12.3 %', '0.04 %')
+    """
+    hundredths = 100 * share
+    text = f"{hundredths:.2g}" if 0 < hundredths < 1 else f"{hundredths:.1f}".removesuffix(".0")
+    return f"{text} %"
+
+
+def span(interval: Interval | None) -> str:
+    """The ends of an interval; nothing where there is none.
+
+    >>> span(Interval(0.81, 0.8755, "t over 5 seeds"))
+    '0.810 to 0.875'
+    """
+    return "" if interval is None else f"{short(interval.low)} to {short(interval.high)}"
+
+
+def paragraphs(text: str) -> Markup:
+    """Paragraphs with ``**bold**`` words, everything else escaped."""
+    made = [_BOLD.sub(r"<strong>\1</strong>", str(escape(part.strip()))) for part in text.split("\n\n") if part.strip()]
+    return Markup("").join(Markup(f"<p>{part}</p>") for part in made)

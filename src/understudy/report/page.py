@@ -1,0 +1,60 @@
+"""Templates into one self-contained file, whose policy forbids it to fetch anything or to run what is not ours."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from understudy import __version__
+from understudy.report.numbers import paragraphs, percent, short, span
+
+
+def render(template: str, **values: Any) -> str:
+    """The page: every value escaped, style and script inline and named by their hashes in the page's policy."""
+    style, script = _file("style.css"), _file("page.js")
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            policy=policy(style, script),
+            style=Markup(style),
+            script=Markup(script),
+            version=__version__,
+            **values,
+        )
+    )
+
+
+def policy(style: str, script: str) -> str:
+    """A content security policy: nothing from anywhere, and of what is inline only this style and this script."""
+    return (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _file(name: str) -> str:
+    return resources.files("understudy.report").joinpath("templates", name).read_text("utf-8")
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("understudy.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(short=short, percent=percent, span=span, paragraphs=paragraphs)
+    return environment

@@ -1,0 +1,62 @@
+"""The synthetic table, read back."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from understudy.corpus import canonical
+from understudy.errors import ConfigError
+from understudy.outputs import FORMATS, LABEL, PROVENANCE, TEXT
+
+
+@dataclass(frozen=True)
+class SyntheticText:
+    """A row: its text, its label in words (None without labels), and the phrases that it was written from."""
+
+    text: str
+    label: str | None = None
+    phrases: tuple[str, ...] = ()
+
+
+def read_synthetic(release: Path) -> tuple[SyntheticText, ...]:
+    """The rows of the synthetic table in a shareable folder; none where no text was made yet.
+
+    Raises:
+        ConfigError: if the table cannot be read, or has no column of texts.
+    """
+    found = [path for name in FORMATS if (path := release / f"synthetic.{name}").exists()]
+    if not found:
+        return ()
+    try:
+        return tuple(_text(row) for row in _rows(found[0]))
+    except Exception:  # a damaged table fails in many ways
+        raise ConfigError(
+            f"The synthetic table {found[0].name} cannot be read.", "Make it anew with `understudy generate`."
+        ) from None
+
+
+def _rows(path: Path) -> Iterable[Mapping[str, Any]]:
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        rows: list[Mapping[str, Any]] = pq.ParquetFile(path).read(use_threads=False).to_pylist()
+        return rows
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        if path.suffix == ".csv":
+            return list(csv.DictReader(lines))
+        return [json.loads(line) for line in lines if line.strip()]
+
+
+def _text(row: Mapping[str, Any]) -> SyntheticText:
+    label, provenance = row.get(LABEL), row.get(PROVENANCE)
+    known = json.loads(provenance) if provenance else {}
+    return SyntheticText(
+        row[TEXT] or "",
+        None if label in (None, "") else canonical(label),
+        tuple(str(phrase) for phrase in known.get("phrases", ())),
+    )
