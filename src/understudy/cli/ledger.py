@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from understudy.cli.table import show_table
 from understudy.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def show(name: str | None, *, as_json: bool, location: str | None) -> None:
     if as_json:
         click.echo(json.dumps([_state_json(*state) for state in states], indent=2))
         return
-    _table(("dataset", "unit", "rule", "cap", "spent", "remaining"), [_summary(*state) for state in states])
+    show_table(("dataset", "unit", "rule", "cap", "spent", "remaining"), [_summary(*state) for state in states])
 
 
 @ledger.command()
@@ -163,7 +163,7 @@ def history(name: str, *, as_json: bool, location: str | None) -> None:
         for entry in entries
     ]
     numbers = "prior, posterior" if dataset.unit.kind == "secret" else "epsilon, delta"
-    _table(("at (UTC)", "method", numbers, "releases", "run", "note"), rows)
+    show_table(("at (UTC)", "method", numbers, "releases", "run", "note"), rows)
 
 
 def _ledger(location: str | None) -> Ledger:
@@ -243,22 +243,3 @@ def _show(budget: Budget | SecretBudget | None, rounding: str) -> str:
 def _digits(number: Fraction, rounding: str) -> str:
     context = Context(prec=6, rounding=rounding)
     return f"{float(context.divide(Decimal(number.numerator), Decimal(number.denominator))):g}"
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on a terminal, else lines with tabs between the fields."""
-    if not _on_terminal():
-        for row in (heads, *rows):
-            click.echo("\t".join(row))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*heads)
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
-
-
-def _on_terminal() -> bool:
-    return sys.stdout.isatty()

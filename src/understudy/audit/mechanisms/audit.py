@@ -1,0 +1,149 @@
+"""An audit of one mechanism: run it, bound what it loses, compare with what it promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from understudy.audit.bounds import ErrorLimits, Floats, best_bound, counted, limits
+from understudy.audit.mechanisms.promise import Promise
+from understudy.errors import ConfigError
+from understudy.privacy.guarantee import Budget
+
+LEAST_RUNS = 100
+NO_VIOLATION, VIOLATION = "no violation found", "VIOLATION"
+NO_PROOF = "A low bound is not a proof: it says what this attack found, not what a better one would."
+
+
+class Attack(Protocol):
+    """A mechanism with noise for some budget, and the test of an attacker who knows all but whether a unit is there."""
+
+    @property
+    def promise(self) -> Promise: ...
+
+    def scores(self, runs: int, *, present: bool) -> Floats:
+        """``Float64[runs]``: run the real mechanism so often and say each time how much it looks like "present"."""
+        ...
+
+
+@dataclass(frozen=True)
+class Auditable:
+    """A mechanism that can be audited.
+
+    Args:
+        name: on the command line.
+        title: what it is, in words.
+        neighbours: the worst case that is tried, in words.
+        attack: the mechanism with the noise that (epsilon, delta) asks for, and the attack on it. A mechanism of pure
+            differential privacy leaves delta alone and promises epsilon at 0.
+    """
+
+    name: str
+    title: str
+    neighbours: str
+    attack: Callable[[Budget], Attack]
+
+
+@dataclass(frozen=True)
+class MechanismAudit:
+    """What an audit found.
+
+    Args:
+        name, title, neighbours: of the :class:`Auditable`.
+        quantity: what the numbers below are, such as ``epsilon at delta 1e-06``.
+        promised: by the mechanism.
+        clopper_pearson: lower bound by the best threshold test.
+        gaussian_curve: lower bound by way of mu, for a mechanism that promises a Gaussian trade-off curve, else None. A
+            mu above the promised one refutes the promise whatever the true curve is; the number that it is converted to
+            holds if the true curve is Gaussian.
+        ideal: what the better of the bounds would come to, about, if the mechanism spent all that it promises and the
+            attack were perfect. What lies between it and ``promised`` is for want of runs.
+        ceiling: what it would come to if all runs were told apart: no higher promise can be refuted by so many runs.
+        runs: with the unit, and as many without it.
+        confidence: the probability that no bound is too high is at least this.
+    """
+
+    name: str
+    title: str
+    neighbours: str
+    quantity: str
+    promised: float
+    clopper_pearson: float
+    gaussian_curve: float | None
+    ideal: float
+    ceiling: float
+    runs: int
+    confidence: float
+
+    @property
+    def violated(self) -> bool:
+        """Whether a bound lies above the promise."""
+        return max(self.clopper_pearson, self.gaussian_curve or 0.0) > self.promised
+
+    @property
+    def verdict(self) -> str:
+        return VIOLATION if self.violated else NO_VIOLATION
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "verdict": self.verdict, "note": NO_PROOF}
+
+
+def audit_mechanism(
+    auditable: Auditable, budget: Budget, *, runs: int = 5000, confidence: float = 0.95
+) -> MechanismAudit:
+    """Run a mechanism ``runs`` times with and as often without a unit, and bound what it loses.
+
+    Args:
+        budget: what the mechanism is to promise.
+        confidence: that no bound is too high, in (0, 1).
+
+    Raises:
+        ConfigError: if there are too few runs, the confidence is out of its range, or the budget does not fit.
+    """
+    if runs < LEAST_RUNS:
+        raise ConfigError(f"{runs} runs tell nothing.", f"Run a mechanism at least {LEAST_RUNS} times.")
+    if not 0 < confidence < 1:
+        raise ConfigError(f"Expected a confidence in (0, 1), got {confidence}.", "Give one such as 0.95.")
+    attack = auditable.attack(budget)
+    promise = attack.promise
+    absent, present = attack.scores(runs, present=False), attack.scores(runs, present=True)
+    ways = _ways(promise)
+    alpha = (1 - confidence) / len(ways)
+    found = [convert(best_bound(absent, present, bound, alpha=alpha)) for bound, convert in ways]
+    return MechanismAudit(
+        auditable.name,
+        auditable.title,
+        auditable.neighbours,
+        promise.words,
+        promise.value,
+        found[0],
+        found[1] if promise.gaussian else None,
+        _expected(promise, counted(runs), np.geomspace(1e-6, 1 - 1e-6, 200), alpha=alpha),
+        max(_at(promise, limits(0, 0, counted(runs), alpha=alpha))),
+        runs,
+        confidence,
+    )
+
+
+_Way = tuple[Callable[[ErrorLimits], Floats], Callable[[float], float]]
+
+
+def _ways(promise: Promise) -> list[_Way]:
+    """Each bound by a test of its own, and how its number becomes one of the promise's kind."""
+    ways: list[_Way] = [(promise.bound, float)]
+    if promise.gaussian:
+        ways.append((lambda of: of.mu, promise.of_mu))
+    return ways
+
+
+def _at(promise: Promise, at: ErrorLimits) -> list[float]:
+    return [convert(float(np.max(bound(at)))) for bound, convert in _ways(promise)]
+
+
+def _expected(promise: Promise, trials: int, false_positive: Floats, *, alpha: float) -> float:
+    """The best bound of tests on the promised trade-off curve itself, each with the errors that are to be expected."""
+    false_negative = 1 - np.array([promise.power(float(each)) for each in false_positive])
+    return max(_at(promise, limits(trials * false_positive, trials * false_negative, trials, alpha=alpha)))

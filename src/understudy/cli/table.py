@@ -1,0 +1,23 @@
+"""Tables for people and for other programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+
+def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on a terminal, else lines with tabs between the fields."""
+    if not sys.stdout.isatty():
+        for row in (heads, *rows):
+            click.echo("\t".join(row))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*heads)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
