@@ -96,7 +96,7 @@ def test_an_unknown_dataset_is_an_error(where: str) -> None:
 
 def test_a_terminal_gets_a_table(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     call(where, "open clinic --epsilon 1 --delta 1e-6")
-    monkeypatch.setattr("understudy.cli.ledger._on_terminal", lambda: True)
+    monkeypatch.setattr("understudy.cli.table._on_terminal", lambda: True)
     shown = call(where, "show").output
     assert "clinic" in shown
     assert "━" in shown or "─" in shown

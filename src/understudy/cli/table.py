@@ -10,7 +10,7 @@ import click
 
 def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table on a terminal, else lines with tabs between the fields."""
-    if not sys.stdout.isatty():
+    if not _on_terminal():
         for row in (heads, *rows):
             click.echo("\t".join(row))
         return
@@ -21,3 +21,7 @@ def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*row)
     Console().print(table)
+
+
+def _on_terminal() -> bool:
+    return sys.stdout.isatty()
