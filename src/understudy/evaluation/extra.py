@@ -1,0 +1,23 @@
+"""The libraries that measuring needs and generating does not."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from understudy.errors import ConfigError
+
+_LIBRARIES = ("datasketch", "jsonschema", "rapidfuzz", "sacrebleu", "sklearn")
+
+
+def require_evaluate() -> None:
+    """See that the extra ``evaluate`` is there, without loading it.
+
+    Raises:
+        ConfigError: if a part of it is missing.
+    """
+    missing = [name for name in _LIBRARIES if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"Evaluation needs the extra 'evaluate' (missing: {', '.join(missing)}).",
+            "Install it: pip install 'understudy[evaluate]'",
+        )
