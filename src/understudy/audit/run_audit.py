@@ -1,0 +1,174 @@
+"""What an audit of a whole run found: every number beside the promise, and how much the test could have found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.audit.one_run import GuessRule, lower_bound
+from understudy.audit.scoring import ATTACKS
+from understudy.evaluation.figure import Interval
+from understudy.evaluation.intervals import LEVEL, bootstrap
+from understudy.files import PRIVATE_MODE, atomic_file
+
+Verdict = Literal["consistent", "VIOLATION"]
+FALSE_POSITIVES = 0.01
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """One rule's guesses from one attack's scores, and the bound that they give."""
+
+    rule: GuessRule
+    correct: int
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One attack on the run.
+
+    Args:
+        name: of :data:`~understudy.audit.scoring.ATTACKS`.
+        auc: chance that a planted canary scores above one that was not planted (a tie counts one half).
+        auc_interval: bootstrap over the canaries.
+        true_positives: share of the planted canaries above a threshold that at most 1 % of the others are above.
+        true_positives_interval: Clopper-Pearson, the threshold taken as given.
+        guesses: one a rule.
+    """
+
+    name: str
+    auc: float
+    auc_interval: Interval
+    true_positives: float
+    true_positives_interval: Interval
+    guesses: tuple[Guesses, ...]
+
+    @property
+    def epsilon(self) -> float:
+        return max(each.epsilon for each in self.guesses)
+
+
+@dataclass(frozen=True)
+class RunAudit:
+    """The audit of one run.
+
+    Args:
+        method: the audited method.
+        unit: what it protects, in words; each canary is one such unit.
+        epsilon, delta: the promise.
+        private: False where noise was off or seeded: then the promise was not made, and is what a run with noise makes.
+        canaries: how many there are.
+        planted: how many of them the coins put into the data.
+        confidence: of ``bound``, over all attacks and rules together.
+        attacks: what was tried.
+        largest_bound: the bound if all guesses had been right: the power of the test.
+        canaries_needed: how many canaries could show a violation of this promise; None if a million could not.
+        seconds: how long the run and the attacks took.
+        settings: how the audit was made.
+    """
+
+    method: str
+    unit: str
+    epsilon: float
+    delta: float
+    private: bool
+    canaries: int
+    planted: int
+    confidence: float
+    attacks: tuple[Attack, ...]
+    largest_bound: float
+    canaries_needed: int | None
+    seconds: float
+    settings: Mapping[str, Any]
+
+    @property
+    def bound(self) -> float:
+        """The run's epsilon is at least this, with the stated confidence."""
+        return max(attack.epsilon for attack in self.attacks)
+
+    @property
+    def verdict(self) -> Verdict:
+        return "VIOLATION" if self.bound > self.epsilon else "consistent"
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "settings": dict(self.settings), "bound": self.bound, "verdict": self.verdict}
+
+    def save(self, path: Path) -> None:
+        """Write it for its owner's eyes only: it is computed on private data, and no epsilon covers it."""
+        with atomic_file(path, mode=PRIVATE_MODE) as file:
+            file.write(json.dumps(self.to_json(), indent=1, allow_nan=False).encode())
+
+    @property
+    def remark(self) -> str:
+        """What the verdict means, in a sentence or two."""
+        if self.verdict == "VIOLATION":
+            return "The run leaks more than is promised."
+        if self.largest_bound <= self.epsilon:
+            wanted = "" if self.canaries_needed is None else f" ({self.canaries_needed} would do)"
+            return f"So few canaries could not have shown a violation{wanted}. A low bound is not a proof."
+        return "A low bound is not a proof: another attack may find more."
+
+
+def judge(
+    name: str,
+    scores: NDArray[np.float64],
+    planted: NDArray[np.bool_],
+    rules: tuple[GuessRule, ...],
+    *,
+    delta: float,
+    confidence: float,
+) -> Attack:
+    """What one attack's scores show.
+
+    Args:
+        scores: ``Float64[m]``.
+        planted: ``Bool[m]``.
+        confidence: of each bound, corrected for how many are tried.
+    """
+    assert name in ATTACKS
+    guesses = []
+    for rule in rules:
+        correct = rule.correct(scores, planted)
+        bound = lower_bound(correct, rule.guesses, canaries=len(scores), delta=delta, confidence=confidence)
+        guesses.append(Guesses(rule, correct, bound))
+    rate, interval = true_positive_rate(scores, planted)
+    area = bootstrap(
+        lambda rows: area_under_curve(scores[rows], planted[rows]), len(scores), seed=_SEED, over="the canaries"
+    )
+    return Attack(name, area_under_curve(scores, planted), area, rate, interval, tuple(guesses))
+
+
+def area_under_curve(scores: NDArray[np.float64], planted: NDArray[np.bool_]) -> float:
+    """Chance that a planted canary scores above another; 0.5 where there are none of one kind.
+
+    Source: Hanley and McNeil 1982: the Mann-Whitney statistic over the number of pairs.
+    """
+    from scipy.stats import rankdata
+
+    present, absent = int(planted.sum()), int((~planted).sum())
+    if not present or not absent:
+        return 0.5
+    ranks = float(rankdata(scores)[planted].sum())
+    return (ranks - present * (present + 1) / 2) / (present * absent)
+
+
+def true_positive_rate(scores: NDArray[np.float64], planted: NDArray[np.bool_]) -> tuple[float, Interval]:
+    """Share of the planted canaries above the lowest threshold that at most 1 % of the others are above."""
+    from scipy.stats import binomtest
+
+    absent = np.sort(scores[~planted])[::-1]
+    allowed = int(FALSE_POSITIVES * len(absent))
+    threshold = absent[allowed] if len(absent) else -np.inf
+    trials, found = int(planted.sum()), int((scores[planted] > threshold).sum())
+    if trials == 0:
+        return 0.0, Interval(0.0, 1.0, "nothing planted", LEVEL)
+    ends = binomtest(found, trials).proportion_ci(LEVEL, method="exact")
+    return found / trials, Interval(float(ends.low), float(ends.high), f"Clopper-Pearson, {trials} planted", LEVEL)

@@ -1,0 +1,180 @@
+"""Audit a whole run: plant canaries in a copy of the corpus, run the method on it, and try to tell which were planted.
+
+    choose    canaries and coins, kept in private/ before anything else is done
+    plant     a copy of the corpus with those in it whose coin says so
+    run       the whole method, with a ledger of its own
+    attack    scores from what the run hands out
+    bound     how large epsilon must be at least, for so many right guesses (Steinke, Nasr and Jagielski 2023)
+
+Everything stays in the private part of the audit's folder: what the run makes is not covered by a charge to the user's
+dataset, so it must not be handed out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from contextlib import nullcontext
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from understudy.audit.canaries import Canaries, load_canaries
+from understudy.audit.one_run import canaries_needed, guess_rules, largest_bound
+from understudy.audit.planting import CORPUS, choose_canaries, on_the_copy, open_corpus, plant
+from understudy.audit.run_audit import RunAudit, judge
+from understudy.audit.scoring import EMBEDDING, attacks_of, score
+from understudy.config import RunConfig
+from understudy.corpus import Corpus
+from understudy.errors import ConfigError
+from understudy.files import private_folder
+from understudy.parameters import CommaSeparated, Parameters
+from understudy.privacy.guarantee import Budget
+from understudy.run import Listener, make_plan, run
+from understudy.run.listener import SILENT
+
+CANARIES, AUDIT = "canaries.json", "audit.json"
+
+
+class AuditParameters(Parameters):
+    """The audit."""
+
+    canaries: int = Field(3000, ge=50, le=100_000)
+    """Canaries: records that may be planted, each by a coin of its own."""
+    prefix_words: int = Field(5, ge=0, le=100)
+    """Words of a record of the corpus that a canary begins with."""
+    suffix_terms: int = Field(8, ge=1, le=100)
+    """Rare public terms that it ends in."""
+    attacks: CommaSeparated = ()
+    """Attacks to make, of terms, ngram, embedding and release. Default: all that fit the method. Fewer, chosen
+    beforehand, make a sharper bound."""
+    confidence: float = Field(0.95, ge=0.5, lt=1)
+    """Confidence of the bound, over all attacks together."""
+
+
+def audit_run(
+    config: RunConfig,
+    parameters: AuditParameters | None = None,
+    *,
+    corpus: Corpus | None = None,
+    listener: Listener = SILENT,
+) -> RunAudit:
+    """Audit the run that ``config`` describes. The same call resumes an audit that was killed.
+
+    Args:
+        config: of the run, as for :func:`understudy.run.run`; ``output`` is the audit's folder.
+        parameters: of the audit.
+        corpus: the open corpus, in place of ``config.data``.
+
+    Raises:
+        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
+    """
+    parameters = parameters or AuditParameters()
+    started = time.monotonic()
+    if config.output is None:
+        raise ConfigError("There is no folder for the results.", "Name one with --output FOLDER.")
+    _require_inside(config)
+    plan = make_plan(config)
+    budget = plan.budget
+    if not isinstance(budget, Budget):
+        raise ConfigError("An audit compares with a promise of epsilon.", "Give an epsilon and a delta.")
+    attacks = attacks_of(config.method, parameters.attacks)
+    epsilon, delta = float(budget.epsilon), float(budget.delta)
+    rules = guess_rules(parameters.canaries)
+    single = 1 - (1 - parameters.confidence) / (len(attacks) * len(rules))
+    power = largest_bound(rules, canaries=parameters.canaries, delta=delta, confidence=single)
+    needed = canaries_needed(epsilon, delta=delta, confidence=single)
+    if power <= epsilon:
+        enough = "No number of canaries could." if needed is None else f"{needed} canaries could."
+        listener.say(
+            f"With {parameters.canaries} canaries no bound can be above {power:.2f}: this audit cannot show that the "
+            f"promised epsilon {epsilon:g} is broken. {enough}"
+        )
+    embedder = None
+    if EMBEDDING in attacks:
+        from understudy.models.catalog import load_embedder
+
+        embedder = load_embedder(config.embedder)
+    private = private_folder(Path(config.output) / "private")
+    canaries = _prepare(config, parameters, corpus, private, attacks)
+    result = run(on_the_copy(config, private), listener=listener)
+    texts = [record.text for record in result.records if record.text]
+    listener.say("Attacking what the run made.")
+    found = tuple(
+        judge(
+            name,
+            score(name, canaries, texts=texts, release=result.release, embedder=embedder),
+            canaries.planted,
+            rules,
+            delta=delta,
+            confidence=single,
+        )
+        for name in attacks
+    )
+    audit = RunAudit(
+        method=config.method,
+        unit=plan.unit.describe(),
+        epsilon=epsilon,
+        delta=delta,
+        private=result.statement.private,
+        canaries=len(canaries),
+        planted=int(canaries.planted.sum()),
+        confidence=parameters.confidence,
+        attacks=found,
+        largest_bound=power,
+        canaries_needed=needed,
+        seconds=time.monotonic() - started,
+        settings={**parameters.model_dump(mode="json"), "synthetic_texts": len(texts)},
+    )
+    audit.save(private / AUDIT)
+    return audit
+
+
+def _prepare(
+    config: RunConfig, parameters: AuditParameters, corpus: Corpus | None, private: Path, attacks: tuple[str, ...]
+) -> Canaries:
+    """The canaries, and the corpus with them in ``private``; both are made once."""
+    lasting = {**config.lasting, "audit": {**parameters.model_dump(mode="json"), "attacks": attacks}}
+    settings = hashlib.sha256(json.dumps(lasting, sort_keys=True).encode()).hexdigest()
+    if config.fresh:
+        for path in private.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    kept = load_canaries(private / CANARIES, settings=settings) if (private / CANARIES).exists() else None
+    if kept is not None and (private / CORPUS).exists():
+        return kept
+    with open_corpus(config, private) if corpus is None else nullcontext(corpus) as opened:
+        if kept is None:
+            kept = choose_canaries(
+                config,
+                opened,
+                count=parameters.canaries,
+                prefix_words=parameters.prefix_words,
+                suffix_terms=parameters.suffix_terms,
+            )
+            kept.save(private / CANARIES, settings=settings)
+        plant(config, opened, kept, private)
+    return kept
+
+
+def _require_inside(config: RunConfig) -> None:
+    """See that no released value leaves this machine: nothing is charged for it.
+
+    Raises:
+        ConfigError: if the language model is an endpoint elsewhere.
+    """
+    if not config.llm.startswith("openai:"):
+        return
+    host = urlsplit(config.base_url or "").hostname or ""
+    try:
+        near = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        near = False
+    if not near:
+        raise ConfigError(
+            "An audit's run is not charged to your dataset, so nothing of it may leave this machine.",
+            "Use a local language model: --llm none, embedded, hf:NAME, or an endpoint with --base-url on localhost.",
+        )

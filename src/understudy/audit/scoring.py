@@ -1,0 +1,142 @@
+"""How much a run's output looks as if a canary had been in its data: one number a canary, high where it does.
+
+Every attack sees what leaves the building (the synthetic texts, or the Release itself) and every canary, and no coin.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.audit.canaries import Canaries
+from understudy.audit.ngram import NGramModel
+from understudy.errors import ConfigError
+from understudy.methods.dp_kps.generate import scores as density_scores
+from understudy.methods.dp_kps.parameters import DPKPSParameters
+from understudy.methods.dp_kps.plan import NAME as DP_KPS
+from understudy.methods.dp_kps.plan import count_noise, score_noise
+from understudy.models.types import Embedder
+from understudy.release import Release
+from understudy.vocabulary.matcher import TermMatcher
+from understudy.vocabulary.words import split_words
+
+Scores = NDArray[np.float64]
+
+TERMS, NGRAM, EMBEDDING, RELEASE = "terms", "ngram", "embedding", "release"
+ATTACKS: Mapping[str, str] = {
+    TERMS: "how often the canary's rare terms occur in the synthetic texts",
+    NGRAM: "log-probability of the rare suffix after its prefix in a trigram model of the synthetic texts, less that "
+    "of other canaries' suffixes after the same prefix",
+    EMBEDDING: "mean cosine of the canary with its nearest synthetic texts",
+    RELEASE: "log-likelihood ratio of the noisy values that the Release holds of the canary's terms (dp-kps)",
+}
+"""Every attack by name, in words."""
+
+_ALTERNATIVES = 20
+_NEAREST = 25
+
+
+def attacks_of(method: str, chosen: Sequence[str]) -> tuple[str, ...]:
+    """The attacks to make on a run of ``method``: the chosen ones, or where none are, all that there are.
+
+    Raises:
+        ConfigError: if one is unknown, or does not fit the method.
+    """
+    possible = tuple(name for name in ATTACKS if name != RELEASE or method == DP_KPS)
+    for name in chosen:
+        if name not in possible:
+            raise ConfigError(
+                f"There is no attack {name!r} on the method {method}.", f"Attacks are {', '.join(possible)}."
+            )
+    return tuple(dict.fromkeys(chosen)) or possible
+
+
+def score(
+    attack: str, canaries: Canaries, *, texts: Sequence[str], release: Release, embedder: Embedder | None
+) -> Scores:
+    """``Float64[m]``: the scores of one attack.
+
+    Args:
+        attack: of :data:`ATTACKS`.
+        texts: the synthetic texts.
+        embedder: for the attack that needs one.
+    """
+    makers: dict[str, Callable[[], Scores]] = {
+        TERMS: lambda: term_scores(canaries, texts),
+        NGRAM: lambda: ngram_scores(canaries, texts),
+        EMBEDDING: lambda: embedding_scores(canaries, texts, embedder),
+        RELEASE: lambda: release_scores(canaries, release),
+    }
+    return makers[attack]()
+
+
+def term_scores(canaries: Canaries, texts: Sequence[str]) -> Scores:
+    """How often the canary's terms occur in ``texts``. No other canary has them, and no record of the corpus."""
+    owners = [number for number, canary in enumerate(canaries) for _ in canary.terms]
+    matcher = TermMatcher([term for canary in canaries for term in canary.terms])
+    found = np.zeros(len(canaries))
+    for text in texts:
+        for index in matcher.find(text):
+            found[owners[index]] += 1
+    return found
+
+
+def ngram_scores(canaries: Canaries, texts: Sequence[str]) -> Scores:
+    """log p(suffix | prefix) in a trigram model of ``texts``, less the mean of that of 20 other canaries' suffixes.
+
+    Source: Meeus et al. 2025, *The Canary's Echo* (arXiv:2502.14921), who score with bigrams; the comparison with
+    alternatives is the exposure of Carlini et al. 2019.
+    """
+    prefixes = [split_words(canary.prefix) for canary in canaries]
+    suffixes = [split_words(canary.suffix) for canary in canaries]
+    model = NGramModel(texts, words=(word for words in (*prefixes, *suffixes) for word in words))
+    count = len(suffixes)
+    others = range(1, min(_ALTERNATIVES, count - 1) + 1)
+    found = np.zeros(count)
+    for number, (prefix, suffix) in enumerate(zip(prefixes, suffixes, strict=True)):
+        alternatives = [model.log_probability(suffixes[(number + step) % count], after=prefix) for step in others]
+        found[number] = model.log_probability(suffix, after=prefix) - float(np.mean(alternatives or [0.0]))
+    return found
+
+
+def embedding_scores(canaries: Canaries, texts: Sequence[str], embedder: Embedder | None) -> Scores:
+    """Mean cosine of each canary with its 25 nearest synthetic texts.
+
+    Source: Meeus et al. 2025.
+    """
+    assert embedder is not None, "the audit loads one where this attack is made"
+    if not texts:
+        return np.zeros(len(canaries))
+    ours, theirs = embedder.embed([canary.text for canary in canaries]), embedder.embed(list(texts))
+    nearest = min(_NEAREST, len(theirs))
+    rows = [np.partition(part @ theirs.T, -nearest, axis=1)[:, -nearest:] for part in np.array_split(ours, 64)]
+    return np.concatenate([row.mean(axis=1) for row in rows]).astype(np.float64)
+
+
+def release_scores(canaries: Canaries, release: Release) -> Scores:
+    """What a dp-kps Release says of the canary's terms: noisy counts and densities, each by its signal over its
+    variance, which is the log-likelihood ratio for gaussian noise, up to a constant.
+
+    A term that is not in the privatised vocabulary counts as the least that is.
+    """
+    parameters = DPKPSParameters(**{name: value for name, value in release.parameters.items() if name != "seed"})
+    multipliers = {charge.name: float(charge.parameters["noise_multiplier"]) for charge in release.statement.charges}
+    counts = np.asarray(release.arrays["counts"], dtype=np.float64)
+    weighted = counts / count_noise(parameters, multipliers["vocabulary"]) ** 2
+    least = float(weighted.min())
+    labels = {label: row for row, label in enumerate(release.schema.labels)}
+    by_label = np.tile(weighted, (max(1, len(labels)), 1))
+    if parameters.mode == "independent":
+        terms = parameters.terms_per_record
+        signal = 1 / math.sqrt(terms) if parameters.noise == "gaussian" else 1 / terms
+        variance = score_noise(parameters, multipliers["density"]) ** 2
+        by_label += density_scores(parameters, release.arrays, release.parameters["seed"]) * signal / variance
+    position = {term: index for index, term in enumerate(release.terms)}
+    found = np.zeros(len(canaries))
+    for number, canary in enumerate(canaries):
+        row = by_label[0 if canary.label is None else labels[canary.label]]
+        found[number] = sum(row[position[term]] if term in position else least for term in canary.terms)
+    return found
