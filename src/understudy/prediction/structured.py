@@ -93,7 +93,7 @@ class JSONSchema:
         """What ``spelled`` is in a column: a string where that fits, else JSON where it is some, else a string."""
         if self._fits(spelled, self._properties.get(column, True)):
             return spelled
-        value = _read(spelled)
+        value = read_json(spelled)
         return spelled if isinstance(value, Fault) else value
 
     def _fits(self, value: Any, schema: Any) -> bool:
@@ -185,13 +185,13 @@ def read_records(file: str | Path, check: RecordCheck) -> tuple[str, ...]:
 
 
 def _parse(text: str) -> dict[str, Any] | Fault:
-    value = _read(text)
+    value = read_json(text)
     if isinstance(value, (Fault, dict)):
         return value
     return Fault.NOT_AN_OBJECT
 
 
-def _read(text: str) -> Any:
+def read_json(text: str) -> Any:
     """A JSON value of the kind that can be written again, or the fault."""
     try:
         value = json.loads(text.strip(), object_pairs_hook=_once_each, parse_constant=_no_number, parse_float=_finite)

@@ -1,0 +1,43 @@
+"""Which words texts are made of, and how often each is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from understudy.evaluation.fidelity.divergence import jensen_shannon
+from understudy.evaluation.fidelity.halves import over_halves
+from understudy.evaluation.figure import Figure, Metric
+
+VOCABULARY = Metric(
+    name="vocabulary_divergence",
+    title="Vocabulary divergence",
+    family="fidelity",
+    definition=(
+        "Jensen-Shannon divergence, in bits, of how often each word is used; in [0, 1]. Larger for fewer texts, so all "
+        "tables are cut to one size."
+    ),
+    source="Lin 1991, equation 4.1",
+    better="lower",
+)
+
+
+def vocabulary_figures(
+    real: Sequence[Sequence[str]], other: Sequence[Sequence[str]], *, of: str, seed: int, draws: int
+) -> tuple[Figure, ...]:
+    """The divergence of two tables' words, given text by text, with an interval from half samples of both."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    if not (any(real) and any(other)):
+        return (Figure(VOCABULARY, None, of, note="A table has no words."),)
+    counts = CountVectorizer(analyzer=list).fit_transform([*real, *other])
+    ours, theirs = counts[: len(real)], counts[len(real) :]
+    value = float(jensen_shannon(ours.sum(axis=0).A1, theirs.sum(axis=0).A1))
+    interval = over_halves(
+        lambda one, two: float(jensen_shannon(one @ ours, two @ theirs)),
+        (len(real), len(other)),
+        value,
+        seed=seed,
+        draws=draws,
+        high=1.0,
+    )
+    return (Figure(VOCABULARY, value, of, interval),)
