@@ -14,6 +14,8 @@ from understudy.evaluation.figure import Figure
 from understudy.evaluation.picture import Picture
 from understudy.models.types import Embedder
 from understudy.release import Release, load_release
+from understudy.report.alone import look_at
+from understudy.report.audited import Audited, read_audit
 from understudy.report.table import SyntheticText, read_synthetic
 from understudy.statement import Statement
 
@@ -38,7 +40,8 @@ class Contents:
         release: the Release, where it stands beside the statement.
         texts: the synthetic table.
         figures: what was measured.
-        picture: what the tables look like; None where it could not be drawn: ``no_picture`` then says why.
+        picture: what the tables look like; None where there are no texts.
+        no_map: why there is no map; empty where there is one.
         charged: None where no figure was paid for.
         settings: how the figures were measured.
         audit: the audit of the run; None where there was none.
@@ -50,10 +53,10 @@ class Contents:
     texts: tuple[SyntheticText, ...]
     figures: tuple[Figure, ...]
     picture: Picture | None
-    no_picture: str
+    no_map: str
     charged: Charged | None
     settings: Mapping[str, Any]
-    audit: Mapping[str, Any] | None = None
+    audit: Audited | None = None
 
 
 def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Contents:
@@ -62,22 +65,23 @@ def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Content
 
     Args:
         release: the shareable folder of a run. Nothing else is read.
-        embedder: of the map and the figures that need one; None leaves them out.
+        embedder: of topics and the map; None: they go by the words of the texts.
         seed: of the map and of samples.
 
     Raises:
         ConfigError: if the folder is none of a run, or what is in it cannot be read.
     """
-    texts, statement = read_synthetic(release), _read_statement(release)
+    statement, texts = read_statement(release), read_synthetic(release)
+    alone = look_at(texts, embedder=embedder, seed=seed)
     return Contents(
         internal=False,
         statement=statement,
         release=_read_release(release, statement.method),
         texts=texts,
-        figures=(),
-        picture=None,
-        no_picture="There is no map yet.",
-        charged=_read_charged(release / "metrics.json"),
+        figures=alone.figures,
+        picture=alone.picture,
+        no_map=alone.no_map,
+        charged=read_charged(release / "metrics.json"),
         settings={},
     )
 
@@ -102,11 +106,18 @@ def internal(public: Contents, private: Path) -> Contents | None:
         figures=evaluation.figures or public.figures,
         picture=evaluation.picture or public.picture,
         settings=evaluation.settings,
-        audit=_read_json(audited, "Make it anew with `understudy audit run`.") if audited.exists() else None,
+        audit=read_audit(_read_json(audited, "Make it anew with `understudy audit run`."))
+        if audited.exists()
+        else None,
     )
 
 
-def _read_statement(release: Path) -> Statement:
+def read_statement(release: Path) -> Statement:
+    """The statement in a shareable folder.
+
+    Raises:
+        ConfigError: if there is none, or it cannot be read.
+    """
     path = release / "statement.json"
     if not path.is_file():
         raise ConfigError(
@@ -125,7 +136,12 @@ def _read_release(release: Path, method: str) -> Release | None:
     return load_release(path) if path.exists() else None
 
 
-def _read_charged(path: Path) -> Charged | None:
+def read_charged(path: Path) -> Charged | None:
+    """What ``release/metrics.json`` holds; None where there is no such file.
+
+    Raises:
+        ConfigError: if it cannot be read.
+    """
     if not path.exists():
         return None
     cure = "Make it anew with `understudy evaluate --charge-metrics`."

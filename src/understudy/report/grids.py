@@ -68,8 +68,8 @@ def by_training(figures: Sequence[Figure]) -> tuple[Grid, ...]:
 
 
 def _of_metric(metric: Metric, figures: Sequence[Figure]) -> Grid:
-    columns, rows = _distinct(figures, _column), _distinct(figures, lambda figure: figure.of)
-    cells = {(figure.of, _column(figure)): figure for figure in figures}
+    columns, rows = _distinct(figures, column_words), _distinct(figures, lambda figure: figure.of)
+    cells = {(figure.of, column_words(figure)): figure for figure in figures}
     sizes = {figure.of: figure.settings[SIZE] for figure in figures if SIZE in figure.settings}
     return Grid(
         metric.title,
@@ -96,7 +96,8 @@ def training_words(of: str) -> str:
     return _TRAINED_ON.get(of, table_words(of))
 
 
-def _column(figure: Figure) -> str:
+def column_words(figure: Figure) -> str:
+    """The settings that make a column: all but how many texts were trained on."""
     return setting_words(figure, leave_out=(SIZE,))
 
 

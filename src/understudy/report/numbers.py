@@ -10,14 +10,15 @@ from markupsafe import Markup, escape
 from understudy.evaluation.figure import Interval
 
 MISSING = "–"
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
 
 
 def short(value: float | None, digits: int = 3) -> str:
-    """Three decimals below ten, fewer above; an en dash for nothing.
+    """Three decimals below ten, fewer above, none for whole numbers from two on; an en dash for nothing.
 
-    >>> short(0.84219), short(12.346), short(1234567.0), short(0.00001234), short(None)
-    ('0.842', '12.3', '1,234,567', '1.23e-05', '–')
+    >>> short(0.84219), short(12.346), short(1234567.0), short(6.0), short(0.00001234), short(None)
+    ('0.842', '12.3', '1,234,567', '6', '1.23e-05', '–')
     """
     if value is None or math.isnan(value):
         return MISSING
@@ -26,6 +27,8 @@ def short(value: float | None, digits: int = 3) -> str:
     size = abs(value)
     if 0 < size < 10**-digits:
         text = f"{value:.2e}"
+    elif size >= 2 and value == int(value):
+        text = f"{value:,.0f}"
     elif size < 10:
         text = f"{value:.{digits}f}"
     elif size < 100:
@@ -59,3 +62,13 @@ def paragraphs(text: str) -> Markup:
     """Paragraphs with ``**bold**`` words, everything else escaped."""
     made = [_BOLD.sub(r"<strong>\1</strong>", str(escape(part.strip()))) for part in text.split("\n\n") if part.strip()]
     return Markup("").join(Markup(f"<p>{part}</p>") for part in made)
+
+
+def power_of_ten(number: str) -> str:
+    """A power of ten as one; any other number as it is typed.
+
+    >>> power_of_ten("1e-06"), power_of_ten("2e-06"), power_of_ten("0.001")
+    ('10⁻⁶', '2e-06', '0.001')
+    """
+    digits = re.fullmatch(r"1e([+-]\d+)", number)
+    return f"10{str(int(digits[1])).translate(_RAISED)}" if digits else number

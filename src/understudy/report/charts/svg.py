@@ -29,10 +29,10 @@ class Frame:
 
     width: float = 400
     height: float = 240
-    left: float = 44
-    right: float = 14
-    top: float = 10
-    bottom: float = 40
+    left: float = 48
+    right: float = 16
+    top: float = 28
+    bottom: float = 42
 
     @property
     def x(self) -> tuple[float, float]:
@@ -61,22 +61,27 @@ def picture(name: str, title: str, description: str, frame: Frame, *children: st
     )
 
 
-def axes(frame: Frame, x: Scale, y: Scale, x_title: str, y_title: str) -> Markup:
-    """Ticks, faint lines at the ticks of y, and the titles of both axes."""
-    bottom, _ = frame.y
+def x_axis(frame: Frame, scale: Scale, title: str, *, lines: bool = False) -> Markup:
+    """Ticks along the bottom, and the title below them; with ``lines``, faint ones upwards from the ticks."""
+    bottom, top = frame.y
     parts = [tag("line", x1=frame.x[0], x2=frame.x[1], y1=bottom, y2=bottom, class_="axis")]
-    for value, words in y.ticks():
-        at = y(value)
-        parts.append(tag("line", x1=frame.x[0], x2=frame.x[1], y1=at, y2=at, class_="grid"))
-        parts.append(tag("text", words, x=frame.left - 6, y=at + 4, text_anchor="end", class_="tick"))
-    for value, words in x.ticks():
-        at = x(value)
-        parts.append(tag("line", x1=at, x2=at, y1=bottom, y2=bottom + 4, class_="axis"))
-        parts.append(tag("text", words, x=at, y=bottom + 16, text_anchor="middle", class_="tick"))
+    for value, words in scale.ticks():
+        at = scale(value)
+        if lines:
+            parts.append(tag("line", x1=at, x2=at, y1=bottom, y2=top, class_="grid"))
+        parts.append(tag("text", words, x=at, y=bottom + 17, text_anchor="middle", class_="tick"))
     middle = (frame.x[0] + frame.x[1]) / 2
-    parts.append(tag("text", x_title, x=middle, y=frame.height - 4, text_anchor="middle", class_="axis-title"))
-    if y_title:
-        parts.append(tag("text", y_title, x=0, y=frame.top - 2, class_="axis-title"))
+    parts.append(tag("text", title, x=middle, y=bottom + 36, text_anchor="middle", class_="axis-title"))
+    return tag("g", *parts, aria_hidden="true")
+
+
+def y_axis(frame: Frame, scale: Scale, title: str) -> Markup:
+    """Ticks on the left with faint lines from them, and the title above."""
+    parts = [tag("text", title, x=0, y=frame.top - 14, class_="axis-title")]
+    for value, words in scale.ticks():
+        at = scale(value)
+        parts.append(tag("line", x1=frame.x[0], x2=frame.x[1], y1=at, y2=at, class_="grid"))
+        parts.append(tag("text", words, x=frame.left - 7, y=at + 4, text_anchor="end", class_="tick"))
     return tag("g", *parts, aria_hidden="true")
 
 

@@ -1,0 +1,130 @@
+"""Several runs side by side: what each promised, and what its texts are good for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from understudy.errors import ConfigError
+from understudy.evaluation.evaluation import load_evaluation
+from understudy.evaluation.figure import SYNTHETIC, Figure, Metric
+from understudy.outputs import OutputFolder
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.report.contents import read_charged, read_statement
+from understudy.report.grids import Grid, Row, column_words, training_words
+from understudy.statement import Statement
+
+REFERENCES = ("real (all)", "real", "zero-shot", "untuned")
+"""What the synthetic texts of all runs on a dataset are compared with, where it was measured."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its name on the page, its promise, and the figures of its texts' utility."""
+
+    name: str
+    statement: Statement
+    figures: tuple[Figure, ...]
+
+    @property
+    def epsilon(self) -> float | None:
+        """What was promised; None where noise was off."""
+        assert not isinstance(self.statement.budget, SecretBudget)
+        return float(self.statement.budget.epsilon) if self.statement.private else None
+
+    def figure(self, metric: str, column: str, of: str) -> Figure | None:
+        """The figure of one metric and setting, or None."""
+        found = (f for f in self.figures if (f.metric.name, column_words(f), f.of) == (metric, column, of))
+        return next(found, None)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The runs on one dataset that measured one metric.
+
+    Args:
+        dataset: its declared name.
+        metric: the metric.
+        columns: its settings, such as classifiers.
+        runs: by name and epsilon.
+    """
+
+    dataset: str
+    metric: Metric
+    columns: tuple[str, ...]
+    runs: tuple[Run, ...]
+
+    def reference(self, of: str, column: str) -> Figure | None:
+        """What the first run that measured it says of a ceiling or a floor."""
+        found = (run.figure(self.metric.name, column, of) for run in self.runs)
+        return next((figure for figure in found if figure is not None), None)
+
+    @property
+    def grid(self) -> Grid:
+        """A row a run, and one a ceiling or floor."""
+        rows = [
+            Row(
+                run.name,
+                "noise off: NOT PRIVATE" if run.epsilon is None else f"epsilon = {run.epsilon:g}",
+                tuple(run.figure(self.metric.name, column, SYNTHETIC) for column in self.columns),
+            )
+            for run in self.runs
+        ]
+        for of in REFERENCES:
+            cells = tuple(self.reference(of, column) for column in self.columns)
+            if any(cells):
+                rows.append(Row(training_words(of), "", cells))
+        return Grid(self.metric.title, self.columns, tuple(rows), (self.metric,))
+
+
+def read_runs(folders: Sequence[Path], *, names: Sequence[str] | None, shareable: bool) -> tuple[Run, ...]:
+    """The runs in ``folders``, in order.
+
+    Args:
+        names: one a folder; None: by their methods.
+        shareable: read only figures that were released with a charge.
+
+    Raises:
+        ConfigError: if a folder is none of a run, nothing was measured there, or a run has no epsilon.
+    """
+    if names is not None and len(names) != len(folders):
+        raise ConfigError(f"There are {len(folders)} runs and {len(names)} names.", "Give each run one --name.")
+    return tuple(
+        _read(OutputFolder(folder), None if names is None else names[place], shareable)
+        for place, folder in enumerate(folders)
+    )
+
+
+def compare(runs: Sequence[Run]) -> tuple[Comparison, ...]:
+    """One comparison a dataset and metric, in the order in which they are met."""
+    found = []
+    for dataset in dict.fromkeys(run.statement.dataset for run in runs):
+        own = [run for run in runs if run.statement.dataset == dataset]
+        order = {name: place for place, name in enumerate(dict.fromkeys(run.name for run in own))}
+        own.sort(key=lambda run: (order[run.name], float("inf") if run.epsilon is None else run.epsilon))
+        figures = [figure for run in own for figure in run.figures if figure.of == SYNTHETIC]
+        for metric in {figure.metric.name: figure.metric for figure in figures}.values():
+            columns = dict.fromkeys(column_words(figure) for figure in figures if figure.metric.name == metric.name)
+            found.append(Comparison(dataset, metric, tuple(columns), tuple(own)))
+    return tuple(found)
+
+
+def _read(folder: OutputFolder, name: str | None, shareable: bool) -> Run:
+    statement = read_statement(folder.shareable)
+    if isinstance(statement.budget, SecretBudget):
+        raise ConfigError(
+            f"The run {folder.root.name} protects secrets: it has no epsilon to compare by.", "Leave it out."
+        )
+    if shareable:
+        charged = read_charged(folder.shareable / "metrics.json")
+        figures = () if charged is None else charged.figures
+        cure = "Release some with `understudy evaluate --charge-metrics`, or leave out --shareable."
+    else:
+        path = folder.private / "evaluation.json"
+        figures = load_evaluation(path).figures if path.exists() else ()
+        cure = "Measure it first with `understudy evaluate`."
+    utility = tuple(figure for figure in figures if figure.metric.family == "utility")
+    if not utility:
+        raise ConfigError(f"Nothing was measured of what the texts of {folder.root.name} are good for.", cure)
+    return Run(name or statement.method, statement, utility)

@@ -1,0 +1,61 @@
+"""The comparison of several runs as a page of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+
+from understudy.errors import ConfigError
+from understudy.files import PRIVATE_MODE, atomic_file
+from understudy.privacy.guarantee import as_typed
+from understudy.report.charts.against import against_epsilon
+from understudy.report.compared import Comparison, compare, read_runs
+from understudy.report.grids import BETTER
+from understudy.report.page import render
+
+
+def write_comparison(
+    runs: Sequence[Path], output: Path, *, names: Sequence[str] | None = None, shareable: bool = False
+) -> Path:
+    """Write one page that shows what the texts of each run are good for, against the epsilon that it promised.
+
+    Args:
+        runs: folders of runs, each with ``private/evaluation.json``.
+        output: the file to write, readable by its owner only unless ``shareable``.
+        names: one a run; runs of one name are one line. None: by their methods.
+        shareable: show only figures that were released with a charge, from ``release/metrics.json``.
+
+    Raises:
+        ConfigError: if a folder is none of a run, nothing was measured there, a run protects secrets, or the file
+            cannot be written.
+    """
+    found = read_runs(runs, names=names, shareable=shareable)
+    shown = [(each, _charts(each, number)) for number, each in enumerate(compare(found))]
+    text = render(
+        "comparison.html",
+        runs=found,
+        comparisons=shown,
+        datasets=list(dict.fromkeys(run.statement.dataset for run in found)),
+        internal=not shareable,
+        better=BETTER,
+        typed=as_typed,
+    )
+    try:
+        with atomic_file(output, mode=0o666 if shareable else PRIVATE_MODE) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise ConfigError(
+            f"The comparison {output.name} cannot be written ({error.strerror}).", "Name another --output FILE."
+        ) from None
+    return output
+
+
+def _charts(comparison: Comparison, number: int) -> list[tuple[str, Markup]]:
+    """Each column that has one, with its chart."""
+    charts = [
+        (column, against_epsilon(f"chart-{number}-{place}", comparison, column))
+        for place, column in enumerate(comparison.columns)
+    ]
+    return [(column, chart) for column, chart in charts if chart is not None]

@@ -1,0 +1,182 @@
+"""From what a page shows to what its templates ask for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from understudy.evaluation.figure import Figure
+from understudy.evaluation.picture import Picture
+from understudy.privacy.guarantee import as_typed
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.report.audited import Audited
+from understudy.report.charts.bars import bars
+from understudy.report.charts.curve import tradeoff_chart
+from understudy.report.charts.dots import dots_chart
+from understudy.report.charts.histogram import lengths_chart
+from understudy.report.charts.line import value_line
+from understudy.report.charts.scatter import COLOURS, colours_of, map_chart
+from understudy.report.contents import Contents
+from understudy.report.grids import BETTER, Grid, by_table, by_training
+from understudy.report.looks import label_rows, largest, length_rows, topic_rows, without_labels
+from understudy.report.numbers import power_of_ten
+from understudy.report.samples import samples_of
+from understudy.report.spending import spending
+from understudy.report.tradeoff import tradeoff
+from understudy.statement import FALSE_ALARMS, Statement
+from understudy.statement.rounding import round_up
+
+TITLES = {
+    "promise": "What is promised",
+    "budget": "Where the budget went",
+    "corpus": "What the texts look like",
+    "map": "A map of the texts",
+    "samples": "Some of the texts",
+    "utility": "How useful they are",
+    "fidelity": "How near they come to the real texts",
+    "leakage": "What leaks",
+    "audit": "An attack on the run",
+    "inside": "What stays inside",
+    "reproduce": "How to make them again",
+    "limits": "What is not covered",
+}
+MAP_TEXT = 400
+"""Most characters of a text that the map tells."""
+
+
+def view(contents: Contents, *, seed: int) -> dict[str, Any]:
+    """The values of ``report.html``."""
+    statement, picture = contents.statement, contents.picture
+    families = {
+        family: [figure for figure in without_labels(contents.figures) if figure.metric.family == family]
+        for family in ("utility", "fidelity", "leakage")
+    }
+    paid_for = {family: _paid(contents, family) for family in families}
+    there = {
+        "corpus": picture is not None,
+        "map": picture is not None and bool(picture.points or contents.no_map),
+        "audit": contents.audit is not None,
+        "inside": not contents.internal,
+        **{family: bool(families[family] or paid_for[family]) for family in families},
+    }
+    titles = TITLES if contents.internal else {**TITLES, "fidelity": "How varied they are"}
+    return {
+        "contents": contents,
+        "facts": _facts(contents),
+        "sections": [(anchor, title) for anchor, title in titles.items() if there.get(anchor, True)],
+        "unit": statement.unit.kind,
+        "charts": {"tradeoff": _tradeoff(statement), **_picture_charts(picture), **_audit_chart(contents.audit)},
+        "bars": bars,
+        "largest": largest,
+        "better": BETTER,
+        "spending": spending(statement),
+        "looks": None if picture is None else _looks(picture),
+        "map": None if picture is None else _map(picture),
+        "samples": samples_of(contents.texts, seed=seed),
+        "utility": [(grid, _dots(grid, number)) for number, grid in enumerate(by_training(families["utility"]))],
+        "fidelity": _grid(
+            families["fidelity"],
+            "Each table by itself, or against the real texts" if contents.internal else "Of the synthetic texts",
+        ),
+        "leakage": _grid(families["leakage"], "Synthetic texts beside held-out real ones"),
+        "paid_for": paid_for,
+        "audit": contents.audit,
+        **_elsewhere(statement),
+    }
+
+
+def _facts(contents: Contents) -> list[tuple[str, str]]:
+    statement, budget = contents.statement, contents.statement.budget
+    if isinstance(budget, SecretBudget):
+        promised = [
+            ("prior", power_of_ten(as_typed(budget.prior))),
+            ("posterior", power_of_ten(as_typed(budget.posterior))),
+        ]
+    else:
+        promised = [("epsilon", as_typed(budget.epsilon)), ("delta", power_of_ten(as_typed(budget.delta)))]
+    return [*promised, ("protects", f"one {statement.unit.kind}"), ("texts", f"{len(contents.texts):,}")]
+
+
+def _tradeoff(statement: Statement) -> str:
+    unit = statement.unit.kind
+    return tradeoff_chart(tradeoff(statement), at=(FALSE_ALARMS, statement.power), unit=unit)
+
+
+def _elsewhere(statement: Statement) -> dict[str, Any]:
+    """The promise at other deltas or priors."""
+    if statement.posterior_at:
+        rows = [(f"{prior:g}", round_up(posterior)) for prior, posterior in statement.posterior_at.items()]
+        return {"at_rows": rows, "at_heads": ("prior", "highest posterior"), "at_caption": "For other guessers"}
+    rows = [(f"{delta:g}", round_up(epsilon)) for delta, epsilon in statement.epsilon_at.items()]
+    return {"at_rows": rows, "at_heads": ("delta", "epsilon"), "at_caption": "The same noise at other deltas"}
+
+
+def _picture_charts(picture: Picture | None) -> dict[str, str]:
+    if picture is None:
+        return {}
+    lengths = {"lengths": lengths_chart(picture.profiles)} if any(p.texts for p in picture.profiles.values()) else {}
+    tables = Counter(point.of for point in picture.points)
+    counted = " and ".join(f"{count} {of}" for of, count in tables.items())
+    return {
+        **lengths,
+        "map": map_chart(picture.points, f"{counted} texts by what they say. The table below counts them."),
+    }
+
+
+def _looks(picture: Picture) -> dict[str, Any]:
+    return {
+        "picture": picture,
+        "tables": list(picture.profiles),
+        "lengths": length_rows(picture.profiles),
+        "labels": label_rows(picture),
+        "topics": topic_rows(picture),
+    }
+
+
+def _map(picture: Picture) -> dict[str, Any]:
+    colours = colours_of(picture.points)
+    tables = list(dict.fromkeys(point.of for point in picture.points))
+    counted = Counter((point.label, point.of) for point in picture.points)
+    return {
+        "points": picture.points,
+        "tables": tables,
+        "colours": colours,
+        "coloured": 1 < len(colours) <= COLOURS,
+        "data": [{"of": p.of, "label": p.label, "text": _cut(p.text)} for p in picture.points],
+        "counts": [(label, [counted[label, of] for of in tables]) for label in colours],
+    }
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAP_TEXT else f"{text[:MAP_TEXT]} …"
+
+
+def _grid(figures: Sequence[Figure], title: str) -> Grid | None:
+    return by_table(figures, title) if figures else None
+
+
+def _paid(contents: Contents, family: str) -> list[Grid]:
+    figures = (
+        [figure for figure in contents.charged.figures if figure.metric.family == family] if contents.charged else []
+    )
+    if family == "utility":
+        return list(by_training(figures))
+    return [by_table(figures, "Released with noise")] if figures else []
+
+
+def _dots(grid: Grid, number: int) -> str | None:
+    """The chart of a grid with at least two numbers to compare."""
+    values = [cell for row in grid.rows for cell in row.cells if cell is not None and cell.value is not None]
+    return dots_chart(f"utility-{number}", grid) if len(values) > 1 else None
+
+
+def _audit_chart(audit: Audited | None) -> Mapping[str, str]:
+    if audit is None:
+        return {}
+    values = {
+        "promised": (audit.epsilon, "synthetic"),
+        "found at least": (audit.bound, "real"),
+        "could be found": (audit.largest_bound, "holdout"),
+    }
+    return {"audit": value_line("audit-line", "epsilon", values)}
