@@ -11,6 +11,7 @@ import json
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -118,7 +119,7 @@ def make_canaries(
     suffixes: list[tuple[str, ...]] = []
     pool = iter(rarest)
     while len(suffixes) < count:
-        chosen = [index for index, _ in zip(pool, range(per_canary), strict=False)]
+        chosen = list(islice(pool, per_canary))
         if len(chosen) < per_canary:
             raise ConfigError(
                 f"The public vocabulary has too few terms that the corpus does not hold for {count} canaries of "

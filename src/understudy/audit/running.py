@@ -6,7 +6,7 @@
     attack    scores from what the run hands out
     bound     how large epsilon must be at least, for so many right guesses (Steinke, Nasr and Jagielski 2023)
 
-Everything stays in the private part of the audit's folder: what the run makes is not covered by a charge to the user's
+Everything stays in the private part of the output folder: what the run makes is not covered by a charge to the user's
 dataset, so it must not be handed out.
 """
 
@@ -16,7 +16,8 @@ import hashlib
 import json
 import shutil
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -34,10 +35,12 @@ from understudy.errors import ConfigError
 from understudy.files import private_folder
 from understudy.parameters import CommaSeparated, Parameters
 from understudy.privacy.guarantee import Budget
-from understudy.run import Listener, make_plan, run
+from understudy.run import Listener, make_plan, require_language_model, run
 from understudy.run.listener import SILENT
+from understudy.run.planning import check_wanted
+from understudy.store.lock import FolderLock
 
-CANARIES, AUDIT = "canaries.json", "audit.json"
+FOLDER, CANARIES, AUDIT, LOCK = "audit", "canaries.json", "audit.json", "run.lock"
 
 
 class AuditParameters(Parameters):
@@ -66,7 +69,8 @@ def audit_run(
     """Audit the run that ``config`` describes. The same call resumes an audit that was killed.
 
     Args:
-        config: of the run, as for :func:`understudy.run.run`; ``output`` is the audit's folder.
+        config: of the run, as for :func:`understudy.run.run`. All is written to ``private/audit/`` of its ``output``,
+            and the result to ``private/audit.json``; the folder may be that of the run itself.
         parameters: of the audit.
         corpus: the open corpus, in place of ``config.data``.
 
@@ -78,6 +82,8 @@ def audit_run(
     if config.output is None:
         raise ConfigError("There is no folder for the results.", "Name one with --output FOLDER.")
     _require_inside(config)
+    check_wanted(config)
+    require_language_model(config, releases=True, generates=True)
     plan = make_plan(config)
     budget = plan.budget
     if not isinstance(budget, Budget):
@@ -89,7 +95,7 @@ def audit_run(
     power = largest_bound(rules, canaries=parameters.canaries, delta=delta, confidence=single)
     needed = canaries_needed(epsilon, delta=delta, confidence=single)
     if power <= epsilon:
-        enough = "No number of canaries could." if needed is None else f"{needed} canaries could."
+        enough = "Nor could a million." if needed is None else f"It takes {needed}."
         listener.say(
             f"With {parameters.canaries} canaries no bound can be above {power:.2f}: this audit cannot show that the "
             f"promised epsilon {epsilon:g} is broken. {enough}"
@@ -100,8 +106,9 @@ def audit_run(
 
         embedder = load_embedder(config.embedder)
     private = private_folder(Path(config.output) / "private")
-    canaries = _prepare(config, parameters, corpus, private, attacks)
-    result = run(on_the_copy(config, private), listener=listener)
+    with _locked(private_folder(private / FOLDER)) as folder:
+        canaries = _prepare(config, parameters, corpus, folder, attacks)
+        result = run(on_the_copy(config, folder), listener=listener)
     texts = [record.text for record in result.records if record.text]
     listener.say("Attacking what the run made.")
     found = tuple(
@@ -134,19 +141,32 @@ def audit_run(
     return audit
 
 
+@contextmanager
+def _locked(folder: Path) -> Iterator[Path]:
+    """The folder, which no other audit may use meanwhile: it would toss other coins."""
+    lock = FolderLock(folder)
+    try:
+        yield folder
+    finally:
+        lock.release()
+
+
 def _prepare(
-    config: RunConfig, parameters: AuditParameters, corpus: Corpus | None, private: Path, attacks: tuple[str, ...]
+    config: RunConfig, parameters: AuditParameters, corpus: Corpus | None, folder: Path, attacks: tuple[str, ...]
 ) -> Canaries:
-    """The canaries, and the corpus with them in ``private``; both are made once."""
+    """The canaries, and the corpus with them in ``folder``; both are made once."""
     lasting = {**config.lasting, "audit": {**parameters.model_dump(mode="json"), "attacks": attacks}}
     settings = hashlib.sha256(json.dumps(lasting, sort_keys=True).encode()).hexdigest()
     if config.fresh:
-        for path in private.iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    kept = load_canaries(private / CANARIES, settings=settings) if (private / CANARIES).exists() else None
-    if kept is not None and (private / CORPUS).exists():
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != LOCK:
+                path.unlink()
+    kept = load_canaries(folder / CANARIES, settings=settings) if (folder / CANARIES).exists() else None
+    if kept is not None and (folder / CORPUS).exists():
         return kept
-    with open_corpus(config, private) if corpus is None else nullcontext(corpus) as opened:
+    with open_corpus(config, folder) if corpus is None else nullcontext(corpus) as opened:
         if kept is None:
             kept = choose_canaries(
                 config,
@@ -155,8 +175,8 @@ def _prepare(
                 prefix_words=parameters.prefix_words,
                 suffix_terms=parameters.suffix_terms,
             )
-            kept.save(private / CANARIES, settings=settings)
-        plant(config, opened, kept, private)
+            kept.save(folder / CANARIES, settings=settings)
+        plant(config, opened, kept, folder)
     return kept
 
 

@@ -30,13 +30,13 @@ ATTACKS: Mapping[str, str] = {
     TERMS: "how often the canary's rare terms occur in the synthetic texts",
     NGRAM: "log-probability of the rare suffix after its prefix in a trigram model of the synthetic texts, less that "
     "of other canaries' suffixes after the same prefix",
-    EMBEDDING: "mean cosine of the canary with its nearest synthetic texts",
+    EMBEDDING: "cosine of the canary with its nearest synthetic text",
     RELEASE: "log-likelihood ratio of the noisy values that the Release holds of the canary's terms (dp-kps)",
 }
 """Every attack by name, in words."""
 
 _ALTERNATIVES = 20
-_NEAREST = 25
+_PARTS = 64
 
 
 def attacks_of(method: str, chosen: Sequence[str]) -> tuple[str, ...]:
@@ -103,17 +103,16 @@ def ngram_scores(canaries: Canaries, texts: Sequence[str]) -> Scores:
 
 
 def embedding_scores(canaries: Canaries, texts: Sequence[str], embedder: Embedder | None) -> Scores:
-    """Mean cosine of each canary with its 25 nearest synthetic texts.
+    """Cosine of each canary with its nearest synthetic text.
 
-    Source: Meeus et al. 2025.
+    Source: Meeus et al. 2025, who plant a canary several times and average over as many texts.
     """
     assert embedder is not None, "the audit loads one where this attack is made"
     if not texts:
         return np.zeros(len(canaries))
     ours, theirs = embedder.embed([canary.text for canary in canaries]), embedder.embed(list(texts))
-    nearest = min(_NEAREST, len(theirs))
-    rows = [np.partition(part @ theirs.T, -nearest, axis=1)[:, -nearest:] for part in np.array_split(ours, 64)]
-    return np.concatenate([row.mean(axis=1) for row in rows]).astype(np.float64)
+    parts = [(part @ theirs.T).max(axis=1) for part in np.array_split(ours, _PARTS) if len(part)]
+    return np.concatenate(parts).astype(np.float64)
 
 
 def release_scores(canaries: Canaries, release: Release) -> Scores:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,7 +23,9 @@ _FLAGS: list[click.Parameter] = [*options_of(AuditParameters)]
 
 @click.command("run", params=_FLAGS)
 @click.argument("config")
-@click.option("--output", default=None, metavar="FOLDER", help="The audit's folder; all is in its private part.")
+@click.option(
+    "--output", default=None, metavar="FOLDER", help="Folder for the results, which stay in its private part."
+)
 @click.option("--insecure-no-noise", is_flag=True, help="Audit the run without its noise: it must be found out.")
 @click.option("--fresh", is_flag=True, help="Start anew in a used folder, with other canaries and coins.")
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
@@ -40,7 +43,7 @@ def run(config: str, *, output: str | None, insecure_no_noise: bool, fresh: bool
         click.echo(json.dumps(audit.to_json(), indent=1))
     else:
         _show(audit)
-        click.echo(f"{settings.output}/private/{AUDIT}")
+        click.echo(Path(settings.output or "") / "private" / AUDIT)
     if audit.verdict == "VIOLATION":
         raise PrivacyError(
             f"The run leaks epsilon {audit.bound:.2f} at least, and promises {audit.epsilon:g}.",

@@ -1,0 +1,263 @@
+"""An audit of a whole run: with noise it is consistent, without it is found out; and what it keeps to itself."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
+
+from clinic import rows, write_csv
+from run_fixtures import Said, own_ledger, understudy  # noqa: F401
+
+from understudy.audit import running
+from understudy.audit.run_audit import RunAudit
+from understudy.audit.running import AuditParameters, audit_run
+from understudy.config import RunConfig, run_config
+from understudy.errors import ConfigError, PrivacyError, ResumeError
+from understudy.run import Listener, Result, run
+
+RARE = ["".join(("zq", *letters)) for letters in product("abcdefghijkl", repeat=3)]
+PRIVATE_WORDS = ("Seen today", "Number 1", "zq")
+PARAMETERS = AuditParameters(
+    canaries=400, prefix_words=0, suffix_terms=4, attacks=("terms", "release"), confidence=1 - 1e-6
+)
+
+
+def values(folder: Path, **changes: Any) -> dict[str, Any]:
+    """A run whose canaries' terms can all come through: with 400 canaries an epsilon of 2 can be shown broken."""
+    write_csv(folder / "notes.csv", rows())
+    (folder / "terms.txt").write_text("\n".join(["chest pain", "heart", "rash", "itch", *RARE]), "utf-8")
+    made = {
+        "data": str(folder / "notes.csv"),
+        "text": "note",
+        "label": "department",
+        "labels": "cardiology,dermatology",
+        "epsilon": 2,
+        "delta": "1e-10",
+        "vocabulary": str(folder / "terms.txt"),
+        "vocabulary_is_public": True,
+        "top_terms": 1500,
+        "llm": "none",
+        "records_per_label": 300,
+        "output": str(folder / "out"),
+        **changes,
+    }
+    return {name: value for name, value in made.items() if value is not None}
+
+
+def config(folder: Path, **changes: Any) -> RunConfig:
+    return run_config(values(folder, **changes))
+
+
+def test_a_run_without_noise_is_found_out(tmp_path: Path) -> None:
+    audit = audit_run(config(tmp_path, insecure_no_noise=True), PARAMETERS)
+    assert audit.verdict == "VIOLATION"
+    assert audit.bound > audit.epsilon == 2
+    assert audit.bound == pytest.approx(audit.largest_bound)
+    assert not audit.private
+    assert {attack.name: attack.auc for attack in audit.attacks} == {"terms": pytest.approx(1, abs=0.02), "release": 1}
+
+
+def test_the_same_run_with_noise_is_not(tmp_path: Path) -> None:
+    audit = audit_run(config(tmp_path), PARAMETERS)
+    assert audit.verdict == "consistent"
+    assert audit.bound <= 2 < audit.largest_bound
+    assert audit.private
+    assert {attack.name for attack in audit.attacks} == {"terms", "release"}
+    assert "not a proof" in audit.remark
+
+
+def test_owners_are_audited_by_canaries_that_are_owners(tmp_path: Path) -> None:
+    without = audit_run(config(tmp_path, owner="clinician", insecure_no_noise=True), PARAMETERS)
+    assert without.verdict == "VIOLATION"
+    assert "column 'clinician'" in without.unit
+
+
+def test_pure_differential_privacy_is_audited_at_delta_0(tmp_path: Path) -> None:
+    audit = audit_run(config(tmp_path, noise="laplace", delta="0"), PARAMETERS)
+    assert (audit.delta, audit.verdict) == (0, "consistent")
+
+
+def test_too_few_canaries_are_warned_of_and_never_called_a_proof(tmp_path: Path) -> None:
+    said: list[str] = []
+    parameters = PARAMETERS.model_copy(update={"canaries": 60})
+    audit = audit_run(config(tmp_path, insecure_no_noise=True), parameters, listener=Listener(say=said.append))
+    assert said[0].startswith("With 60 canaries no bound can be above")
+    assert audit.canaries_needed is not None
+    assert f"It takes {audit.canaries_needed}." in said[0]
+    assert audit.verdict == "consistent"
+    assert audit.largest_bound < 2
+    assert "could not have shown a violation" in audit.remark
+
+
+def test_everything_is_kept_in_the_private_part(tmp_path: Path) -> None:
+    audit = audit_run(config(tmp_path), PARAMETERS)
+    out = tmp_path / "out"
+    assert [path.name for path in out.iterdir()] == ["private"]
+    assert stat.S_IMODE((out / "private").stat().st_mode) == 0o700
+    assert stat.S_IMODE((out / "private" / "audit").stat().st_mode) == 0o700
+    assert stat.S_IMODE((out / "private" / "audit.json").stat().st_mode) == 0o600
+    written = json.loads((out / "private" / "audit.json").read_text("utf-8"))
+    assert written == json.loads(json.dumps(audit.to_json()))
+    assert (written["verdict"], written["bound"]) == ("consistent", audit.bound)
+
+
+def test_the_users_ledger_is_not_charged(tmp_path: Path) -> None:
+    audit_run(config(tmp_path, ledger=str(tmp_path / "theirs.sqlite")), PARAMETERS)
+    assert not (tmp_path / "theirs.sqlite").exists()
+    assert not (tmp_path / "default-ledger.sqlite").exists()
+
+
+def coins(folder: Path) -> bytes:
+    return (folder / "out" / "private" / "audit" / "canaries.json").read_bytes()
+
+
+def test_a_killed_audit_goes_on_with_the_same_canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: Any, **__: Any) -> Result:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "run", killed)
+    with pytest.raises(KeyboardInterrupt):
+        audit_run(config(tmp_path), PARAMETERS)
+    monkeypatch.undo()
+    before = coins(tmp_path)
+    (tmp_path / "notes.csv").unlink()  # the copy is there: no private record is read again
+    settings = config(tmp_path)
+    (tmp_path / "notes.csv").unlink()
+    first = audit_run(settings, PARAMETERS)
+    assert coins(tmp_path) == before
+    second = audit_run(settings, PARAMETERS)
+    assert coins(tmp_path) == before
+    assert second.attacks == first.attacks
+
+
+def test_an_audit_killed_while_it_planted_plants_the_same_canaries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "plant", killed)
+    with pytest.raises(KeyboardInterrupt):
+        audit_run(config(tmp_path), PARAMETERS)
+    monkeypatch.undo()
+    before = coins(tmp_path)
+    audit_run(config(tmp_path), PARAMETERS)
+    assert coins(tmp_path) == before
+
+
+def test_other_settings_are_refused_and_fresh_tosses_other_coins(tmp_path: Path) -> None:
+    audit_run(config(tmp_path), PARAMETERS)
+    before = coins(tmp_path)
+    for change in ({"canaries": 300}, {"attacks": ("release",)}, {"confidence": 0.9}):
+        with pytest.raises(ResumeError, match="other settings"):
+            audit_run(config(tmp_path), PARAMETERS.model_copy(update=change))
+    with pytest.raises(ResumeError, match="other settings"):
+        audit_run(config(tmp_path, epsilon=3), PARAMETERS)
+    assert coins(tmp_path) == before
+    audit_run(config(tmp_path, epsilon=3, fresh=True), PARAMETERS)
+    assert coins(tmp_path) != before
+
+
+def test_an_audit_in_the_folder_of_a_run_leaves_the_run_alone(tmp_path: Path) -> None:
+    run(config(tmp_path))
+    theirs = {path: path.read_bytes() for path in (tmp_path / "out" / "release").iterdir()}
+    kept = {path.name for path in (tmp_path / "out" / "private").iterdir()}
+    audit_run(config(tmp_path), PARAMETERS)
+    audit_run(config(tmp_path, fresh=True), PARAMETERS)
+    assert {path: path.read_bytes() for path in (tmp_path / "out" / "release").iterdir()} == theirs
+    assert {path.name for path in (tmp_path / "out" / "private").iterdir()} == kept | {"audit", "audit.json"}
+
+
+def test_an_open_corpus_can_be_audited_from_python(tmp_path: Path) -> None:
+    import understudy as us
+
+    settings = config(tmp_path)
+    corpus = us.read_corpus(rows(), text="note", label="department", labels=["cardiology", "dermatology"])
+    audit = audit_run(settings.model_copy(update={"data": ()}), PARAMETERS, corpus=corpus)
+    assert isinstance(audit, RunAudit)
+    assert audit.canaries == 400
+
+
+@pytest.mark.parametrize("address", ["https://example.org/v1", "http://10.0.0.1/v1", None])
+def test_an_endpoint_elsewhere_is_refused_since_nothing_is_charged(tmp_path: Path, address: str | None) -> None:
+    with pytest.raises(ConfigError, match="may leave this machine"):
+        audit_run(config(tmp_path, llm="openai:any", base_url=address), PARAMETERS)
+    assert not (tmp_path / "out").exists()
+
+
+COMMAND = ("--canaries", "400", "--prefix-words", "0", "--suffix-terms", "4", "--attacks", "release")
+
+
+def written(folder: Path, **changes: Any) -> str:
+    path = folder / "run.yaml"
+    path.write_text(yaml.safe_dump(values(folder, **changes)), "utf-8")
+    return str(path)
+
+
+def test_the_command_flags_a_run_without_noise_by_its_exit_code(
+    tmp_path: Path,
+    understudy: Callable[..., Said],  # noqa: F811
+) -> None:
+    said = understudy("audit", "run", written(tmp_path), *COMMAND, "--insecure-no-noise")
+    assert said.code == PrivacyError.exit_code
+    assert "Verdict: VIOLATION" in said.out
+    assert "promises 2" in said.err
+    assert not any(word in said.out + said.err for word in PRIVATE_WORDS)
+
+
+def test_the_command_says_the_promise_the_bound_and_the_power(
+    tmp_path: Path,
+    understudy: Callable[..., Said],  # noqa: F811
+) -> None:
+    said = understudy("audit", "run", written(tmp_path), *COMMAND, "--confidence", str(1 - 1e-6))
+    assert said.code == 0, said.err
+    for words in ("Promised: epsilon 2 at delta 1e-10", "Found: epsilon at least", "Power of the test", "consistent"):
+        assert words in said.out
+    assert said.out.endswith("audit.json\n")
+    assert not any(word in said.out + said.err for word in PRIVATE_WORDS)
+    again = understudy("audit", "run", written(tmp_path), *COMMAND, "--confidence", str(1 - 1e-6), "--json")
+    assert json.loads(again.out)["canaries"] == 400
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "problem"),
+    [
+        ({"epsilon": None, "delta": None}, (), "no budget"),
+        ({"records_per_label": None}, (), "how many records"),
+        ({"output": None}, (), "no folder"),
+        ({"colour": "red"}, (), "no parameter 'colour'"),
+        ({"data": None}, (), "No private data"),
+        ({}, ("--attacks", "psychic"), "no attack 'psychic'"),
+        ({}, ("--canaries", "10"), "greater than or equal to 50"),
+        ({}, ("--confidence", "1"), "less than 1"),
+        ({}, ("--canaries", "5000"), "too few terms"),
+    ],
+)
+def test_what_cannot_be_audited_is_an_error_with_a_cure(
+    tmp_path: Path,
+    understudy: Callable[..., Said],  # noqa: F811
+    changes: dict[str, Any],
+    words: tuple[str, ...],
+    problem: str,
+) -> None:
+    said = understudy("audit", "run", written(tmp_path, **changes), *COMMAND, *words)
+    assert said.code == ConfigError.exit_code
+    assert problem in said.err
+    assert len(said.err.splitlines()) >= 2
+    assert "Traceback" not in said.err
+
+
+def test_a_configuration_that_is_not_there_is_an_error(tmp_path: Path, understudy: Callable[..., Said]) -> None:  # noqa: F811
+    said = understudy("audit", "run", str(tmp_path / "none.yaml"))
+    assert said.code == ConfigError.exit_code
+    assert "none.yaml cannot be read" in said.err
