@@ -28,6 +28,7 @@ _PUBLIC = {
     "SecretBudget": "understudy.privacy.secrets.budget",
     "Statement": "understudy.statement",
     "UnderstudyError": "understudy.errors",
+    "evaluate": "understudy.run.measuring",
     "generate": "understudy.run",
     "load_release": "understudy.release",
     "plan": "understudy.api",
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from understudy.privacy.secrets.budget import SecretBudget
     from understudy.release import Release, load_release
     from understudy.run import Listener, Result, generate, release_corpus, synthesize
+    from understudy.run.measuring import evaluate
     from understudy.statement import Statement
 
 __all__ = [
@@ -65,6 +67,7 @@ __all__ = [
     "SecretBudget",
     "Statement",
     "UnderstudyError",
+    "evaluate",
     "generate",
     "load_release",
     "plan",

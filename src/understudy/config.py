@@ -67,17 +67,9 @@ class DataParameters(Parameters):
     """A row with a longer cell is bad."""
 
 
-class PrivacyParameters(Parameters):
-    """The budget and the ledger."""
+class LedgerParameters(Parameters):
+    """The ledger."""
 
-    epsilon: str | float | int | None = None
-    """Privacy budget epsilon of this run."""
-    delta: str | float | int | None = None
-    """Privacy budget delta of this run; 0 for pure differential privacy."""
-    secret_prior: str | float | int | None = None
-    """Secret protection instead of (epsilon, delta): how often a secret is guessed rightly before the release (p)."""
-    secret_posterior: str | float | int | None = None
-    """How often it may be guessed rightly at most, after the release (r)."""
     dataset: str | None = None
     """The dataset's name in the ledger. Default: the data file's stem."""
     ledger: str | None = None
@@ -86,6 +78,21 @@ class PrivacyParameters(Parameters):
     """Add no noise. NOT PRIVATE."""
     insecure_noise_seed: int | None = None
     """Draw repeatable noise. NOT PRIVATE."""
+
+
+class _BudgetParameters(Parameters):
+    epsilon: str | float | int | None = None
+    """Privacy budget epsilon of this run."""
+    delta: str | float | int | None = None
+    """Privacy budget delta of this run; 0 for pure differential privacy."""
+    secret_prior: str | float | int | None = None
+    """Secret protection instead of (epsilon, delta): how often a secret is guessed rightly before the release (p)."""
+    secret_posterior: str | float | int | None = None
+    """How often it may be guessed rightly at most, after the release (r)."""
+
+
+class PrivacyParameters(LedgerParameters, _BudgetParameters):
+    """The budget and the ledger."""
 
 
 class PlanParameters(Parameters):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from understudy.config import PrivacyParameters
+from understudy.config import LedgerParameters
 from understudy.corpus import Corpus
 from understudy.corpus.read import proposed_name
 from understudy.errors import ConfigError, ResumeError
@@ -39,7 +39,7 @@ def dataset_name(declared: str | None, files: Sequence[str]) -> str:
     return name
 
 
-def noise_source(config: PrivacyParameters) -> NoiseSource:
+def noise_source(config: LedgerParameters) -> NoiseSource:
     """The operating system's entropy, unless the configuration gives the promise up."""
     if config.insecure_no_noise:
         return InsecureNoNoise()
@@ -48,7 +48,7 @@ def noise_source(config: PrivacyParameters) -> NoiseSource:
     return SystemNoise()
 
 
-def open_ledger(config: PrivacyParameters) -> Ledger:
+def open_ledger(config: LedgerParameters) -> Ledger:
     from understudy.ledger import Ledger
 
     return Ledger(config.ledger)

@@ -1,0 +1,54 @@
+"""``understudy evaluate``: a synthetic table against the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from understudy.cli.listening import listener
+from understudy.cli.options import ParametersCommand, given
+from understudy.config import DataParameters, LedgerParameters
+from understudy.evaluation.parameters import ChargeParameters, EvaluationParameters
+from understudy.parameters import Parameters
+from understudy.run.evaluation_tables import ResultParameters
+from understudy.run.measuring import evaluate as measure
+
+
+class _NoMethod(Parameters):
+    """No method's parameters."""
+
+
+class _Evaluate(ParametersCommand):
+    groups = (EvaluationParameters, DataParameters, ChargeParameters, LedgerParameters, ResultParameters)
+
+    def method_parameters(self, method: type[Any]) -> type[Parameters]:  # noqa: ARG002 - there is no method
+        return _NoMethod
+
+
+@click.command(cls=_Evaluate)
+@click.argument("real", type=str)
+@click.argument("synthetic", type=str)
+@click.option("--config", default=None, metavar="FILE", help="YAML configuration; flags override it.")
+@click.option("--show", is_flag=True, help="Print the figures. They are private: no epsilon covers them.")
+def evaluate(real: str, synthetic: str, config: str | None, show: bool, **values: Any) -> None:
+    """Measure the table or output folder SYNTHETIC against the real table REAL: fidelity, utility, leakage.
+
+    The figures are private, for the data's holder: they go to private/evaluation.json of the output folder.
+    --charge-metrics EPSILON releases a few of them, with noise, to release/metrics.json.
+    """
+    with listener() as told:
+        made = measure(real, synthetic, listener=told, **given(values, config))
+    if show:
+        click.echo(_table(made.figures))
+
+
+def _table(figures: Sequence[Any]) -> str:
+    lines = []
+    for figure in figures:
+        settings = ", ".join(f"{name} {value}" for name, value in figure.settings.items())
+        value = "-" if figure.value is None else f"{figure.value:.4g}"
+        reach = "" if figure.interval is None else f" [{figure.interval.low:.4g}, {figure.interval.high:.4g}]"
+        lines.append(f"{figure.metric.title:38} {figure.of:18} {value}{reach}  {settings}  {figure.note}".rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,85 @@
+"""Label proportions, lengths and accuracy on private records, as counts that a mechanism can release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.privacy.unit import Unit
+
+LENGTH_EDGES = (0, 5, 10, 15, 20, 30, 40, 60, 80, 120, 160, 240, 320, 640)
+"""Words; public. The last bin is open."""
+
+NAME = "metrics"
+
+Right = Callable[[BoundedBatch], NDArray[np.bool_]]
+"""Which records of a batch a classifier labels right, ``Bool[n]``: each told from that record alone."""
+
+
+@dataclass(frozen=True, repr=False)
+class MetricCounts:
+    """The counts behind the charged metrics, one block after another: labels, lengths, and for every classifier the
+    records of each label that it labels right.
+
+    Guarantee:
+        Unit: one record, or one owner, whose records are averaged: each weighs 1/(number of the owner's records used).
+        Sensitivity: a record adds at most 1 to each block, in one cell; so L1 at most the number of blocks and L2 at
+        most its root, for a record and (the triangle inequality) for an average of an owner's records. Exactly so:
+        weights are integers, in steps of 1/lcm(1..k).
+        Conditions: a classifier reads released texts only, and tells each record from that record alone.
+
+    Args:
+        labels: size of the label set, 1 without labels.
+        classifiers: by name, which records are labelled right.
+        unit: the privacy unit.
+    """
+
+    labels: int
+    classifiers: Mapping[str, Right]
+    unit: Unit
+    name: str = NAME
+
+    @property
+    def blocks(self) -> int:
+        return 2 + len(self.classifiers)
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (self.labels * (1 + len(self.classifiers)) + len(LENGTH_EDGES),)
+
+    @property
+    def grid(self) -> float:
+        return float(math.lcm(*range(1, self.unit.max_records + 1)))
+
+    @property
+    def l1_sensitivity(self) -> float:
+        return self.blocks * self.grid
+
+    @property
+    def l2_sensitivity(self) -> float:
+        return math.nextafter(math.sqrt(self.blocks) * self.grid, math.inf)
+
+    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
+        """The exact counts in steps of 1/``grid``. Private: only a mechanism may call it."""
+        counts = np.zeros(self.shape, dtype=np.int64)
+        for batch in data.batches():
+            weights = int(self.grid) // batch.shares
+            np.add.at(counts, batch.labels, weights)
+            np.add.at(counts, self.labels + length_bins(batch.texts), weights)
+            start = self.labels + len(LENGTH_EDGES)
+            for right in self.classifiers.values():
+                chosen = right(batch)
+                np.add.at(counts, start + batch.labels[chosen], weights[chosen])
+                start += self.labels
+        return counts
+
+
+def length_bins(texts: Sequence[str]) -> NDArray[np.int64]:
+    """The place of each text's number of words (split at white space) among the edges, ``Int64[len(texts)]``."""
+    words = np.array([len(text.split()) for text in texts], dtype=np.int64)
+    return np.searchsorted(np.array(LENGTH_EDGES), words, side="right").astype(np.int64) - 1

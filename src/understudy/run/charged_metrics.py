@@ -1,0 +1,232 @@
+"""Metrics on private records that may be shared: plan, charge, draw, store, use, as for any release."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.config import LedgerParameters
+from understudy.corpus import Corpus, canonical
+from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.corpus.steady import SteadyCorpus, contents
+from understudy.errors import ConfigError
+from understudy.evaluation.charged import charged_figures
+from understudy.evaluation.counting import NAME, MetricCounts, Right
+from understudy.evaluation.evaluation import Evaluation
+from understudy.evaluation.sample import Sample
+from understudy.evaluation.utility.kinds import kind_named
+from understudy.files import atomic_file
+from understudy.models.types import Embedder
+from understudy.outputs import OutputFolder
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import NoisySum
+from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.unit import Unit
+from understudy.run.charging import noise_source, open_ledger, pay
+from understudy.run.listener import Listener
+from understudy.run.session import Session
+
+if TYPE_CHECKING:
+    pass
+
+VERSION = 1
+_STORE = "metrics"
+
+
+@dataclass(frozen=True)
+class ChargedMetrics:
+    """What is released of a private table, and on which terms.
+
+    Args:
+        dataset: its name in the ledger.
+        unit: the privacy unit that the dataset was opened with.
+        epsilon: what the metrics cost (pure, delta 0).
+        classifiers: those whose accuracy is released.
+        seed: of their training.
+    """
+
+    dataset: str
+    unit: Unit
+    epsilon: str | float | int
+    classifiers: Sequence[str]
+    seed: int
+
+    @property
+    def budget(self) -> Budget:
+        return Budget(self.epsilon, 0)
+
+    def mechanism(self, labels: int, classifiers: Mapping[str, Right]) -> NoisySum[BoundedCorpus]:
+        """Counts with discrete Laplace noise, calibrated not to pass epsilon."""
+        epsilon = float(self.budget.epsilon)
+        multiplier = 1 / epsilon
+        while 1 / multiplier > epsilon:
+            multiplier = math.nextafter(multiplier, math.inf)
+        return NoisySum(MetricCounts(labels, classifiers, self.unit), "laplace", multiplier)
+
+    def plan(self, mechanism: NoisySum[BoundedCorpus]) -> Plan:
+        names = f", right answers of {', '.join(self.classifiers)}" if self.classifiers else ""
+        why = f"noisy counts of labels, lengths{names}"
+        parameters = {"noise": "laplace", "noise_multiplier": mechanism.noise_multiplier, "counts": why}
+        return Plan(
+            "evaluate",
+            self.unit,
+            self.budget,
+            (Charge(NAME, mechanism.event, parameters, why),),
+        )
+
+
+def release_metrics(
+    wanted: ChargedMetrics,
+    corpus: Corpus,
+    synthetic: Sample,
+    *,
+    folder: OutputFolder,
+    settings: LedgerParameters,
+    embedder: Embedder | None,
+    fresh: bool,
+    listener: Listener,
+) -> Evaluation:
+    """Charge, count, add noise, and write ``release/metrics.json``. The same call again draws nothing anew.
+
+    Args:
+        corpus: the private table, with its declared label set.
+        synthetic: released texts, on which the classifiers are trained.
+        folder: whose ``private/metrics`` keeps the noisy counts.
+
+    Raises:
+        ConfigError: if secrets are protected, or a classifier cannot be trained.
+        BudgetExceeded: if the dataset has not so much left.
+    """
+    from understudy.store import RunStore
+
+    if wanted.unit.kind == "secret":
+        raise ConfigError(
+            "Metrics are charged by epsilon, and this dataset's budget protects secrets.",
+            "Leave --charge-metrics out: the figures in private/ are for the data's holder.",
+        )
+    labels = [canonical(label) for label in corpus.labels]
+    classifiers = _classifiers(wanted, synthetic, labels, embedder)
+    mechanism = wanted.mechanism(max(1, len(labels)), classifiers)
+    plan, noise = wanted.plan(mechanism), noise_source(settings)
+    lasting = _lasting(wanted, labels, synthetic, embedder)
+    with ExitStack() as stack:
+        store = stack.enter_context(RunStore.open(folder.private / _STORE, fresh=fresh))
+        folder.make()
+        session = Session(folder, store, lasting, folder)
+        if session.begun:
+            session.begin()  # with the same settings, or it is an error
+        values = _counts(mechanism, plan, wanted.dataset, corpus, session, settings, listener)
+        run_id = store.run_id
+    figures = charged_figures(
+        values,
+        labels=labels,
+        classifiers=list(classifiers),
+        training_texts=len(synthetic),
+        noise_scale=mechanism.scale / mechanism.query.grid,
+        seed=wanted.seed,
+    )
+    made = Evaluation(figures, None, {"classifiers": list(classifiers), "seed": wanted.seed})
+    _write(folder, wanted, plan, made, noise.private, corpus.schema.labels_declared, run_id)
+    listener.say(f"Wrote what was released to {folder.metrics_file}.")
+    return made
+
+
+def _counts(
+    mechanism: NoisySum[BoundedCorpus],
+    plan: Plan,
+    dataset: str,
+    corpus: Corpus,
+    session: Session,
+    settings: LedgerParameters,
+    listener: Listener,
+) -> NDArray[np.float64]:
+    noise = noise_source(settings)
+    with ExitStack() as stack:
+        ledger = stack.enter_context(open_ledger(settings)) if noise.private else None
+        rows = ""
+        if ledger is not None:
+            if ledger.dataset(dataset) is not None:
+                ledger.check(dataset, plan, run_id=session.store.run_id)  # before any private read
+            found = contents(corpus, ledger.fingerprint_key)
+            rows = found.digest
+            corpus = SteadyCorpus(corpus, key=ledger.fingerprint_key, expected=found)
+        paid = pay(ledger, dataset, plan, corpus, rows, session, listener)
+        bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key)
+        kept = paid.keep(NAME, lambda: {"counts": mechanism.run(bounded, receipt=paid.receipt, source=noise)})
+    return np.asarray(kept["counts"], dtype=np.float64)
+
+
+def _classifiers(
+    wanted: ChargedMetrics, synthetic: Sample, labels: Sequence[str], embedder: Embedder | None
+) -> dict[str, Right]:
+    """Trained on released texts. Without labels there are none."""
+    if len(labels) < 2 or synthetic.labels is None:
+        return {}
+    return {name: _right(name, synthetic, labels, embedder, wanted.seed) for name in wanted.classifiers}
+
+
+def _right(name: str, synthetic: Sample, labels: Sequence[str], embedder: Embedder | None, seed: int) -> Right:
+    kind = kind_named(name)
+    kind.require(synthetic)
+    predicted_labels, predict = kind.train(synthetic, seed=seed)
+    places = {label: place for place, label in enumerate(labels)}
+    numbers = np.array([places.get(label, -1) for label in predicted_labels], dtype=np.int64)
+
+    def right(batch: BoundedBatch) -> NDArray[np.bool_]:
+        if not len(batch.texts):
+            return np.zeros(0, dtype=np.bool_)
+        vectors = embedder.embed(list(batch.texts)) if embedder is not None and kind.embeddings else None
+        predicted = numbers[predict(Sample(tuple(batch.texts), None, vectors))]
+        return np.asarray(predicted == batch.labels, dtype=np.bool_)
+
+    return right
+
+
+def _lasting(
+    wanted: ChargedMetrics, labels: Sequence[str], synthetic: Sample, embedder: Embedder | None
+) -> dict[str, Any]:
+    """What a call again must have the same, or it is another release."""
+    table = json.dumps([synthetic.texts, synthetic.labels], ensure_ascii=False)
+    return {
+        "dataset": wanted.dataset,
+        "charge_metrics": str(wanted.budget.epsilon),
+        "charged_classifiers": list(wanted.classifiers),
+        "labels": list(labels),
+        "unit": wanted.unit.to_json(),
+        "seed": wanted.seed,
+        "embedder": None if embedder is None else embedder.fingerprint,
+        "synthetic table": hashlib.sha256(table.encode()).hexdigest(),
+    }
+
+
+def _write(
+    folder: OutputFolder,
+    wanted: ChargedMetrics,
+    plan: Plan,
+    made: Evaluation,
+    private: bool,
+    labels_declared: bool,
+    run_id: str,
+) -> None:
+    fields = {
+        "version": VERSION,
+        "private": private,
+        "dataset": wanted.dataset,
+        "run": run_id,
+        "unit": plan.unit.to_json(),
+        "protects": plan.unit.describe(),
+        "budget": plan.budget.to_json(),
+        "charges": [charge.to_json() for charge in plan.charges],
+        "labels_declared": labels_declared,
+        "evaluation": made.to_json(),
+    }
+    with atomic_file(folder.metrics_file) as file:
+        file.write(json.dumps(fields, indent=1).encode())

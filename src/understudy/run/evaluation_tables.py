@@ -1,0 +1,143 @@
+"""The tables of an evaluation: which files they are, and how their columns are called."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from understudy.config import DataParameters, LedgerParameters
+from understudy.corpus import Corpus, read_corpus
+from understudy.errors import ConfigError
+from understudy.evaluation.parameters import ChargeParameters, EvaluationParameters
+from understudy.evaluation.reading import open_table
+from understudy.outputs import FORMATS, LABEL, TEXT, OutputFolder
+from understudy.parameters import Parameters
+from understudy.release import PublicSchema, load_release
+from understudy.statement import Statement
+
+Table = str | os.PathLike[str] | Corpus
+"""A file, or a table that is open."""
+
+
+class ResultParameters(Parameters):
+    """Where the figures go."""
+
+    output: str | None = None
+    """Folder for the results. Default: the output folder that is evaluated."""
+    fresh: bool = False
+    """Release metrics anew in a folder that holds some; charges again."""
+
+
+class EvaluationConfig(DataParameters, EvaluationParameters, ChargeParameters, LedgerParameters, ResultParameters):
+    """Everything an evaluation may be told."""
+
+    def part(self, group: type[Parameters]) -> Any:
+        """The fields of one group as that group's model."""
+        return group(**{name: getattr(self, name) for name in group.model_fields})
+
+
+@dataclass(frozen=True)
+class Made:
+    """The synthetic side: its table, and what its folder says of it."""
+
+    table: Corpus
+    folder: OutputFolder | None = None
+    schema: PublicSchema | None = None
+    statement: Statement | None = None
+
+
+def open_synthetic(source: Table, config: EvaluationConfig) -> Made:
+    if isinstance(source, Corpus):
+        return Made(source)
+    path = Path(source)
+    if not path.is_dir():
+        return Made(open_table(path, _columns(config, None)))
+    folder = OutputFolder(path)
+    tables = [folder.synthetic_file(each) for each in FORMATS if folder.synthetic_file(each).exists()]
+    if not tables:
+        raise ConfigError(
+            f"The folder {path.name} holds no synthetic table.", "Give an output folder of `understudy run` or a table."
+        )
+    releases = sorted(folder.shareable.glob("*.release"))
+    made = load_release(releases[0]) if len(releases) == 1 else None
+    statement = made.statement if made is not None else _statement(folder)
+    schema = made.schema if made is not None else None
+    return Made(open_table(tables[0], [(TEXT, LABEL), (TEXT, None)]), folder, schema, statement)
+
+
+def _statement(folder: OutputFolder) -> Statement | None:
+    try:
+        return Statement.from_json(json.loads((folder.shareable / "statement.json").read_text("utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def open_beside(path: str, made: Made) -> Corpus:
+    folder = OutputFolder(Path(path))
+    for each in FORMATS:
+        if folder.synthetic_file(each).exists():
+            return open_table(folder.synthetic_file(each), [(TEXT, LABEL), (TEXT, None)])
+    named = [(made.schema.text, made.schema.label), (made.schema.text, None)] if made.schema is not None else []
+    return open_table(Path(path), [(TEXT, LABEL), *named, (TEXT, None)])
+
+
+def _columns(config: EvaluationConfig, schema: PublicSchema | None) -> list[tuple[str, str | None]]:
+    """Text and label columns of a synthetic table that is no output folder's: the real table's, or ours."""
+    text, label = (config.text, config.label) if schema is None else (schema.text, schema.label)
+    own = [] if text is None else [(text, label)]
+    return [*own, (TEXT, LABEL), (TEXT, None)]
+
+
+def completed(config: EvaluationConfig, made: Made, *, declared: Any) -> EvaluationConfig:
+    """The configuration with the columns that the Release names, where none were given."""
+    if declared is not None or made.schema is None or config.text is not None or config.record_columns:
+        return config
+    schema = made.schema
+    told: dict[str, Any] = {"record_columns": schema.record_columns} if schema.record_columns else {"text": schema.text}
+    if schema.label is not None and config.label is None:
+        told |= {"label": schema.label}
+        if config.labels is None and schema.labels:
+            told |= {"labels": schema.labels}
+    if made.statement is not None and made.statement.unit.kind == "owner" and config.owner is None:
+        told |= {"owner": made.statement.unit.column, "max_records_per_owner": made.statement.unit.max_records}
+    return config.model_copy(update=told)
+
+
+def open_real(real: Table | Sequence[str], config: EvaluationConfig, private: Path | None) -> Corpus:
+    if isinstance(real, Corpus):
+        return real
+    if config.text is None and not config.record_columns:
+        raise ConfigError("It is not said which column of the real table holds the texts.", "Name it with --text.")
+    fields = _reading(config)
+    return read_corpus(real, **fields, private_dir=private)
+
+
+def reopened(corpus: Corpus, path: str, config: EvaluationConfig) -> Corpus:
+    """Another table with the columns of the real one, and no owners."""
+    schema = corpus.schema
+    fields = _reading(config) | {
+        "text": schema.text,
+        "record_columns": schema.record_columns,
+        "label": schema.label,
+        "labels": schema.labels or None,
+        "labels_from_data": schema.label is not None and not schema.labels,
+        "owner": None,
+    }
+    return read_corpus(path, **fields)
+
+
+def _reading(config: EvaluationConfig) -> dict[str, Any]:
+    left_out = {
+        "data",
+        "max_records_per_owner",
+        "secrets",
+        "secrets_file",
+        "secret_detectors",
+        "max_records_per_secret",
+    }
+    data: DataParameters = config.part(DataParameters)
+    return data.model_dump(exclude=left_out)
