@@ -57,11 +57,11 @@ class Size:
 
 
 SIZES = {
-    "ag_news": Size("news article", written=100, evolved=50, batches=4),
+    "ag_news": Size("news article", written=50, evolved=15, batches=2),
     "dbpedia14": Size(
         "encyclopedia article",
-        written=50,
-        evolved=20,
+        written=20,
+        evolved=6,
         batches=1,
         keywords={
             "Company": ["a bank", "an airline", "a software maker", "a publisher"],
@@ -242,8 +242,8 @@ def sec_pe(place: Place, repetition: int) -> None:
 
 
 def private_prediction(place: Place, repetition: int) -> None:
-    """All texts that a few batches give, on as many records as fill them."""
-    method = us.PrivatePrediction(batches=place.size.batches, private_text_tokens=80)
+    """Four texts of each of a few batches, on as many records as fill these."""
+    method = us.PrivatePrediction(batches=place.size.batches, private_text_tokens=80, texts_per_batch=4)
     wanted = place.size.batches * method.settled.batch_size
     us.synthesize(
         _corpus(place, wanted, repetition),
