@@ -85,13 +85,17 @@ class Composition:
         """
         if self.mu is not None:
             return phi_bar(-normal_quantile(false_alarms) - self.mu)
-        points = [(self.epsilon(delta), delta) for delta in (0.0, *_POWER_DELTAS)]
         bounds = [1.0]
-        for epsilon, delta in points:
+        for epsilon, delta in self._points:
             if epsilon < _EXPONENT:
                 bounds.append(math.exp(epsilon) * false_alarms + delta)
                 bounds.append(1 - math.exp(-epsilon) * (1 - delta - false_alarms))
         return min(bounds)
+
+    @functools.cached_property
+    def _points(self) -> tuple[tuple[float, float], ...]:
+        """(epsilon, delta) at several deltas: one numerical composition each, kept for every rate that is asked for."""
+        return tuple((self.epsilon(delta), delta) for delta in (0.0, *_POWER_DELTAS))
 
     def guarantee(self, delta: float) -> PureDP | ApproxDP:
         """The promise in its strongest stated form at ``delta``."""

@@ -24,7 +24,10 @@ class Attacked:
 
 @dataclass(frozen=True)
 class Audited:
-    """The promised epsilon, the lower bound that was found, and the largest that could have been found."""
+    """The promised epsilon, the lower bound that was found, and the largest that could have been found.
+
+    ``private`` False: the audited run had no noise, to try the audit itself.
+    """
 
     epsilon: float
     bound: float
@@ -35,6 +38,7 @@ class Audited:
     verdict: str
     attacks: tuple[Attacked, ...]
     canaries_needed: int | None
+    private: bool
 
 
 def read_audit(fields: Mapping[str, Any]) -> Audited:
@@ -54,6 +58,7 @@ def read_audit(fields: Mapping[str, Any]) -> Audited:
             verdict=str(fields["verdict"]),
             attacks=tuple(_attacked(attack) for attack in fields["attacks"]),
             canaries_needed=fields.get("canaries_needed"),
+            private=bool(fields["private"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise ConfigError(

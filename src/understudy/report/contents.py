@@ -13,6 +13,8 @@ from understudy.evaluation.evaluation import Evaluation, load_evaluation
 from understudy.evaluation.figure import Figure
 from understudy.evaluation.picture import Picture
 from understudy.models.types import Embedder
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Charge
 from understudy.release import Release, load_release
 from understudy.report.alone import look_at
 from understudy.report.audited import Audited, read_audit
@@ -22,11 +24,12 @@ from understudy.statement import Statement
 
 @dataclass(frozen=True)
 class Charged:
-    """Figures of private texts that were released with noise, and what that cost."""
+    """Figures of private texts that were released with noise, and what that cost; ``private`` False: noise was off."""
 
-    epsilon: str
-    unit: str
-    charges: tuple[Mapping[str, Any], ...]
+    budget: Budget
+    protects: str
+    private: bool
+    charges: tuple[Charge, ...]
     figures: tuple[Figure, ...]
 
 
@@ -57,6 +60,11 @@ class Contents:
     charged: Charged | None
     settings: Mapping[str, Any]
     audit: Audited | None = None
+
+    @property
+    def promises(self) -> bool:
+        """Whether everything that was released had its noise."""
+        return self.statement.private and (self.charged is None or self.charged.private)
 
 
 def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Contents:
@@ -148,7 +156,9 @@ def read_charged(path: Path) -> Charged | None:
     fields = _read_json(path, cure)
     try:
         figures = Evaluation.from_json(fields["evaluation"]).figures
-        return Charged(str(fields["epsilon"]), str(fields["unit"]), tuple(fields["charges"]), figures)
+        charges = tuple(Charge.from_json(each) for each in fields["charges"])
+        budget = Budget.from_json(fields["budget"])
+        return Charged(budget, str(fields["protects"]), bool(fields["private"]), charges, figures)
     except (KeyError, ValueError, TypeError, AttributeError):
         raise ConfigError(f"{path.name} is damaged or was made by another version.", cure) from None
 

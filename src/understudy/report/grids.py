@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from understudy.evaluation.figure import HOLDOUT, REAL, SYNTHETIC, Figure, Metric
 
-_TABLES = {SYNTHETIC: "synthetic", REAL: "real", HOLDOUT: "held-out real"}
+_TABLES = {SYNTHETIC: "synthetic", REAL: "real", HOLDOUT: "held-out real", "charged": "real, with noise"}
 _TRAINED_ON = {SYNTHETIC: "synthetic texts", REAL: "as many real texts", "real (all)": "all real texts"}
 SIZE = "training texts"
 T = TypeVar("T")

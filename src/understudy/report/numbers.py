@@ -49,6 +49,15 @@ def percent(share: float) -> str:
     return f"{text} %"
 
 
+def hundredths(share: float) -> str:
+    """A share in percent with one decimal, for columns.
+
+    >>> hundredths(0.25), hundredths(1.0)
+    ('25.0 %', '100.0 %')
+    """
+    return f"{100 * share:.1f} %"
+
+
 def span(interval: Interval | None) -> str:
     """The ends of an interval; nothing where there is none.
 

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from understudy import __version__
-from understudy.report.numbers import paragraphs, percent, short, span
+from understudy.report.numbers import hundredths, paragraphs, percent, short, span
 
 
 def render(template: str, **values: Any) -> str:
@@ -56,5 +56,5 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(short=short, percent=percent, span=span, paragraphs=paragraphs)
+    environment.filters.update(short=short, percent=percent, hundredths=hundredths, span=span, paragraphs=paragraphs)
     return environment

@@ -16,11 +16,12 @@ from understudy.outputs import FORMATS, LABEL, PROVENANCE, TEXT
 
 @dataclass(frozen=True)
 class SyntheticText:
-    """A row: its text, its label in words (None without labels), and the phrases that it was written from."""
+    """A row: its text, its label in words (None without labels), the phrases that it was written from, and by what."""
 
     text: str
     label: str | None = None
     phrases: tuple[str, ...] = ()
+    model: str = ""
 
 
 def read_synthetic(release: Path) -> tuple[SyntheticText, ...]:
@@ -59,4 +60,5 @@ def _text(row: Mapping[str, Any]) -> SyntheticText:
         row[TEXT] or "",
         None if label in (None, "") else canonical(label),
         tuple(str(phrase) for phrase in known.get("phrases", ())),
+        str(known.get("model") or ""),
     )

@@ -6,7 +6,9 @@ from understudy.privacy.accountant import Composition
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.statement import Statement
 
-GRID = (1e-4, 1e-3, 0.003, *(i / 100 for i in (1, 2, 3, 4, 5, 7, 10, 13, 16)), *(i / 40 for i in range(8, 40)), 0.99)
+RATES = (1e-4, 1e-3, 0.003, *(i / 100 for i in range(1, 20)), *(i / 40 for i in range(8, 40)), 0.99)
+_COARSE = 3
+"""Every third rate is enough where one takes a numerical search."""
 
 
 def tradeoff(statement: Statement) -> tuple[tuple[float, float], ...]:
@@ -19,8 +21,8 @@ def tradeoff(statement: Statement) -> tuple[tuple[float, float], ...]:
     if isinstance(statement.budget, SecretBudget):
         from understudy.privacy.secrets.composition import posterior
 
-        inner = [(rate, posterior(events, rate)) for rate in GRID]
+        inner = [(rate, posterior(events, rate)) for rate in RATES[::_COARSE]]
     else:
         composition = Composition(events)
-        inner = [(rate, composition.power(rate)) for rate in GRID]
+        inner = [(rate, composition.power(rate)) for rate in RATES]
     return ((0.0, min(1.0, inner[0][1])), *((rate, max(rate, min(1.0, power))) for rate, power in inner), (1.0, 1.0))

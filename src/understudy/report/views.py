@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from understudy.evaluation.figure import Figure
@@ -17,10 +18,19 @@ from understudy.report.charts.dots import dots_chart
 from understudy.report.charts.histogram import lengths_chart
 from understudy.report.charts.line import value_line
 from understudy.report.charts.scatter import COLOURS, colours_of, map_chart
-from understudy.report.contents import Contents
-from understudy.report.grids import BETTER, Grid, by_table, by_training
-from understudy.report.looks import label_rows, largest, length_rows, topic_rows, without_labels
+from understudy.report.contents import Charged, Contents
+from understudy.report.grids import BETTER, Grid, by_table, by_training, table_words
+from understudy.report.looks import (
+    CHARGED,
+    charged_length_rows,
+    label_rows,
+    largest,
+    length_rows,
+    topic_rows,
+    without_shares,
+)
 from understudy.report.numbers import power_of_ten
+from understudy.report.recipe import recipe
 from understudy.report.samples import samples_of
 from understudy.report.spending import spending
 from understudy.report.tradeoff import tradeoff
@@ -49,7 +59,7 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
     """The values of ``report.html``."""
     statement, picture = contents.statement, contents.picture
     families = {
-        family: [figure for figure in without_labels(contents.figures) if figure.metric.family == family]
+        family: [figure for figure in without_shares(contents.figures) if figure.metric.family == family]
         for family in ("utility", "fidelity", "leakage")
     }
     paid_for = {family: _paid(contents, family) for family in families}
@@ -71,7 +81,7 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         "largest": largest,
         "better": BETTER,
         "spending": spending(statement),
-        "looks": None if picture is None else _looks(picture),
+        "looks": None if picture is None else _looks(picture, contents.charged),
         "map": None if picture is None else _map(picture),
         "samples": samples_of(contents.texts, seed=seed),
         "utility": [(grid, _dots(grid, number)) for number, grid in enumerate(by_training(families["utility"]))],
@@ -81,6 +91,12 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         ),
         "leakage": _grid(families["leakage"], "Synthetic texts beside held-out real ones"),
         "paid_for": paid_for,
+        "charged_epsilon": as_typed(contents.charged.budget.epsilon) if contents.charged else "",
+        "charged_table": [CHARGED],
+        "settings": _settings(contents.settings),
+        "words": table_words,
+        "recipe": "" if contents.release is None else recipe(contents.release),
+        "writers": sorted({text.model for text in contents.texts if text.model}),
         "audit": contents.audit,
         **_elsewhere(statement),
     }
@@ -124,12 +140,16 @@ def _picture_charts(picture: Picture | None) -> dict[str, str]:
     }
 
 
-def _looks(picture: Picture) -> dict[str, Any]:
+def _looks(picture: Picture, charged: Charged | None) -> dict[str, Any]:
+    paid = charged.figures if charged else ()
+    labels = label_rows(picture, paid)
     return {
+        "label_tables": list(labels[0].shares) if labels else [],
+        "charged_lengths": charged_length_rows(paid),
         "picture": picture,
         "tables": list(picture.profiles),
         "lengths": length_rows(picture.profiles),
-        "labels": label_rows(picture),
+        "labels": labels,
         "topics": topic_rows(picture),
     }
 
@@ -158,7 +178,9 @@ def _grid(figures: Sequence[Figure], title: str) -> Grid | None:
 
 def _paid(contents: Contents, family: str) -> list[Grid]:
     figures = (
-        [figure for figure in contents.charged.figures if figure.metric.family == family] if contents.charged else []
+        [figure for figure in without_shares(contents.charged.figures) if figure.metric.family == family]
+        if contents.charged
+        else []
     )
     if family == "utility":
         return list(by_training(figures))
@@ -180,3 +202,13 @@ def _audit_chart(audit: Audited | None) -> Mapping[str, str]:
         "could be found": (audit.largest_bound, "holdout"),
     }
     return {"audit": value_line("audit-line", "epsilon", values)}
+
+
+def _settings(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How it was measured; of files their names, not where they lay."""
+    found = []
+    for name, value in settings.items():
+        words = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        if value not in (None, [], (), ""):
+            found.append((name.replace("_", " "), Path(words).name if Path(words).is_absolute() else words))
+    return found

@@ -12,8 +12,6 @@ from understudy.report.contents import Contents, internal, shareable
 from understudy.report.page import render
 from understudy.report.views import view
 
-NAME = "report.html"
-
 
 @dataclass(frozen=True)
 class ReportPaths:
@@ -35,13 +33,13 @@ def write_reports(folder: OutputFolder, *, embedder: Embedder | None, seed: int 
         ConfigError: if the folder is none of a run, or a file in it cannot be read.
     """
     public = shareable(folder.shareable, embedder=embedder, seed=seed)
-    path = folder.shareable / NAME
+    path = folder.report_file
     with atomic_file(path) as file:
         file.write(page(public, seed=seed).encode())
     inside = internal(public, folder.private)
     if inside is None:
         return ReportPaths(path, None)
-    private = folder.private / NAME
+    private = folder.internal_report_file
     with atomic_file(private, mode=PRIVATE_MODE) as file:
         file.write(page(inside, seed=seed).encode())
     return ReportPaths(path, private)

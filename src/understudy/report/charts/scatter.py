@@ -11,6 +11,8 @@ from understudy.evaluation.picture import Point
 from understudy.report.charts.svg import Frame, picture, tag
 
 COLOURS = 8
+FEW = 500
+"""Texts that are few enough for larger dots."""
 _FRAME = Frame(width=600, height=600, left=12, right=12, top=12, bottom=12)
 
 
@@ -24,12 +26,13 @@ def map_chart(points: Sequence[Point], description: str) -> Markup:
     """The dots in the order of ``points``, real ones below synthetic ones; the page's script tells about them."""
     colours = colours_of(points)
     (left, right), (bottom, top) = _FRAME.x, _FRAME.y
+    size = 5.5 if len(points) <= FEW else 4
     dots = [
         tag(
             "circle",
             cx=left + point.x * (right - left),
             cy=bottom + point.y * (top - bottom),
-            r=4 if point.of == SYNTHETIC else 4.5,
+            r=size,
             class_=f"point {'filled' if point.of == SYNTHETIC else 'ring'} {colours[point.label]}",
             data_number=number,
         )

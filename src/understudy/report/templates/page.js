@@ -32,7 +32,7 @@
 })();
 
 (() => {
-  const map = document.getElementById("map");
+  const map = document.getElementById("map-field");
   if (!map) return;
   const texts = JSON.parse(document.getElementById("map-texts").textContent);
   const svg = map.querySelector("svg");

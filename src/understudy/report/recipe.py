@@ -1,0 +1,70 @@
+"""The configuration that made a Release, as far as its public half tells: for ``understudy release --config``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from understudy.errors import ConfigError
+from understudy.methods.registry import method_class
+from understudy.privacy.guarantee import as_typed
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.unit import Unit
+from understudy.release import PublicSchema, Release
+
+
+def recipe(release: Release) -> str:
+    """YAML: the columns, the unit, the budget, and the method's parameters where they are not its defaults.
+
+    What is private is not in it: the data, and a file that lists secrets.
+    """
+    statement = release.statement
+    fields = {
+        "dataset": statement.dataset,
+        **_columns(release.schema, declared=statement.labels_declared),
+        **_unit(statement.unit),
+        **_budget(statement.budget),
+        "method": release.method,
+        **_parameters(release),
+    }
+    text: str = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=100, default_flow_style=None)
+    return text
+
+
+def _columns(schema: PublicSchema, *, declared: bool) -> dict[str, Any]:
+    texts = {"record_columns": list(schema.record_columns)} if schema.record_columns else {"text": schema.text}
+    if schema.label is None:
+        return texts
+    labels = {"labels": list(schema.labels)} if declared else {"labels_from_data": True}
+    return {**texts, "label": schema.label, **labels}
+
+
+def _unit(unit: Unit) -> dict[str, Any]:
+    if unit.kind == "owner":
+        return {"owner": unit.column, "max_records_per_owner": unit.max_records}
+    return {"max_records_per_secret": unit.max_records} if unit.kind == "secret" else {}
+
+
+def _budget(budget: Any) -> dict[str, str]:
+    if isinstance(budget, SecretBudget):
+        return {"secret_prior": as_typed(budget.prior), "secret_posterior": as_typed(budget.posterior)}
+    return {"epsilon": as_typed(budget.epsilon), "delta": as_typed(budget.delta)}
+
+
+def _parameters(release: Release) -> dict[str, Any]:
+    """Those that differ from the method's defaults; all that are set where the method is not installed here."""
+    try:
+        fields = method_class(release.method).parameters.model_fields
+    except ConfigError:
+        fields = {}
+    defaults = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
+    return {
+        name: value
+        for name, value in release.parameters.items()
+        if value is not None and (name not in defaults or value != _plain(defaults[name]))
+    }
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,196 @@
+"""Made-up runs: a shareable folder as `understudy run` leaves it, and what was measured beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from understudy.evaluation.evaluation import Evaluation
+from understudy.evaluation.figure import Figure, Interval, Metric
+from understudy.evaluation.picture import Histogram, Picture, Point, Profile, Topic
+from understudy.files import private_folder
+from understudy.generation.records import SyntheticRecord
+from understudy.outputs import OutputFolder
+from understudy.privacy.accountant import gaussian_split
+from understudy.privacy.events import GaussianEvent, PureEvent
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.unit import Unit
+from understudy.release import PublicSchema, Release
+from understudy.statement import Statement
+
+LABELS = ("cardiology", "neurology", "skin")
+PLANTED = "zyxomma-private-string"
+"""Stands everywhere in the private half of a made-up run, and nowhere else."""
+
+ACCURACY = Metric(
+    "accuracy", "Accuracy on real texts", "utility", "Share that is right, in [0, 1].", "Paper 1", "higher"
+)
+FRECHET = Metric("frechet", "Fréchet distance", "fidelity", "Distance of two normals; 0 if equal.", "Paper 2", "lower")
+COPIED = Metric("copied", "Longest copied span", "leakage", "Words in the longest shared run.", "Paper 3", "same")
+LABEL_SHARE = Metric("label_share", "Label share", "fidelity", "Share with this label, in [0, 1].", "Paper 4", "same")
+
+
+def made_statement(
+    epsilon: float = 6, *, method: str = "dp-kps", private: bool = True, secret: bool = False
+) -> Statement:
+    """A statement of two Gaussian releases, for a record or for a secret."""
+    budget: Budget | SecretBudget = SecretBudget("0.01", "0.2") if secret else Budget(epsilon, "1e-6")
+    noise = [3.0, 3.0] if isinstance(budget, SecretBudget) else gaussian_split(budget, [1, 4])
+    unit = Unit("secret", 3, recognised_by="detectors email") if secret else Unit()
+    charges = tuple(
+        Charge(name, GaussianEvent(each), {}, f"noisy {name} counts")
+        for name, each in zip(("vocabulary", "density"), noise, strict=True)
+    )
+    return Statement.of(
+        Plan(method, unit, budget, charges),
+        public_inputs={"vocabulary": {"source": "terms.txt", "sha256": "ab" * 32}},
+        labels_declared=True,
+        dataset="clinic",
+        private=private,
+        notes=("A note of the method.",),
+    )
+
+
+def made_texts(count: int = 30) -> list[tuple[str, int]]:
+    """Texts and labels by number."""
+    words = ("heart chest murmur rhythm", "headache tremor sleep seizure", "rash itch eczema cream")
+    generator = np.random.default_rng(5)
+    return [
+        (f"The patient has {' and '.join(generator.choice(words[place % 3].split(), 3))}.", place % 3)
+        for place in range(count)
+    ]
+
+
+def make_run(
+    root: Path,
+    texts: Sequence[tuple[str, int]] | None = None,
+    *,
+    output_format: str = "parquet",
+    statement: Statement | None = None,
+) -> OutputFolder:
+    """A run's folder without a private half. ``texts`` None: 30 of them; empty: a release alone."""
+    folder, statement = OutputFolder(root), statement or made_statement()
+    folder.make()
+    schema = PublicSchema("note", "department", LABELS)
+    release = Release(
+        statement.method, {"length": 3, "seed": 0}, schema, statement, {"density": np.zeros((3, 2), np.float32)}
+    )
+    folder.write_release(release)
+    texts = made_texts() if texts is None else texts
+    if texts:
+        provenance = {"phrases": ["chest pain", "murmur"], "model": "embedded:tiny", "release": "0123"}
+        records = [SyntheticRecord(text, label, provenance) for text, label in texts]
+        folder.write_records(records, schema, output_format)
+    return folder
+
+
+def made_figures(accuracy: float = 0.8) -> tuple[Figure, ...]:
+    """Some of each family."""
+    utility = [
+        Figure(
+            ACCURACY,
+            accuracy + gain + more,
+            of,
+            Interval(accuracy + gain + more - 0.02, accuracy + gain + more + 0.03, "t over 5 seeds"),
+            {"classifier": classifier, "training texts": size},
+        )
+        for of, gain, size in (
+            ("synthetic", 0, 30),
+            ("zero-shot", -0.1, 30),
+            ("real", 0.05, 30),
+            ("real (all)", 0.1, 400),
+        )
+        for classifier, more in (("tf-idf", 0.0), ("embedding", 0.01))
+    ]
+    beside = [
+        Figure(metric, value, of, settings=settings, note=note)
+        for metric, settings in ((FRECHET, {}), (COPIED, {"quantile": 0.99}))
+        for of, value, note in (("synthetic", 4.25, ""), ("holdout", None, f"Too few texts: {PLANTED}."))
+    ]
+    return (*utility, *beside)
+
+
+def made_picture(points: int = 60, *, text: str = "") -> Picture:
+    """Real and synthetic texts; the real ones hold ``PLANTED``."""
+    generator = np.random.default_rng(3)
+    edges = tuple(float(edge) for edge in range(0, 40, 10))
+    profiles = {
+        "real": Profile(400, Histogram(edges, (100, 200, 100)), {"cardiology": 200, "neurology": 120, "skin": 80}),
+        "synthetic": Profile(30, Histogram(edges, (10, 20, 0)), {"cardiology": 10, "neurology": 10, "skin": 10}),
+    }
+    topics = (
+        Topic((PLANTED, "heart"), {"real": 0.6, "synthetic": 0.5}),
+        Topic(("rash",), {"real": 0.4, "synthetic": 0.5}),
+    )
+    places = generator.uniform(size=(points, 2))
+    return Picture(
+        profiles,
+        topics,
+        tuple(
+            Point(
+                float(x),
+                float(y),
+                "real" if number % 2 else "synthetic",
+                LABELS[number % 3],
+                f"{text}{PLANTED} {number}",
+            )
+            for number, (x, y) in enumerate(places)
+        ),
+    )
+
+
+def measure(folder: OutputFolder, *, accuracy: float = 0.8, picture: Picture | None = None) -> None:
+    """The private half: an evaluation and an audit."""
+    private_folder(folder.private)
+    settings = {"seeds": 5, "embedder": PLANTED}
+    Evaluation(made_figures(accuracy), picture or made_picture(), settings).save(folder.private / "evaluation.json")
+    (folder.private / "audit.json").write_text(json.dumps(made_audit()), "utf-8")
+    (folder.private / "bad_rows.jsonl").write_text(PLANTED, "utf-8")
+
+
+def made_audit(**changes: Any) -> dict[str, Any]:
+    interval = {"low": 0.45, "high": 0.55, "method": "bootstrap", "level": 0.95}
+    attack = {
+        "name": f"n-gram {PLANTED}",
+        "auc": 0.5,
+        "auc_interval": interval,
+        "true_positives": 0.012,
+        "true_positives_interval": interval,
+        "guesses": [{"rule": {}, "correct": 10, "epsilon": 0.21}],
+    }
+    promised = {
+        "epsilon": 6.0,
+        "bound": 0.21,
+        "largest_bound": 5.1,
+        "confidence": 0.95,
+        "verdict": "consistent",
+        "private": True,
+    }
+    return {**promised, "canaries": 1000, "planted": 493, "canaries_needed": 2300, "attacks": [attack], **changes}
+
+
+def charge_metrics(folder: OutputFolder, accuracy: float = 0.75, *, private: bool = True) -> None:
+    """``release/metrics.json``: an accuracy and the labels' shares, released with a charge."""
+    figures = (
+        Figure(ACCURACY, accuracy, settings={"classifier": "tf-idf"}, note="Noisy."),
+        *(
+            Figure(LABEL_SHARE, share, "real", settings={"label": label})
+            for label, share in zip(LABELS, (0.5, 0.3, 0.2), strict=True)
+        ),
+    )
+    charge = Charge("metrics", PureEvent(0.5), {}, "noisy counts of labels")
+    fields = {
+        "version": 1,
+        "private": private,
+        "protects": "one record",
+        "budget": Budget("0.5", 0).to_json(),
+        "charges": [charge.to_json()],
+        "evaluation": Evaluation(figures, None, {}).to_json(),
+    }
+    (folder.shareable / "metrics.json").write_text(json.dumps(fields), "utf-8")

@@ -1,0 +1,303 @@
+"""The page: complete, escaped, self-contained, and the same for the same input."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from made_runs import (
+    ACCURACY,
+    COPIED,
+    FRECHET,
+    LABELS,
+    charge_metrics,
+    made_audit,
+    made_picture,
+    made_statement,
+    make_run,
+    measure,
+)
+
+from understudy.errors import ConfigError
+from understudy.outputs import FORMATS, OutputFolder
+from understudy.report import write_reports
+from understudy.report.page import policy
+
+NASTY = [
+    "<script>alert('x')</script>",
+    '</script><img src=x onerror="alert(1)"> & "quotes"',
+    "\u202emirrored\u2066 text\u2069 and مرحبا שלום",
+    "w" * 3000,
+    "👩‍⚕️ says 🫀 is fine",
+    "   ",
+    "null \x00\x07 control",
+    "{{ contents.statement }} {% raw %}",
+    "<!-- --> ]]> \u2028 \u2029",
+]
+
+
+class Elements(HTMLParser):
+    """Every element of a page with its attributes, and the text outside of script and style."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self._inside = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside not in ("script", "style"):
+            self.text += data
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+def shareable(folder: OutputFolder) -> str:
+    return write_reports(folder, embedder=None).shareable.read_text("utf-8")
+
+
+def internal(folder: OutputFolder) -> str:
+    path = write_reports(folder, embedder=None).internal
+    assert path is not None
+    return path.read_text("utf-8")
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> OutputFolder:
+    folder = make_run(tmp_path / "run")
+    measure(folder)
+    return folder
+
+
+def test_every_section_is_in_the_internal_report(measured: OutputFolder) -> None:
+    text = internal(measured)
+    names = [
+        "promise",
+        "budget",
+        "corpus",
+        "map",
+        "samples",
+        "utility",
+        "fidelity",
+        "leakage",
+        "audit",
+        "reproduce",
+        "limits",
+    ]
+    assert re.findall(r'<section id="(\w+)"', text) == names
+
+
+def test_every_metric_shown_has_its_definition_and_source(measured: OutputFolder) -> None:
+    text = Elements(internal(measured)).text
+    for metric in (ACCURACY, FRECHET, COPIED):
+        assert metric.definition in text
+        assert metric.source in text
+
+
+def test_ceiling_and_floor_stand_beside_the_synthetic_texts(measured: OutputFolder) -> None:
+    text = Elements(internal(measured)).text
+    for words in ("synthetic texts", "zero-shot", "as many real texts", "all real texts", "0.900", "0.880 to 0.930"):
+        assert words in text
+
+
+def test_the_audit_is_shown_beside_the_promise(measured: OutputFolder) -> None:
+    assert "A low bound is not a proof" in internal(measured)
+    (measured.private / "audit.json").write_text(json.dumps(made_audit(bound=7.5, verdict="VIOLATION")), "utf-8")
+    assert "The run leaks more than is promised" in internal(measured)
+
+
+def test_nothing_in_a_text_becomes_markup(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", [(text, place % 3) for place, text in enumerate(NASTY * 2)])
+    measure(folder, picture=made_picture(text="".join(NASTY)))
+    for text in (shareable(folder), internal(folder)):
+        page = Elements(text)
+        assert not page.named("img")
+        kinds = [script.get("type") for script in page.named("script")]
+        assert sorted(kinds, key=str) == [None, "application/json"]
+        assert not [name for _, attributes in page.found for name in attributes if name.startswith("on")]
+
+
+def test_hostile_texts_are_told_in_full_on_the_map(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", [(text, 0) for text in NASTY * 4])
+    data = re.search(r'id="map-texts">(.*?)</script>', shareable(folder), re.DOTALL)
+    assert data is not None
+    assert NASTY[1] in {point["text"] for point in json.loads(data[1])}
+
+
+def test_a_statement_s_words_are_escaped(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    path = folder.shareable / "statement.json"
+    path.write_text(path.read_text("utf-8").replace("clinic", "<b>clinic</b>"), "utf-8")
+    assert not Elements(shareable(folder)).named("b")
+
+
+def test_the_page_names_no_place_outside_of_itself(measured: OutputFolder) -> None:
+    for text in (shareable(measured), internal(measured)):
+        page = Elements(text)
+        links = [
+            str(value) for _, attributes in page.found for name, value in attributes.items() if name in ("href", "src")
+        ]
+        assert links
+        assert all(link.startswith("#") for link in links)
+        assert "url(" not in text
+        assert str(measured.root.parent) not in text
+
+
+def test_the_policy_allows_this_style_and_this_script_alone(measured: OutputFolder) -> None:
+    text = shareable(measured)
+    stated = next(meta["content"] for meta in Elements(text).named("meta") if "http-equiv" in meta)
+    for tag in ("style", "script"):
+        inline = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        assert inline is not None
+        digest = base64.b64encode(hashlib.sha256(inline[1].encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in str(stated)
+    assert str(stated).startswith("default-src 'none'; ")
+    assert policy("a", "b") != policy("a", "c")
+    assert not re.findall(r"<[^>]* style=", text)
+
+
+def test_ids_are_unique_and_every_reference_leads_to_one(measured: OutputFolder) -> None:
+    page = Elements(internal(measured))
+    ids = [attributes["id"] for _, attributes in page.found if "id" in attributes]
+    assert len(set(ids)) == len(ids)
+    for _, attributes in page.found:
+        for name in ("aria-labelledby", "aria-describedby"):
+            assert set((attributes.get(name) or "").split()) <= set(ids)
+        if (attributes.get("href") or "").startswith("#"):
+            assert str(attributes["href"])[1:] in ids
+
+
+def test_every_chart_is_an_image_with_a_title_and_a_description(measured: OutputFolder) -> None:
+    text = internal(measured)
+    charts = re.findall(r'<svg class="chart".*?</svg>', text, re.DOTALL)
+    assert len(charts) >= 5
+    for chart in charts:
+        assert 'role="img"' in chart
+        assert re.search(r"<title [^>]*>[^<]{5,}</title><desc [^>]*>[^<]{20,}</desc>", chart)
+
+
+def test_every_table_has_a_caption_and_headers_with_a_scope(measured: OutputFolder) -> None:
+    text = internal(measured)
+    assert text.count("<table") == text.count("<caption") >= 8
+    assert all("scope" in attributes for attributes in Elements(text).named("th"))
+
+
+def test_the_same_run_and_seed_give_the_same_page(measured: OutputFolder) -> None:
+    assert shareable(measured) == shareable(measured)
+    assert internal(measured) == internal(measured)
+
+
+def test_another_seed_shows_other_texts(measured: OutputFolder) -> None:
+    first = shareable(measured)
+    assert write_reports(measured, embedder=None, seed=1).shareable.read_text("utf-8") != first
+
+
+def test_a_page_with_long_texts_and_all_points_is_below_three_megabytes(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", [("word " * 2_000 + str(place), place % 3) for place in range(12)])
+    measure(folder, picture=made_picture(1500, text="m" * 20_000))
+    assert len(internal(folder).encode()) < 3_000_000
+
+
+@pytest.mark.parametrize("output_format", FORMATS)
+def test_tables_of_every_format_are_read(tmp_path: Path, output_format: str) -> None:
+    texts = [('Two\r\nlines, "quoted"\u2028', 0), ("plain", 1)]
+    text = Elements(shareable(make_run(tmp_path / "run", texts, output_format=output_format))).text
+    assert 'Two\nlines, "quoted"\u2028' in text.replace("\r\n", "\n")
+    for words in ("plain", LABELS[0], LABELS[1], "chest pain", "embedded:tiny"):
+        assert words in text
+
+
+def test_a_release_without_texts_has_a_report(tmp_path: Path) -> None:
+    text = shareable(make_run(tmp_path / "run", []))
+    assert "No synthetic texts yet" in text
+    assert '<section id="map"' not in text
+
+
+def test_a_folder_of_generate_without_a_release_file_has_a_report(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    (folder.shareable / "dp-kps.release").unlink()
+    assert "terms.txt" in shareable(folder)
+
+
+def test_a_run_without_noise_is_stamped(tmp_path: Path) -> None:
+    text = shareable(make_run(tmp_path / "run", statement=made_statement(private=False)))
+    assert "NOT PRIVATE" in text
+    assert "With or without any one unit" not in text
+    assert "Booked" not in text
+
+
+def test_a_run_that_protects_secrets_states_prior_and_posterior(tmp_path: Path) -> None:
+    text = Elements(shareable(make_run(tmp_path / "run", statement=made_statement(secret=True)))).text
+    for words in ("prior", "posterior", "highest posterior", "This is not differential privacy of a record"):
+        assert words in text
+
+
+def test_without_the_extra_there_is_a_page_without_a_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise ConfigError("Evaluation needs the extra 'evaluate' (missing: sklearn).", "Install it.")
+
+    monkeypatch.setattr("understudy.report.alone.require_evaluate", missing)
+    text = shareable(make_run(tmp_path / "run"))
+    assert "There is no map: evaluation needs the extra" in text
+    assert "Labels" in text
+
+
+def test_labels_that_were_paid_for_stand_beside_the_synthetic_ones_only_once(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    charge_metrics(folder)
+    assert shareable(folder).count("real, with noise") >= 1
+    assert "Label share" not in shareable(folder)
+
+
+def test_charged_figures_without_noise_are_stamped(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    charge_metrics(folder, private=False)
+    assert "NOT PRIVATE" in shareable(folder)
+
+
+def test_settings_are_told_without_the_folders_of_this_machine(measured: OutputFolder) -> None:
+    path = measured.evaluation_file
+    path.write_text(path.read_text("utf-8").replace('"seeds": 5', '"json_schema": "/home/ann/schema.json"'), "utf-8")
+    text = internal(measured)
+    assert "schema.json" in text
+    assert "/home/ann" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("release/statement.json", "{}"),
+        ("release/statement.json", "no json"),
+        ("release/statement.json", "[1]"),
+        ("release/synthetic.parquet", "no parquet"),
+        ("release/metrics.json", '{"version": 1}'),
+        ("private/evaluation.json", "{}"),
+        ("private/audit.json", "{}"),
+        ("private/audit.json", "\x00"),
+    ],
+)
+def test_damaged_files_are_said_to_be_so(measured: OutputFolder, name: str, content: str) -> None:
+    (measured.root / name).write_text(content, "utf-8")
+    with pytest.raises(ConfigError) as caught:
+        write_reports(measured, embedder=None)
+    assert Path(name).name in caught.value.problem
+    assert caught.value.cure
+
+
+def test_a_folder_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no folder of a run"):
+        write_reports(OutputFolder(tmp_path / "nothing"), embedder=None)

@@ -1,0 +1,145 @@
+"""The parts of the report: curves, shares, grids, samples, scales, the recipe."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+from made_runs import ACCURACY, LABELS, made_figures, made_statement, make_run
+from scipy.stats import norm
+
+from understudy.config import run_config
+from understudy.evaluation.figure import Figure
+from understudy.privacy.events import GaussianEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.unit import Unit
+from understudy.release import load_release
+from understudy.report.charts.scales import Scale, ticks
+from understudy.report.charts.svg import tag
+from understudy.report.grids import by_table, by_training
+from understudy.report.numbers import paragraphs, short
+from understudy.report.recipe import recipe
+from understudy.report.samples import samples_of
+from understudy.report.spending import spending
+from understudy.report.table import SyntheticText
+from understudy.report.tradeoff import tradeoff
+from understudy.statement import FALSE_ALARMS, Statement
+
+
+def stated(*events: object, epsilon: float, delta: str) -> Statement:
+    charges = tuple(Charge(f"r{place}", event, {}, "why") for place, event in enumerate(events))  # type: ignore[arg-type]
+    return Statement.of(
+        Plan("dp-kps", Unit(), Budget(epsilon, delta), charges),
+        public_inputs={},
+        labels_declared=True,
+        dataset="d",
+        private=True,
+    )
+
+
+def test_the_curve_of_gaussian_noise_is_the_closed_form() -> None:
+    curve = tradeoff(stated(GaussianEvent(2.0), GaussianEvent(2.0), epsilon=8, delta="1e-6"))
+    for rate, power in curve[1:-1]:
+        assert power == pytest.approx(norm.cdf(norm.ppf(rate) + math.sqrt(2) / 2), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        made_statement(),
+        made_statement(secret=True),
+        stated(PureEvent(1.0), PureEvent(2.0), epsilon=3, delta="0"),
+        stated(GaussianEvent(3.0), ZCDPEvent(0.01), epsilon=5, delta="1e-6"),
+        stated(SubsampledGaussianEvent(2.0, 0.1, 10), epsilon=5, delta="1e-6"),
+    ],
+    ids=["gaussian", "secret", "pure", "zcdp", "subsampled"],
+)
+def test_a_curve_rises_from_corner_to_corner_through_the_statement_s_figure(statement: Statement) -> None:
+    curve = tradeoff(statement)
+    assert (curve[0][0], curve[-1]) == (0.0, (1.0, 1.0))
+    assert all(rate <= power <= 1 for rate, power in curve)
+    assert all(second >= first for (_, first), (_, second) in pairwise(curve))
+    assert dict(curve)[FALSE_ALARMS] == pytest.approx(statement.power, abs=1e-12)
+
+
+def test_shares_of_the_budget_add_up_in_what_composes_by_addition() -> None:
+    gaussian = spending(made_statement())
+    assert [share.share for share in gaussian.shares] == pytest.approx([0.2, 0.8])
+    assert "mu squared" in gaussian.measure
+    pure = spending(stated(PureEvent(1.0), PureEvent(3.0), epsilon=4, delta="0"))
+    assert [share.share for share in pure.shares] == pytest.approx([0.25, 0.75])
+    assert "epsilon" in pure.measure
+    mixed = spending(stated(PureEvent(1.0), ZCDPEvent(0.5), epsilon=9, delta="1e-6"))
+    assert [share.share for share in mixed.shares] == pytest.approx([0.5, 0.5])
+    assert "rho" in mixed.measure
+
+
+def test_a_training_grid_has_a_row_a_table_and_a_column_a_classifier() -> None:
+    (grid,) = by_training([figure for figure in made_figures() if figure.metric == ACCURACY])
+    assert grid.columns == ("tf-idf", "embedding")
+    assert [(row.title, row.below) for row in grid.rows] == [
+        ("synthetic texts", "30 texts"),
+        ("zero-shot", "30 texts"),
+        ("as many real texts", "30 texts"),
+        ("all real texts", "400 texts"),
+    ]
+    assert [cell.value for cell in grid.rows[3].cells if cell] == pytest.approx([0.9, 0.91])
+    assert grid.remarks() == ["Intervals: t over 5 seeds (95%)."]
+
+
+def test_a_missing_figure_is_an_empty_cell() -> None:
+    figures = [
+        Figure(ACCURACY, 0.5, "synthetic", settings={"n": 1}),
+        Figure(ACCURACY, 0.6, "holdout", settings={"n": 2}),
+    ]
+    grid = by_table(figures, "title")
+    assert grid.columns == ("synthetic", "held-out real")
+    assert [[cell is None for cell in row.cells] for row in grid.rows] == [[False, True], [True, False]]
+    assert [row.below for row in grid.rows] == ["n = 1", "n = 2"]
+
+
+def test_samples_are_of_every_label_and_the_same_for_the_same_seed() -> None:
+    texts = [SyntheticText(str(place), LABELS[place % 3]) for place in range(90)]
+    first = samples_of(texts, seed=1)
+    assert [(group.label, len(group.texts), group.count) for group in first] == [(label, 3, 30) for label in LABELS]
+    assert first == samples_of(texts, seed=1)
+    assert first != samples_of(texts, seed=2)
+
+
+def test_texts_without_labels_are_one_group() -> None:
+    (group,) = samples_of([SyntheticText("only")], seed=0)
+    assert (group.label, group.count) == (None, 1)
+
+
+def test_the_recipe_is_a_configuration_of_the_same_run(tmp_path: Path) -> None:
+    release = load_release(make_run(tmp_path / "run").shareable / "dp-kps.release")
+    config = run_config({**yaml.safe_load(recipe(release)), "data": ["notes.csv"]})
+    assert config.method_parameters["length"] == 3
+    assert (config.dataset, config.text, config.label) == ("clinic", "note", "department")
+    assert tuple(config.labels or ()) == LABELS
+    assert Budget(config.epsilon, config.delta) == release.statement.budget  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-3, 17), (0.61, 0.64), (0, 1e-6), (0, 12345)])
+def test_ticks_are_round_and_within(low: float, high: float) -> None:
+    found = ticks(low, high)
+    assert 3 <= len(found) <= 11
+    assert all(low - 1e-12 <= tick <= high + 1e-12 for tick in found)
+
+
+def test_a_logarithmic_scale_puts_the_geometric_mean_in_the_middle() -> None:
+    assert Scale((1, 16), (0, 100), log=True)(4) == pytest.approx(50)
+    assert Scale((0, 4), (100, 0))(1) == pytest.approx(75)
+
+
+def test_numbers_that_are_none_at_all_are_shown_as_such() -> None:
+    assert [short(value) for value in (None, math.nan, math.inf, -0.5, 0.0)] == ["–", "–", "∞", "−0.500", "0.000"]
+
+
+def test_markup_escapes_what_it_is_given() -> None:
+    assert paragraphs("a **b <i>** c\n\nd") == "<p>a <strong>b &lt;i&gt;</strong> c</p><p>d</p>"
+    assert tag("text", '<&"', title='"><script>') == '<text title="&#34;&gt;&lt;script&gt;">&lt;&amp;&#34;</text>'
