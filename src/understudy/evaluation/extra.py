@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from understudy.errors import ConfigError
 
-_LIBRARIES = ("datasketch", "jsonschema", "rapidfuzz", "sacrebleu", "sklearn")
+_LIBRARIES = ("datasketch", "jsonschema", "rapidfuzz", "sacrebleu", "sklearn", "threadpoolctl")
 
 
 def require_evaluate() -> None:

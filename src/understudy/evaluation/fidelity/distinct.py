@@ -61,11 +61,16 @@ def distinct_figures(words: Words, of: str, *, total: int, seed: int, draws: int
         numbers, texts = ngrams(kept, n)
         if not len(numbers):
             return Figure(DISTINCT, None, of, settings={"n": n}, note=f"No {n} words stand together.")
-        value = distinct(numbers)
-        interval = over_halves(
-            lambda chosen: distinct(numbers[chosen[texts]]), [len(kept)], value, seed=seed, draws=draws, high=1.0
+        return over_halves(
+            DISTINCT,
+            lambda chosen: distinct(numbers[chosen[texts]]),
+            [len(kept)],
+            of,
+            seed=seed,
+            draws=draws,
+            high=1.0,
+            n=n,
         )
-        return Figure(DISTINCT, value, of, interval, settings={"n": n})
 
     return tuple(figure(n) for n in ORDERS)
 

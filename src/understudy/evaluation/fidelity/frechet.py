@@ -42,15 +42,16 @@ def frechet_figures(real: Sample, other: Sample, *, of: str, seed: int, draws: i
     assert real.embeddings is not None
     assert other.embeddings is not None
     a, b = real.embeddings.astype(np.float64), other.embeddings.astype(np.float64)
-    value = frechet_distance(a, b)
-    interval = over_halves(
-        lambda ours, theirs: frechet_distance(a[ours], b[theirs]),
-        (len(a), len(b)),
-        value,
-        seed=seed,
-        draws=draws,
+    return (
+        over_halves(
+            FRECHET,
+            lambda ours, theirs: frechet_distance(a[ours], b[theirs]),
+            (len(a), len(b)),
+            of,
+            seed=seed,
+            draws=draws,
+        ),
     )
-    return (Figure(FRECHET, value, of, interval),)
 
 
 def _gaussian(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.evaluation.fidelity.halves import LEAST, half_samples, interval_of_halves
+from understudy.evaluation.fidelity.halves import figure_of_halves, whole_and_halves
 from understudy.evaluation.figure import Figure, Metric
 from understudy.evaluation.sample import Sample
 
@@ -53,13 +53,8 @@ def kernel_figures(real: Sample, other: Sample, *, of: str, seed: int, draws: in
     a, b = real.embeddings, other.embeddings
     assert a is not None
     assert b is not None
-    if min(len(a), len(b)) < LEAST:
-        return (Figure(KERNEL, float(kernel_distance(a, b)[0]), of),)
-    whole_a, whole_b = np.ones((1, len(a)), bool), np.ones((1, len(b)), bool)
-    chosen_a = np.concatenate([whole_a, half_samples(len(a), seed=seed, table=0, draws=draws)])
-    chosen_b = np.concatenate([whole_b, half_samples(len(b), seed=seed, table=1, draws=draws)])
-    value, *halves = kernel_distance(a, b, chosen_a, chosen_b).tolist()
-    return (Figure(KERNEL, value, of, interval_of_halves(value, halves)),)
+    chosen = whole_and_halves((len(a), len(b)), seed=seed, draws=draws)
+    return (figure_of_halves(KERNEL, kernel_distance(a, b, *chosen), of),)
 
 
 def _within(rows: NDArray[np.float64], chosen: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -42,16 +42,17 @@ def label_distance_figures(
     """The distance of the label proportions, with an interval from half samples of both tables."""
     names, numbers = np.unique([*real, *other], return_inverse=True)
     ours, theirs = numbers[: len(real)], numbers[len(real) :]
-    value = total_variation(ours, theirs, len(names))
-    interval = over_halves(
-        lambda one, two: total_variation(ours[one], theirs[two], len(names)),
-        (len(ours), len(theirs)),
-        value,
-        seed=seed,
-        draws=draws,
-        high=1.0,
+    return (
+        over_halves(
+            LABEL_DISTANCE,
+            lambda one, two: total_variation(ours[one], theirs[two], len(names)),
+            (len(ours), len(theirs)),
+            of,
+            seed=seed,
+            draws=draws,
+            high=1.0,
+        ),
     )
-    return (Figure(LABEL_DISTANCE, value, of, interval),)
 
 
 def label_share_figures(labels: Sequence[str], of: str, *, names: Sequence[str]) -> tuple[Figure, ...]:

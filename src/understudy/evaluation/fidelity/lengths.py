@@ -55,15 +55,14 @@ def length_figures(
     """Both distances of the lengths, ``Int64[n]`` and ``Int64[m]``, with intervals from half samples of both tables."""
 
     def figure(metric: Metric, statistic: Callable[[NDArray[np.int64], NDArray[np.int64]], float]) -> Figure:
-        value = statistic(real, other)
-        interval = over_halves(
+        return over_halves(
+            metric,
             lambda ours, theirs: statistic(real[ours], other[theirs]),
             (len(real), len(other)),
-            value,
+            of,
             seed=seed,
             draws=draws,
             high=1.0,
         )
-        return Figure(metric, value, of, interval)
 
     return figure(LENGTH_JS, length_divergence), figure(LENGTH_KS, length_ks)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import cycle
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ VARIANCE = 0.9
 TEXTS_PER_CLUSTER, MOST_CLUSTERS = 10, 500
 SMOOTHING = 0.5
 SEEDS = 5
-_MIXTURES = 1001
+_MIXTURES = 201
 _NOTHING = 1e-6  # embeddings that differ by less in every coordinate are one point
 
 _HOW = (
@@ -51,7 +50,8 @@ FRONTIER = Metric(
     better="lower",
 )
 
-_MIXTURES = 1001
+Histogram = NDArray[np.float64]
+"""Shares that add up to 1."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Clusters:
 
     def histograms(
         self, ours: NDArray[np.bool_] | None = None, theirs: NDArray[np.bool_] | None = None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    ) -> tuple[Histogram, Histogram]:
         """Smoothed shares of the clusters among the chosen texts (None: all) of each table."""
         chosen = (
             self.ours if ours is None else self.ours[ours],
@@ -103,7 +103,7 @@ def reduced(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return found
 
 
-def divergence_curve(p: NDArray[np.float64], q: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def divergence_curve(p: Histogram, q: Histogram) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """``KL(q, r)`` and ``KL(p, r)`` in nats, for mixtures ``r = t p + (1 - t) q``, t from 0 to 1; may be infinite."""
     from scipy.special import rel_entr
 
@@ -112,7 +112,7 @@ def divergence_curve(p: NDArray[np.float64], q: NDArray[np.float64]) -> tuple[ND
     return rel_entr(q, mixtures).sum(axis=1), rel_entr(p, mixtures).sum(axis=1)
 
 
-def mauve(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
+def mauve(p: Histogram, q: Histogram) -> float:
     """The area under the divergence curve of two histograms, which (0, 1) and (1, 0) end; by the trapezoid rule."""
     from scipy.integrate import trapezoid
 
@@ -121,7 +121,7 @@ def mauve(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
     return float(trapezoid(np.append(y, 1.0)[::-1], np.append(x, 0.0)[::-1]))
 
 
-def frontier_integral(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
+def frontier_integral(p: Histogram, q: Histogram) -> float:
     """The frontier integral of two histograms: the sum of ``(p + q) / 2 - p q log(p / q) / (p - q)``."""
     apart = (p - q) != 0
     p, q = p[apart], q[apart]
@@ -131,22 +131,20 @@ def frontier_integral(p: NDArray[np.float64], q: NDArray[np.float64]) -> float:
 
 
 def mauve_figures(real: Sample, other: Sample, *, of: str, seed: int, draws: int) -> tuple[Figure, ...]:
-    """Both, each the mean over clusterings; every half sample of the interval takes the next of the clusterings."""
+    """Both, each the mean over some clusterings, with intervals from half samples of both tables in those clusters."""
     assert real.embeddings is not None
     assert other.embeddings is not None
     found = clusterings(real.embeddings, other.embeddings, seed=seed)
 
-    def figure(metric: Metric, statistic: Callable[..., float]) -> Figure:
-        value = float(np.mean([statistic(*each.histograms()) for each in found]))
-        turns = cycle(found)
-        interval = over_halves(
-            lambda ours, theirs: statistic(*next(turns).histograms(ours, theirs)),
+    def figure(metric: Metric, statistic: Callable[[Histogram, Histogram], float]) -> Figure:
+        return over_halves(
+            metric,
+            lambda ours, theirs: float(np.mean([statistic(*each.histograms(ours, theirs)) for each in found])),
             (len(real), len(other)),
-            value,
+            of,
             seed=seed,
             draws=draws,
             high=1.0,
         )
-        return Figure(metric, value, of, interval)
 
     return figure(MAUVE, mauve), figure(FRONTIER, frontier_integral)

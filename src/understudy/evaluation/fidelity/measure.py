@@ -52,24 +52,24 @@ def measure_fidelity(
         ConfigError: the extra ``evaluate`` is missing, or ``schema`` cannot be used.
     """
     require_evaluate()
+    from threadpoolctl import threadpool_limits
+
     tables = {REAL: real, SYNTHETIC: synthetic} | ({} if holdout is None else {HOLDOUT: holdout})
     fewest = min(map(len, tables.values()))
     cut = {of: table.at_most(fewest, seed=seed) for of, table in tables.items()}
     note = f"On {fewest:,} texts of each table." if any(len(table) > fewest for table in tables.values()) else ""
     drawn = {"seed": seed, "draws": draws}
-    return tuple(
-        figure
-        for part in (
-            _noted(_of_embeddings(cut, drawn), note),
-            _of_kernels(tables, drawn),
-            _noted(_of_words(cut, drawn), note),
-            _of_diversity(tables, drawn),
-            _noted(_of_labels(cut, drawn), note),
-            _of_shares(tables),
-            () if schema is None else _of_json(tables, schema),
+    # Hundreds of small products: BLAS threads gain nothing, wait for each other on a busy machine, and round otherwise.
+    with threadpool_limits(1, user_api="blas"):
+        return (
+            *_noted(_of_embeddings(cut, drawn), note),
+            *_of_kernels(tables, drawn),
+            *_noted(_of_words(cut, drawn), note),
+            *_of_diversity(tables, drawn),
+            *_noted(_of_labels(cut, drawn), note),
+            *_of_shares(tables),
+            *(() if schema is None else _of_json(tables, schema)),
         )
-        for figure in part
-    )
 
 
 def _of_embeddings(tables: Mapping[str, Sample], drawn: Mapping[str, int]) -> Iterator[Figure]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.evaluation.fidelity.halves import figure_of_halves, whole_and_halves
 from understudy.evaluation.figure import Figure, Metric
-from understudy.evaluation.intervals import bootstrap
 from understudy.evaluation.sample import Sample
 
 K = 5
@@ -57,86 +57,99 @@ COVERAGE = Metric(
 
 _BLOCK = 2**22  # distances at a time, 32 MiB
 _EQUAL = 1e-12  # squared distances that differ by less are equal: rounding must not part duplicates
+_KEPT = 8  # neighbours that are kept, times k
 
 
 @dataclass(frozen=True)
 class Neighbourhoods:
-    """Who lies in whose ball.
+    """How many texts lie in whose ball, for every choice of texts; ``Float64[draws]`` each.
 
     Args:
-        balls: ``Int64[m]``, of how many real texts' balls each text is in.
-        reached: ``Bool[n]``, whether each real text is in the ball of some text.
-        covered: ``Bool[n]``, whether each real text's ball holds some text.
-        k: reach of a ball, in neighbours.
+        precision: share of the other table's texts in some real ball.
+        recall: share of the real texts in some ball of the other table.
+        density: mean number of real balls that a text of the other table is in, over k.
+        coverage: share of the real balls with a text of the other table in them.
     """
 
-    balls: NDArray[np.int64]
-    reached: NDArray[np.bool_]
-    covered: NDArray[np.bool_]
-    k: int
-
-    @property
-    def precision(self) -> float:
-        return float((self.balls > 0).mean())
-
-    @property
-    def recall(self) -> float:
-        return float(self.reached.mean())
-
-    @property
-    def density(self) -> float:
-        return float(self.balls.mean() / self.k)
-
-    @property
-    def coverage(self) -> float:
-        return float(self.covered.mean())
+    precision: NDArray[np.float64]
+    recall: NDArray[np.float64]
+    density: NDArray[np.float64]
+    coverage: NDArray[np.float64]
 
 
-def neighbourhoods(real: NDArray[np.float32], other: NDArray[np.float32], *, k: int = K) -> Neighbourhoods:
-    """Compare ``real`` ``[n, d]`` with ``other`` ``[m, d]``, both of more than ``k`` rows."""
+def neighbourhoods(
+    real: NDArray[np.float32],
+    other: NDArray[np.float32],
+    chosen_real: NDArray[np.bool_] | None = None,
+    chosen_other: NDArray[np.bool_] | None = None,
+    *,
+    k: int = K,
+) -> Neighbourhoods:
+    """Compare the chosen rows of two tables, for every choice.
+
+    Args:
+        real, other: embeddings ``[n, d]`` and ``[m, d]``.
+        chosen_real, chosen_other: ``Bool[draws, n]`` and ``Bool[draws, m]``, of more than k rows each; None: all, once.
+        k: a ball reaches to the k-th nearest chosen text of its own table. A choice that holds fewer than k of a
+            text's 8 k nearest (of a half sample, one in ten million) gives it the ball to the last of those.
+    """
     x, y = real.astype(np.float64), other.astype(np.float64)
-    reach, reach_other = _reach(x, k), _reach(y, k)
-    balls = np.zeros(len(other), np.int64)
-    reached, covered = np.zeros(len(real), bool), np.zeros(len(real), bool)
-    for rows, squared in _squared_distances(x, y):
-        inside = squared <= reach[rows, None]
-        balls += inside.sum(axis=0)
-        covered[rows] = inside.any(axis=1)
-        reached[rows] = (squared <= reach_other).any(axis=1)
-    return Neighbourhoods(balls, reached, covered, k)
-
-
-def neighbour_figures(real: Sample, other: Sample, *, of: str, seed: int, draws: int) -> tuple[Figure, ...]:
-    """Precision, recall, density and coverage; each a mean over texts, whose interval holds the balls fixed."""
-    assert real.embeddings is not None
-    assert other.embeddings is not None
-    found = neighbourhoods(real.embeddings, other.embeddings)
-
-    def figure(metric: Metric, value: float, each: NDArray[np.float64], over: str) -> Figure:
-        interval = bootstrap(
-            lambda rows: float(each[rows].mean()), len(each), seed=seed, draws=draws, over=f"{over}, balls held fixed"
-        )
-        return Figure(metric, value, of, interval)
-
-    theirs = f"the {of} texts"
-    return (
-        figure(PRECISION, found.precision, (found.balls > 0).astype(np.float64), theirs),
-        figure(RECALL, found.recall, found.reached.astype(np.float64), "the real texts"),
-        figure(DENSITY, found.density, found.balls / found.k, theirs),
-        figure(COVERAGE, found.coverage, found.covered.astype(np.float64), "the real texts"),
+    ours = np.ones((1, len(x)), bool) if chosen_real is None else chosen_real
+    theirs = np.ones((1, len(y)), bool) if chosen_other is None else chosen_other
+    reach, reach_other = _reach(x, ours, k), _reach(y, theirs, k)
+    furthest, furthest_other = reach.max(axis=0)[:, None], reach_other.max(axis=0)
+    balls = np.zeros(theirs.shape, np.int64)
+    reached, covered = np.zeros(ours.shape, bool), np.zeros(ours.shape, bool)
+    for start, squared in _squared_distances(x, y):
+        rows, columns = np.nonzero(squared <= np.maximum(furthest[start : start + len(squared)], furthest_other))
+        distances, rows = squared[rows, columns], rows + start
+        for draw in range(len(ours)):
+            inside = (distances <= reach[draw, rows]) & theirs[draw, columns]
+            balls[draw] += np.bincount(columns[inside], minlength=len(y))
+            covered[draw, rows[inside]] = True
+            reached[draw, rows[(distances <= reach_other[draw, columns]) & ours[draw, rows]]] = True
+    sizes, sizes_other = ours.sum(axis=1), theirs.sum(axis=1)
+    return Neighbourhoods(
+        precision=((balls > 0) & theirs).sum(axis=1) / sizes_other,
+        recall=reached.sum(axis=1) / sizes,
+        density=balls.sum(axis=1) / sizes_other / k,
+        coverage=covered.sum(axis=1) / sizes,
     )
 
 
-def _reach(rows: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """The squared distance to the ``k``-th nearest other row."""
-    found = np.empty(len(rows))
-    for block, squared in _squared_distances(rows, rows):
-        found[block] = np.partition(squared, k, axis=1)[:, k]  # the nearest is the row itself
-    return found + _EQUAL
+def neighbour_figures(real: Sample, other: Sample, *, of: str, seed: int, draws: int) -> tuple[Figure, ...]:
+    """Precision, recall, density and coverage, with intervals from half samples of both tables."""
+    assert real.embeddings is not None
+    assert other.embeddings is not None
+    chosen = whole_and_halves((len(real), len(other)), seed=seed, draws=draws)
+    found = neighbourhoods(real.embeddings, other.embeddings, *chosen)
+    return (
+        figure_of_halves(PRECISION, found.precision, of, low=0.0, high=1.0),
+        figure_of_halves(RECALL, found.recall, of, low=0.0, high=1.0),
+        figure_of_halves(DENSITY, found.density, of, low=0.0),
+        figure_of_halves(COVERAGE, found.coverage, of, low=0.0, high=1.0),
+    )
 
 
-def _squared_distances(a: NDArray[np.float64], b: NDArray[np.float64]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """Blocks of rows of ``a``, and their squared distances to all of ``b``."""
+def _reach(rows: NDArray[np.float64], chosen: NDArray[np.bool_], k: int) -> NDArray[np.float64]:
+    """How far each chosen row's ball reaches, squared, ``Float64[draws, n]``; below 0 for rows not chosen."""
+    kept = min(len(rows) - 1, _KEPT * k)
+    found = np.empty(chosen.shape)
+    for start, squared in _squared_distances(rows, rows):
+        local = np.arange(len(squared))
+        squared[local, start + local] = np.inf
+        near = np.argpartition(squared, kept - 1, axis=1)[:, :kept]
+        distances = np.take_along_axis(squared, near, axis=1)
+        order = np.argsort(distances, axis=1)
+        near, distances = np.take_along_axis(near, order, axis=1), np.take_along_axis(distances, order, axis=1)
+        for draw, each in enumerate(chosen):
+            before = (np.cumsum(each[near], axis=1) < k).sum(axis=1)
+            found[draw, start : start + len(squared)] = distances[local, np.minimum(before, kept - 1)]
+    return np.where(chosen, found + _EQUAL, -1.0)
+
+
+def _squared_distances(a: NDArray[np.float64], b: NDArray[np.float64]) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """Squared distances of some rows of ``a`` at a time, and the first row's number, to all of ``b``."""
     lengths = (b**2).sum(1)
     step = max(1, _BLOCK // len(b))
     for start in range(0, len(a), step):
@@ -145,4 +158,4 @@ def _squared_distances(a: NDArray[np.float64], b: NDArray[np.float64]) -> Iterat
         squared *= -2
         squared += (rows**2).sum(1)[:, None]
         squared += lengths
-        yield slice(start, start + step), squared
+        yield start, np.maximum(squared, 0.0, out=squared)

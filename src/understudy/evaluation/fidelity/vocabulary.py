@@ -31,13 +31,14 @@ def vocabulary_figures(
         return (Figure(VOCABULARY, None, of, note="A table has no words."),)
     counts = CountVectorizer(analyzer=list).fit_transform([*real, *other])
     ours, theirs = counts[: len(real)], counts[len(real) :]
-    value = float(jensen_shannon(ours.sum(axis=0).A1, theirs.sum(axis=0).A1))
-    interval = over_halves(
-        lambda one, two: float(jensen_shannon(one @ ours, two @ theirs)),
-        (len(real), len(other)),
-        value,
-        seed=seed,
-        draws=draws,
-        high=1.0,
+    return (
+        over_halves(
+            VOCABULARY,
+            lambda one, two: float(jensen_shannon(one @ ours, two @ theirs)),
+            (len(real), len(other)),
+            of,
+            seed=seed,
+            draws=draws,
+            high=1.0,
+        ),
     )
-    return (Figure(VOCABULARY, value, of, interval),)
