@@ -185,11 +185,9 @@ def test_tuning_takes_the_steps_of_a_plain_loop(folder: Path, model: CausalModel
     found = tuned(model.network, rows, Recipe(epochs=1, blocks=1, batch=3, rate=0.01), seed=0)
     network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     block = network.model.layers[-1]
-    losses = [
-        torch.nn.functional.cross_entropy(network(torch.tensor([row])).logits[0, :-1], torch.tensor(row[1:]), reduction="sum")
-        for row in rows.tokens
-    ]  # fmt: skip
-    (sum(losses) / sum(len(row) - 1 for row in rows.tokens)).backward()  # type: ignore[union-attr]
+    logits = torch.cat([network(torch.tensor([row])).logits[0, :-1] for row in rows.tokens])
+    true = torch.tensor([token for row in rows.tokens for token in row[1:]])
+    torch.nn.functional.cross_entropy(logits, true).backward()
     torch.nn.utils.clip_grad_norm_(block.parameters(), 1.0)
     torch.optim.AdamW(block.parameters(), lr=0.01).step()
     for mine, expected in zip(found.model.layers[-1].parameters(), block.parameters(), strict=True):
