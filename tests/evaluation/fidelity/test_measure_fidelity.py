@@ -10,35 +10,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from understudy.errors import ConfigError
+from understudy.evaluation import extra
 from understudy.evaluation.evaluation import Evaluation
 from understudy.evaluation.fidelity import measure_fidelity
 from understudy.evaluation.figure import HOLDOUT, REAL, SYNTHETIC, Figure
 from understudy.evaluation.sample import Sample
 
-WORDS = [
-    "a",
-    "patient",
-    "came",
-    "with",
-    "pain",
-    "in",
-    "the",
-    "knee",
-    "and",
-    "was",
-    "sent",
-    "home",
-    "again",
-    "after",
-    "some",
-    "rest",
-]
-OF_EMBEDDINGS = {"frechet_distance", "kernel_distance", "mauve", "frontier_integral"} | {
-    "precision",
-    "recall",
-    "density",
-    "coverage",
-}
+WORDS = ["a", "patient", "came", "with", "pain", "in", "the", "knee", "was", "sent", "home", "after", "some", "rest"]
+OF_EMBEDDINGS = {"frechet_distance", "kernel_distance", "mauve", "frontier_integral", "precision", "recall"}
+OF_EMBEDDINGS |= {"density", "coverage"}
 OF_TEXTS = {"length_divergence", "length_ks", "vocabulary_divergence", "distinct_n", "self_bleu"}
 OF_LABELS = {"label_distance", "label_share"}
 OF_JSON = {"json_parsed", "json_valid"}
@@ -141,3 +122,9 @@ def test_only_what_the_synthetic_texts_alone_tell_is_not_private() -> None:
     assert public == {(name, SYNTHETIC) for name in ("self_bleu", "label_share", "json_parsed", "json_valid")}
     labels = {each.settings["label"]: each.reads_private for each in figures if each.metric.name == "label_share"}
     assert labels["elbow"], "the name of a label that only the real table has is private"
+
+
+def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extra, "find_spec", lambda name: None if name == "sacrebleu" else name)
+    with pytest.raises(ConfigError, match=r"missing: sacrebleu.*pip install 'understudy\[evaluate\]'"):
+        measured(sample(5, 0), sample(5, 1))
