@@ -33,6 +33,7 @@ from understudy.run.evaluation_tables import (
     reopened,
 )
 from understudy.run.listener import SILENT, Listener
+from understudy.statement import Statement
 
 
 def evaluate(
@@ -175,19 +176,10 @@ def _charge(
     if folder is None:
         raise ConfigError("Metrics that are charged are stored, and there is no folder.", "Name one with --output.")
     assert config.charge_metrics is not None
-    unit = Unit("owner", config.max_records_per_owner, config.owner) if config.owner else Unit()
-    if made.statement is not None:
-        if config.owner is None:
-            unit = made.statement.unit
-        elif made.statement.unit.name != unit.name:
-            raise ConfigError(
-                f"The output folder's promise is for one {made.statement.unit.name}, and this one for {unit.name}.",
-                "Leave --owner out: the folder says whom it protects.",
-            )
     dataset = config.dataset or (made.statement.dataset if made.statement is not None else None) or corpus.name
     wanted = ChargedMetrics(
         dataset_name(dataset, config.data),
-        unit,
+        _unit(config, corpus, made.statement),
         config.charge_metrics,
         [each for each in config.charged_classifiers if each == "tf-idf" or embedder is not None],
         config.seed,
@@ -203,6 +195,23 @@ def _charge(
         fresh=config.fresh,
         listener=listener,
     )
+
+
+def _unit(config: EvaluationConfig, corpus: Corpus, statement: Statement | None) -> Unit:
+    """Whom the charged metrics protect: whom the synthetic table's promise names, or else whom the real table tells.
+
+    Raises:
+        ConfigError: if the real table was read without the column that tells units apart, or with another.
+    """
+    unit = Unit("owner", config.max_records_per_owner, config.owner) if config.owner else Unit()
+    if statement is not None and not config.owner:
+        unit = statement.unit
+    if unit.kind != "secret" and corpus.schema.owner != unit.column:
+        raise ConfigError(
+            f"The real table has the owner column {corpus.schema.owner!r}, and one {unit.name} is protected.",
+            "Name the owner column that tells the protected units apart, the same for the table and for --owner.",
+        )
+    return unit
 
 
 def _load_embedder(spec: str) -> Embedder | None:

@@ -1,0 +1,80 @@
+"""Figures from noisy counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from understudy.evaluation.charged import charged_figures
+from understudy.evaluation.counting import LENGTH_EDGES
+from understudy.evaluation.figure import Figure
+
+LENGTHS = [0.0] * len(LENGTH_EDGES)
+
+
+def figures(
+    labels: list[float], right: list[float], *, scale: float = 2.0, lengths: list[float] = LENGTHS
+) -> list[Figure]:
+    made = charged_figures(
+        np.array([*labels, *lengths, *right]),
+        labels=[f"label {place}" for place in range(len(labels))],
+        classifiers=["tf-idf"] if right else [],
+        training_texts=20,
+        noise_scale=scale,
+        seed=0,
+    )
+    return list(made)
+
+
+def of(made: list[Figure], name: str) -> list[Figure]:
+    return [each for each in made if each.metric.name == name]
+
+
+def test_shares_and_accuracy_are_ratios_of_the_counts() -> None:
+    made = figures([300.0, 100.0], [240.0, 60.0])
+    assert [each.value for each in of(made, "label_share")] == [0.75, 0.25]
+    assert [each.value for each in of(made, "accuracy")] == [0.75]
+    assert [each.value for each in of(made, "records")] == [400.0]
+
+
+def test_intervals_hold_the_value_and_grow_with_the_noise() -> None:
+    narrow, wide = (of(figures([300.0, 100.0], [240.0, 60.0], scale=scale), "accuracy")[0] for scale in (1.0, 40.0))
+    for each in (narrow, wide):
+        assert each.interval is not None
+        assert each.value is not None
+        assert each.interval.low <= each.value <= each.interval.high
+    assert narrow.interval is not None
+    assert wide.interval is not None
+    assert wide.interval.high - wide.interval.low > 2 * (narrow.interval.high - narrow.interval.low)
+
+
+def test_the_interval_of_an_accuracy_holds_the_truth_as_often_as_it_says() -> None:
+    generator, scale, held = np.random.default_rng(1), 4.0, 0
+    for _ in range(200):
+        records = generator.multinomial(400, [0.5, 0.5]).astype(float)
+        hits = generator.binomial(records.astype(int), 0.8).astype(float)
+        noise = generator.laplace(0, scale, 4)
+        found = of(figures(list(records + noise[:2]), list(hits + noise[2:]), scale=scale), "accuracy")[0].interval
+        assert found is not None
+        held += found.low <= 0.8 <= found.high
+    assert 175 <= held <= 200  # 190 expected, the standard deviation is 3
+
+
+@pytest.mark.parametrize("labels", [[-3.0, -1.0], [0.0, 0.0], [-2.0, 5.0]])
+def test_counts_below_zero_give_shares_between_0_and_1(labels: list[float]) -> None:
+    for each in figures(labels, [7.0, -9.0]):
+        assert each.value is not None
+        assert np.isfinite(each.value)
+        if each.metric.name != "records":
+            assert 0 <= each.value <= 1
+
+
+def test_all_of_them_may_be_shared() -> None:
+    assert not any(each.reads_private for each in figures([3.0, 4.0], [1.0, 1.0]))
+
+
+def test_without_labels_there_are_lengths_only() -> None:
+    made = charged_figures(
+        np.array([10.0, *LENGTHS]), labels=[], classifiers=[], training_texts=0, noise_scale=1.0, seed=0
+    )
+    assert {each.metric.name for each in made} == {"records", "length_share"}

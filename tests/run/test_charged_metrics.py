@@ -1,0 +1,242 @@
+"""Metrics released with a charge: booked once, drawn once, and bare of everything private."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clinic import rows, settings, write_csv
+from run_fixtures import Said, runs_charged
+from secret_fixtures import protecting
+
+import understudy as us
+from understudy import run as running
+from understudy.config import run_config
+from understudy.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ResumeError
+from understudy.ledger import Ledger
+from understudy.outputs import OutputFolder
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import NoisySum
+
+
+class Crash(BaseException):
+    """The machine goes down."""
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> OutputFolder:
+    return run_with_room(tmp_path)
+
+
+def run_with_room(folder: Path, **changes: Any) -> OutputFolder:
+    """A whole run, and a cap that leaves epsilon 2."""
+    result = running.run(run_config(settings(folder, **changes)))
+    assert result.folder is not None
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        ledger.raise_cap("notes", cap=Budget(5, "1e-6"))
+    return result.folder
+
+
+def options(folder: Path, **changes: Any) -> dict[str, Any]:
+    return {
+        "embedder": "none",
+        "metrics": "leakage",
+        "charge_metrics": "0.5",
+        "ledger": str(folder / "ledger.sqlite"),
+        **changes,
+    }
+
+
+def released(made: OutputFolder) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(made.metrics_file.read_text("utf-8"))
+    return found
+
+
+def test_metrics_are_booked_as_a_run_of_their_own(tmp_path: Path, made: OutputFolder) -> None:
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        entries = [entry for entry in ledger.history("notes") if entry.method == "evaluate"]
+        assert [entry.cost for entry in entries] == [Budget("0.5", 0)]
+        assert ledger.spent("notes") == Budget("3.5", "1e-6")
+    found = released(made)
+    assert found["private"] is True
+    assert found["budget"] == {"epsilon": "1/2", "delta": "0"}
+    assert [charge["event"] for charge in found["charges"]] == [{"kind": "pure", "epsilon": 0.5}]
+    named = [each["metric"] for each in found["evaluation"]["figures"]]
+    assert {"records", "label_share", "length_share", "accuracy"} == set(named)
+    assert not any(each["reads_private"] for each in found["evaluation"]["figures"])
+
+
+def test_the_same_command_again_draws_and_charges_nothing(tmp_path: Path, made: OutputFolder) -> None:
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    first = made.metrics_file.read_bytes()
+    made.metrics_file.unlink()
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    assert made.metrics_file.read_bytes() == first
+    assert runs_charged(tmp_path / "ledger.sqlite") == 2
+
+
+def test_another_epsilon_in_the_folder_is_another_release(tmp_path: Path, made: OutputFolder) -> None:
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    with pytest.raises(ResumeError, match="charge_metrics"):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, charge_metrics=1))
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, charge_metrics=1, fresh=True))
+    assert released(made)["budget"]["epsilon"] == "1"
+    assert runs_charged(tmp_path / "ledger.sqlite") == 3
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_run_that_was_killed_at_its_draw_goes_on_with_its_charge(
+    tmp_path: Path, made: OutputFolder, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    draw = NoisySum.run
+
+    def killed(*args: Any, **kwargs: Any) -> Any:
+        if when == "after":
+            draw(*args, **kwargs)
+        raise Crash
+
+    monkeypatch.setattr(NoisySum, "run", killed)
+    with pytest.raises(Crash):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    assert not made.metrics_file.exists()
+    monkeypatch.setattr(NoisySum, "run", draw)
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 2
+    assert made.metrics_file.exists()
+
+
+def test_a_copy_of_the_folder_cannot_draw_another_value(
+    tmp_path: Path, made: OutputFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    def crash(*args: Any, **kwargs: Any) -> Any:
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NoisySum, "run", crash)
+        with pytest.raises(Crash):
+            us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    shutil.copytree(made.root, tmp_path / "copy")
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    with pytest.raises(LedgerError):
+        us.evaluate(tmp_path / "notes.csv", tmp_path / "copy", **options(tmp_path))
+    assert not (tmp_path / "copy" / "release" / "metrics.json").exists()
+
+
+def test_a_spent_dataset_is_refused_before_anything_is_drawn(tmp_path: Path, made: OutputFolder) -> None:
+    with pytest.raises(BudgetExceeded):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, charge_metrics=2.5))
+    assert not made.metrics_file.exists()
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+
+
+def test_an_owner_s_records_are_averaged_as_in_the_run(tmp_path: Path) -> None:
+    made = run_with_room(tmp_path, owner="clinician", max_records_per_owner=3)
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, insecure_no_noise=True))
+    found = released(made)
+    assert found["unit"] == {"kind": "owner", "max_records": 3, "column": "clinician"}
+    records = [each["value"] for each in found["evaluation"]["figures"] if each["metric"] == "records"]
+    assert records == [pytest.approx(5)]  # five clinicians, each of weight 1
+
+
+def test_a_table_read_without_its_owners_is_refused(tmp_path: Path) -> None:
+    made = run_with_room(tmp_path, owner="clinician", max_records_per_owner=3)
+    with pytest.raises(ConfigError, match="owner column"):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, text="note"))
+
+
+def test_a_dataset_of_owners_cannot_be_charged_by_record(tmp_path: Path) -> None:
+    made = run_with_room(tmp_path, owner="clinician", max_records_per_owner=3)
+    words = {"text": "note", "label": "department", "labels_from_data": True, "dataset": "notes"}
+    with pytest.raises(LedgerError, match="protects one owner"):
+        us.evaluate(
+            tmp_path / "notes.csv", made.synthetic_file("parquet"), **options(tmp_path, output=str(made.root), **words)
+        )
+
+
+def test_secrets_have_no_epsilon(tmp_path: Path, embedder: Any, varied_chat: Any) -> None:
+    result = running.run(run_config(protecting(tmp_path)))
+    assert result.folder is not None
+    with pytest.raises(ConfigError, match="protects secrets"):
+        us.evaluate(tmp_path / "notes.csv", result.folder.root, **options(tmp_path))
+
+
+def test_without_noise_the_counts_are_exact_nothing_is_charged_and_it_is_said(
+    tmp_path: Path, made: OutputFolder, understudy: Callable[..., Said]
+) -> None:
+    words = ("--embedder", "none", "--metrics", "leakage", "--charge-metrics", "0.5", "--insecure-no-noise")
+    said = understudy("evaluate", str(tmp_path / "notes.csv"), str(made.root), *words)
+    assert said.code == 0
+    assert "NOT PRIVATE" in said.err
+    found = released(made)
+    assert found["private"] is False
+    shares = {
+        each["settings"]["label"]: each["value"]
+        for each in found["evaluation"]["figures"]
+        if each["metric"] == "label_share"
+    }
+    assert shares == {"cardiology": 0.5, "dermatology": 0.5}
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+
+
+def test_no_private_string_stands_in_what_is_released(tmp_path: Path) -> None:
+    table = rows()
+    table[3]["note"] += " Zebra"
+    write_csv(tmp_path / "notes.csv", table)
+    made = run_with_room(tmp_path)
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    for path in made.shareable.rglob("*"):
+        assert b"Zebra" not in path.read_bytes()
+
+
+def test_data_that_change_between_passes_are_refused(
+    tmp_path: Path, made: OutputFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = NoisySum.run
+
+    def after_a_change(*args: Any, **kwargs: Any) -> Any:
+        write_csv(tmp_path / "notes.csv", rows(41))
+        return draw(*args, **kwargs)
+
+    monkeypatch.setattr(NoisySum, "run", after_a_change)
+    with pytest.raises(CorpusError, match="changed"):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    assert not made.metrics_file.exists()
+
+
+def test_a_new_run_in_the_folder_takes_released_metrics_away(tmp_path: Path, made: OutputFolder) -> None:
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.raise_cap("notes", cap=Budget(20, "1e-5"))
+    running.run(run_config(settings(tmp_path, fresh=True)))
+    assert not made.metrics_file.exists()
+
+
+@pytest.mark.parametrize("epsilon", ["0", "-1", "much", "nan"])
+def test_an_epsilon_that_is_none_is_one_clear_error(tmp_path: Path, made: OutputFolder, epsilon: str) -> None:
+    with pytest.raises(ConfigError):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, charge_metrics=epsilon))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+
+
+def test_metrics_that_are_charged_need_a_folder(tmp_path: Path, made: OutputFolder) -> None:
+    real = us.read_corpus(rows(), text="note", label="department", labels="cardiology,dermatology")
+    synthetic = us.read_corpus(made.synthetic_file("parquet"), text="text", label="label", labels_from_data=True)
+    with pytest.raises(ConfigError, match="no folder"):
+        us.evaluate(real, synthetic, **options(tmp_path, dataset="notes"))
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1 / 3, 0.1, 0.7, 3.0, 49.0])
+def test_the_calibration_never_passes_the_charge(epsilon: float) -> None:
+    from understudy.privacy.unit import Unit
+    from understudy.run.charged_metrics import ChargedMetrics
+
+    wanted = ChargedMetrics("notes", Unit(), epsilon, ["tf-idf"], 0)
+    plan = wanted.plan(wanted.mechanism(3, {"tf-idf": lambda batch: NotImplemented}))
+    assert plan.total <= epsilon
+    assert plan.total == pytest.approx(epsilon)

@@ -1,0 +1,169 @@
+"""``understudy evaluate``: what it reads, what it writes where, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from clinic import LABELS, rows, settings, write_csv
+from run_fixtures import Said
+
+import understudy as us
+from understudy import run as running
+from understudy.config import run_config
+from understudy.errors import ConfigError, UnderstudyError
+from understudy.evaluation.evaluation import Evaluation, load_evaluation
+from understudy.outputs import OutputFolder
+
+FEW: dict[str, Any] = {"embedder": "none", "seeds": 1}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> OutputFolder:
+    """A whole run without a language model."""
+    result = running.run(run_config(settings(tmp_path)))
+    assert result.folder is not None
+    return result.folder
+
+
+def named(evaluation: Evaluation) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for figure in evaluation.figures:
+        found.setdefault(figure.metric.family, set()).add(figure.of)
+    return found
+
+
+def test_an_output_folder_says_how_the_columns_of_the_real_table_are_called(
+    tmp_path: Path, made: OutputFolder, understudy: Callable[..., Said]
+) -> None:
+    said = understudy("evaluate", str(tmp_path / "notes.csv"), str(made.root), "--embedder", "none", "--seeds", "1")
+    assert said.code == 0, said.err
+    assert said.out == ""
+    found = load_evaluation(made.evaluation_file)
+    assert named(found).keys() == {"fidelity", "utility", "leakage"}
+    assert found.picture is not None
+    assert set(found.picture.profiles) == {"real", "synthetic"}
+    assert set(found.picture.profiles["real"].labels) == set(LABELS)
+    if os.name == "posix":
+        assert made.evaluation_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_but_charged_metrics_is_written_where_it_may_be_shared(tmp_path: Path, made: OutputFolder) -> None:
+    before = {path.name: path.read_bytes() for path in made.shareable.iterdir()}
+    us.evaluate(tmp_path / "notes.csv", made.root, **FEW)
+    assert {path.name: path.read_bytes() for path in made.shareable.iterdir()} == before
+
+
+def test_no_text_and_no_figure_is_printed_unless_asked_for(
+    tmp_path: Path, made: OutputFolder, understudy: Callable[..., Said]
+) -> None:
+    table = rows()
+    table[3]["note"] += " Zebra"
+    path = write_csv(tmp_path / "planted.csv", table)
+    words = ("evaluate", str(path), str(made.root), "--embedder", "none", "--seeds", "1", "--metrics", "leakage")
+    quiet, shown = understudy(*words), understudy(*words, "--show")
+    assert quiet.code == shown.code == 0
+    assert "Zebra" not in quiet.out + quiet.err + shown.out + shown.err
+    assert quiet.out == ""
+    assert "Longest copied span" in shown.out
+
+
+def test_held_out_texts_are_the_reference_and_the_test_set(tmp_path: Path, made: OutputFolder) -> None:
+    other = write_csv(tmp_path / "other.csv", rows(60)[40:])
+    found = us.evaluate(tmp_path / "notes.csv", made.root, holdout=str(other), **FEW)
+    assert "holdout" in named(found)["fidelity"]
+    assert "holdout" in named(found)["leakage"]
+    ceiling = [each for each in found.figures if each.of == "real (all)"]
+    assert ceiling[0].settings["training texts"] == 40  # all of them: the test texts are others
+
+
+def test_without_held_out_texts_half_of_the_real_ones_are_tested_on(tmp_path: Path, made: OutputFolder) -> None:
+    found = us.evaluate(tmp_path / "notes.csv", made.root, **FEW)
+    assert {each.settings["training texts"] for each in found.figures if each.of == "real (all)"} == {20}
+
+
+def test_other_tables_stand_beside_by_name(tmp_path: Path, made: OutputFolder) -> None:
+    path = tmp_path / "floor.jsonl"
+    path.write_text("".join(json.dumps({"text": f"about {label}", "label": label}) + "\n" for label in LABELS))
+    found = us.evaluate(
+        tmp_path / "notes.csv", made.root, beside=(f"zero-shot={path}", f"again={made.root}"), metrics="utility", **FEW
+    )
+    assert {"synthetic", "zero-shot", "again"} <= named(found)["utility"]
+
+
+def test_a_corpus_and_a_table_in_memory_do_as_well_and_write_nothing(tmp_path: Path) -> None:
+    real = us.read_corpus(rows(), text="note", label="department", labels=LABELS)
+    table = pa.table({"text": ["heart pulse", "skin rash"], "label": list(LABELS)})
+    synthetic = us.read_corpus(table, text="text", label="label", labels_from_data=True)
+    found = us.evaluate(real, synthetic, **FEW)
+    assert named(found)["utility"] >= {"synthetic", "real"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_evaluation_reads_itself_again(tmp_path: Path, made: OutputFolder) -> None:
+    found = us.evaluate(tmp_path / "notes.csv", made.root, **FEW)
+    assert load_evaluation(made.evaluation_file) == found
+
+
+def test_the_same_seed_gives_the_same_figures(tmp_path: Path, made: OutputFolder) -> None:
+    first, again = (us.evaluate(tmp_path / "notes.csv", made.root, **FEW) for _ in range(2))
+    assert first == again
+
+
+def test_a_table_without_labels_has_no_utility_and_no_error(tmp_path: Path) -> None:
+    values = settings(tmp_path, label=None, labels=None, records=6, records_per_label=None)
+    result = running.run(run_config(values))
+    assert result.folder is not None
+    found = us.evaluate(tmp_path / "notes.csv", result.folder.root, **FEW)
+    assert named(found).keys() == {"fidelity", "leakage"}
+
+
+def test_a_new_run_in_the_folder_takes_the_old_figures_away(tmp_path: Path, made: OutputFolder) -> None:
+    us.evaluate(tmp_path / "notes.csv", made.root, **FEW)
+    running.run(run_config(settings(tmp_path, fresh=True, dataset="again", ledger=str(tmp_path / "other.sqlite"))))
+    assert not made.evaluation_file.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"metrics": "beauty"}, "there are fidelity"),
+        ({"classifiers": "oracle"}, "there are tf-idf"),
+        ({"beside": "floor.parquet"}, "NAME=PATH"),
+        ({"beside": "real=floor.parquet"}, "taken"),
+        ({"in_context": "many"}, "0,4,8"),
+        ({"max_texts": 1}, "max_texts"),
+        ({"json_schema": "missing.json"}, "cannot be read"),
+        ({"detectors": "zebra"}, "zebra"),
+        ({"holdout": "missing.csv"}, "missing.csv"),
+        ({"epsilon": 3}, "epsilon"),
+        ({"embedder": "zebra"}, "no embedder"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_clear_error(
+    tmp_path: Path, made: OutputFolder, options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(UnderstudyError, match=told):
+        us.evaluate(tmp_path / "notes.csv", made.root, **{**FEW, **options})
+
+
+def test_a_folder_without_a_synthetic_table_is_named(tmp_path: Path, made: OutputFolder) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="holds no synthetic table"):
+        us.evaluate(tmp_path / "notes.csv", tmp_path / "empty", **FEW)
+
+
+def test_a_table_beside_no_output_folder_needs_the_column_of_the_texts(tmp_path: Path, made: OutputFolder) -> None:
+    with pytest.raises(ConfigError, match="which column"):
+        us.evaluate(tmp_path / "notes.csv", made.synthetic_file("parquet"), **FEW)
+
+
+def test_a_real_table_of_one_text_is_too_small(tmp_path: Path, made: OutputFolder) -> None:
+    path = write_csv(tmp_path / "one.csv", rows(1))
+    with pytest.raises(ConfigError, match="too few"):
+        us.evaluate(path, made.root, **FEW)
