@@ -36,15 +36,23 @@ def worker_pool(device: str, *, most: int | None = None) -> ThreadPoolExecutor:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Within it torch infers, with one core in this thread."""
+def one_core() -> Iterator[None]:
+    """Within it torch computes with one core in this thread."""
     import torch
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with torch.inference_mode():
-            yield
+        yield
     finally:
         if threads != 1:
             torch.set_num_threads(threads)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within it torch infers, with one core in this thread."""
+    import torch
+
+    with one_core(), torch.inference_mode():
+        yield
