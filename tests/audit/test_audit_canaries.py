@@ -14,6 +14,7 @@ from understudy.audit.canaries import Canaries, load_canaries, make_canaries
 from understudy.audit.planting import CORPUS, choose_canaries, on_the_copy, open_corpus, plant
 from understudy.config import RunConfig, run_config
 from understudy.corpus.labels import Label
+from understudy.corpus.secrets import records_per_secret, secret_finder
 from understudy.errors import ConfigError, CorpusError, ResumeError
 from understudy.vocabulary.matcher import TermMatcher
 
@@ -27,6 +28,7 @@ def canaries(count: int = 100, per_canary: int = 3) -> Canaries:
 
 
 def config(folder: Path, **changes: Any) -> RunConfig:
+    folder.mkdir(exist_ok=True)
     (folder / "terms.txt").write_text("\n".join(["chest pain", "rash", "pulse", *RARE]), "utf-8")
     rows = [
         {"note": text, "label": number % 2, "who": number, "age": 40 + number, "names": [f"Ann {number}"]}
@@ -140,6 +142,47 @@ def test_every_canary_is_an_owner_of_its_own(tmp_path: Path) -> None:
     assert set(owners.values()) == {1}
     assert set(owners) == {"0", "1", "2", *(canary.name for canary in made if canary.planted)}
     assert settings.unit.kind == "owner"
+
+
+def test_every_canary_is_a_secret_of_its_own_in_as_many_records_as_may_hold_one(tmp_path: Path) -> None:
+    (tmp_path / "secrets.txt").write_text("Ann 7\n", "utf-8")
+    made, rows, settings = planted(
+        tmp_path / "in",
+        epsilon=None,
+        delta=None,
+        method="aug-pe",
+        vocabulary=None,
+        vocabulary_is_public=None,
+        secrets="names",
+        secrets_file=str(tmp_path / "secrets.txt"),
+        secret_prior="1e-3",
+        secret_posterior="1e-2",
+        max_records_per_secret=3,
+    )
+    with open_corpus(settings, tmp_path) as corpus:
+        finder = secret_finder(corpus, file=settings.secrets_file)
+        counts = records_per_secret(corpus, finder)
+    assert {counts[finder.key(canary.suffix)] for canary in made if canary.planted} == {3}
+    assert not any(finder.key(canary.suffix) in counts for canary in made if not canary.planted)
+    assert finder.find("Ann 7 was here") == {finder.key("ann 7")}
+    assert len(rows) == 3 + 3 * made.planted.sum()
+
+
+def test_no_prefix_holds_a_secret_of_another(tmp_path: Path) -> None:
+    (tmp_path / "secrets.txt").write_text("chest\n", "utf-8")
+    made, *_ = planted(
+        tmp_path / "in",
+        epsilon=None,
+        delta=None,
+        method="aug-pe",
+        vocabulary=None,
+        vocabulary_is_public=None,
+        secrets_file=str(tmp_path / "secrets.txt"),
+        secret_prior="1e-3",
+        secret_posterior="1e-2",
+        max_records_per_secret=2,
+    )
+    assert {canary.prefix for canary in made} == {"", "A rash", "Pulse normal,"}
 
 
 def test_a_record_of_several_columns_gets_the_canary_in_its_last_one(tmp_path: Path) -> None:

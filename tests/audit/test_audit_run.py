@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import stat
-import sys
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -12,18 +11,17 @@ from typing import Any
 
 import pytest
 import yaml
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
-
 from clinic import rows, write_csv
-from run_fixtures import Said, own_ledger, understudy  # noqa: F401
+from run_fixtures import Said
+from secret_fixtures import protecting
 
 from understudy.audit import running
 from understudy.audit.run_audit import RunAudit
-from understudy.audit.running import AuditParameters, audit_run
+from understudy.audit.running import AuditParameters, audit_run, promise
 from understudy.config import RunConfig, run_config
 from understudy.errors import ConfigError, PrivacyError, ResumeError
-from understudy.run import Listener, Result, run
+from understudy.privacy.guarantee import GDP
+from understudy.run import Listener, Result, make_plan, run
 
 RARE = ["".join(("zq", *letters)) for letters in product("abcdefghijkl", repeat=3)]
 PRIVATE_WORDS = ("Seen today", "Number 1", "zq")
@@ -80,6 +78,24 @@ def test_owners_are_audited_by_canaries_that_are_owners(tmp_path: Path) -> None:
     without = audit_run(config(tmp_path, owner="clinician", insecure_no_noise=True), PARAMETERS)
     assert without.verdict == "VIOLATION"
     assert "column 'clinician'" in without.unit
+
+
+@pytest.mark.usefixtures("embedder", "varied_chat")
+def test_secrets_are_audited_beside_what_their_noise_means_as_an_epsilon(tmp_path: Path) -> None:
+    settings = run_config(protecting(tmp_path))
+    audit = audit_run(settings, AuditParameters(canaries=50, confidence=1 - 1e-6))
+    assert {attack.name for attack in audit.attacks} == {"terms", "ngram", "embedding"}
+    assert "secret" in audit.unit
+    assert (audit.epsilon, audit.delta) == promise(make_plan(settings))
+    assert audit.epsilon > GDP(settings.budget.mu).epsilon(1e-6)  # which holds at one prior only
+    assert audit.verdict == "consistent"
+
+
+def test_which_record_holds_which_secret_cannot_be_public_in_an_audit(tmp_path: Path) -> None:
+    settings = run_config(protecting(tmp_path))
+    parameters = {**settings.method_parameters, "incidence": "public"}
+    with pytest.raises(ConfigError, match="which this run declares public"):
+        audit_run(settings.model_copy(update={"method_parameters": parameters}))
 
 
 def test_pure_differential_privacy_is_audited_at_delta_0(tmp_path: Path) -> None:
@@ -206,7 +222,7 @@ def written(folder: Path, **changes: Any) -> str:
 
 def test_the_command_flags_a_run_without_noise_by_its_exit_code(
     tmp_path: Path,
-    understudy: Callable[..., Said],  # noqa: F811
+    understudy: Callable[..., Said],
 ) -> None:
     said = understudy("audit", "run", written(tmp_path), *COMMAND, "--insecure-no-noise")
     assert said.code == PrivacyError.exit_code
@@ -217,7 +233,7 @@ def test_the_command_flags_a_run_without_noise_by_its_exit_code(
 
 def test_the_command_says_the_promise_the_bound_and_the_power(
     tmp_path: Path,
-    understudy: Callable[..., Said],  # noqa: F811
+    understudy: Callable[..., Said],
 ) -> None:
     said = understudy("audit", "run", written(tmp_path), *COMMAND, "--confidence", str(1 - 1e-6))
     assert said.code == 0, said.err
@@ -245,7 +261,7 @@ def test_the_command_says_the_promise_the_bound_and_the_power(
 )
 def test_what_cannot_be_audited_is_an_error_with_a_cure(
     tmp_path: Path,
-    understudy: Callable[..., Said],  # noqa: F811
+    understudy: Callable[..., Said],
     changes: dict[str, Any],
     words: tuple[str, ...],
     problem: str,
@@ -257,7 +273,7 @@ def test_what_cannot_be_audited_is_an_error_with_a_cure(
     assert "Traceback" not in said.err
 
 
-def test_a_configuration_that_is_not_there_is_an_error(tmp_path: Path, understudy: Callable[..., Said]) -> None:  # noqa: F811
+def test_a_configuration_that_is_not_there_is_an_error(tmp_path: Path, understudy: Callable[..., Said]) -> None:
     said = understudy("audit", "run", str(tmp_path / "none.yaml"))
     assert said.code == ConfigError.exit_code
     assert "none.yaml cannot be read" in said.err

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 CEILING = 50.0
 """Epsilons above this mean nothing; no bound is larger."""
-_MOST_CANARIES = 1 << 20
+MOST_CANARIES = 100_000
 
 
 def p_value(correct: int, guesses: int, *, canaries: int, epsilon: float, delta: float) -> float:
@@ -131,7 +131,7 @@ def largest_bound(rules: Sequence[GuessRule], *, canaries: int, delta: float, co
 
 
 def canaries_needed(epsilon: float, *, delta: float, confidence: float) -> int | None:
-    """The fewest canaries whose :func:`largest_bound` is above ``epsilon``; None if a million are too few.
+    """The fewest canaries whose :func:`largest_bound` is above ``epsilon``; None if :data:`MOST_CANARIES` are too few.
 
     Args:
         epsilon, delta: the promise.
@@ -146,9 +146,9 @@ def canaries_needed(epsilon: float, *, delta: float, confidence: float) -> int |
 
     low, high = 1, 64
     while not enough(high):
-        low, high = high, 2 * high
-        if high > _MOST_CANARIES:
+        if high == MOST_CANARIES:
             return None
+        low, high = high, min(2 * high, MOST_CANARIES)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)

@@ -69,10 +69,16 @@ def choose_canaries(config: RunConfig, corpus: Corpus, *, count: int, prefix_wor
 
 
 def plant(config: RunConfig, corpus: Corpus, canaries: Canaries, private: Path) -> None:
-    """Write the corpus with the planted canaries in it into ``private``: one pass, all rows in memory."""
+    """Write the corpus with the planted canaries in it into ``private``: one pass, all rows in memory.
+
+    A canary is a whole unit of the greatest weight: one record, also where it is an owner, whose records would be
+    averaged; but as many records as may hold one secret, where its suffix is a secret.
+    """
+    copies = 1
     if config.unit.kind == "secret":
+        copies = config.unit.max_records
         _write_secrets(config, canaries, private / SECRETS)
-    rows = [*_rows(corpus), *(_row(corpus, canary) for canary in canaries if canary.planted)]
+    rows = [*_rows(corpus), *(_row(corpus, canary) for canary in canaries if canary.planted for _ in range(copies))]
     write_table(private / CORPUS, {name: [row[name] for row in rows] for name in corpus.schema.columns})
     (private / CORPUS).chmod(PRIVATE_MODE)
 

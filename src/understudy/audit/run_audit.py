@@ -70,7 +70,8 @@ class RunAudit:
         confidence: of ``bound``, over all attacks and rules together.
         attacks: what was tried.
         largest_bound: the bound if all guesses had been right: the power of the test.
-        canaries_needed: how many canaries could show a violation of this promise; None if a million could not.
+        canaries_needed: how many canaries could show a violation of this promise; None if
+            100,000 could not.
         seconds: how long the run and the attacks took.
         settings: how the audit was made.
     """

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from understudy.audit.canaries import Canaries, load_canaries
-from understudy.audit.one_run import canaries_needed, guess_rules, largest_bound
+from understudy.audit.one_run import MOST_CANARIES, canaries_needed, guess_rules, largest_bound
 from understudy.audit.planting import CORPUS, choose_canaries, on_the_copy, open_corpus, plant
 from understudy.audit.run_audit import RunAudit, judge
 from understudy.audit.scoring import EMBEDDING, attacks_of, score
@@ -35,18 +35,21 @@ from understudy.errors import ConfigError
 from understudy.files import private_folder
 from understudy.parameters import CommaSeparated, Parameters
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Plan
 from understudy.run import Listener, make_plan, require_language_model, run
 from understudy.run.listener import SILENT
 from understudy.run.planning import check_wanted
 from understudy.store.lock import FolderLock
 
 FOLDER, CANARIES, AUDIT, LOCK = "audit", "canaries.json", "audit.json", "run.lock"
+SECRET_DELTA = 1e-6
+"""At which an epsilon is computed for a run that promises secret protection."""
 
 
 class AuditParameters(Parameters):
     """The audit."""
 
-    canaries: int = Field(3000, ge=50, le=100_000)
+    canaries: int = Field(3000, ge=50, le=MOST_CANARIES)
     """Canaries: records that may be planted, each by a coin of its own."""
     prefix_words: int = Field(5, ge=0, le=100)
     """Words of a record of the corpus that a canary begins with."""
@@ -84,18 +87,20 @@ def audit_run(
     _require_inside(config)
     check_wanted(config)
     require_language_model(config, releases=True, generates=True)
+    if config.method_parameters.get("incidence") == "public":
+        raise ConfigError(
+            "Canaries change which record holds which secret, which this run declares public.",
+            "Audit the same run with `incidence: private`.",
+        )
     plan = make_plan(config)
-    budget = plan.budget
-    if not isinstance(budget, Budget):
-        raise ConfigError("An audit compares with a promise of epsilon.", "Give an epsilon and a delta.")
+    epsilon, delta = promise(plan)
     attacks = attacks_of(config.method, parameters.attacks)
-    epsilon, delta = float(budget.epsilon), float(budget.delta)
     rules = guess_rules(parameters.canaries)
     single = 1 - (1 - parameters.confidence) / (len(attacks) * len(rules))
     power = largest_bound(rules, canaries=parameters.canaries, delta=delta, confidence=single)
     needed = canaries_needed(epsilon, delta=delta, confidence=single)
     if power <= epsilon:
-        enough = "Nor could a million." if needed is None else f"It takes {needed}."
+        enough = f"Nor could {MOST_CANARIES}." if needed is None else f"It takes {needed}."
         listener.say(
             f"With {parameters.canaries} canaries no bound can be above {power:.2f}: this audit cannot show that the "
             f"promised epsilon {epsilon:g} is broken. {enough}"
@@ -139,6 +144,16 @@ def audit_run(
     )
     audit.save(private / AUDIT)
     return audit
+
+
+def promise(plan: Plan) -> tuple[float, float]:
+    """The (epsilon, delta) that a run promises for adding or removing one unit.
+
+    Where secrets are protected a run promises a posterior. What the same noise means at delta = 1e-6 stands for it.
+    """
+    if isinstance(plan.budget, Budget):
+        return float(plan.budget.epsilon), float(plan.budget.delta)
+    return plan.composition.epsilon(SECRET_DELTA), SECRET_DELTA
 
 
 @contextmanager
