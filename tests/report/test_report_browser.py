@@ -242,13 +242,16 @@ def test_filters_hide_tables_and_labels(look: Any) -> None:
 
 def test_on_paper_everything_is_open_and_black_on_white(look: Any) -> None:
     page = look("internal", color_scheme="dark").page
+    closed = page.locator("details:not([open])")
+    count = closed.count()
     page.emulate_media(media="print", color_scheme="dark")
-    page.wait_for_function("document.querySelectorAll('details:not([open])').length === 0")
+    playwright.expect(closed).to_have_count(0)
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
     assert not page.locator("#theme").is_visible()
     page.emulate_media(media="screen")
-    page.wait_for_function("document.querySelectorAll('details:not([open])').length > 0")
+    playwright.expect(closed).to_have_count(count)
+    assert count
 
 
 def test_a_screen_reader_is_told_what_charts_and_tables_show(look: Any) -> None:
