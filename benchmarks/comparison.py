@@ -3,6 +3,7 @@
     python benchmarks/comparison.py generate --set ag_news --out DIR [--rows aug-pe-e6 ...] [--repetitions 3]
     python benchmarks/comparison.py evaluate --set ag_news --out DIR
     python benchmarks/comparison.py table --set ag_news --out DIR        # as Markdown
+    python benchmarks/comparison.py report --out DIR                     # DIR/comparison.html, of all sets
     python benchmarks/comparison.py speed [METRIC ...]
 
 Folders are ``DIR/SET/ROW/REPETITION``, each as ``understudy run`` makes it (comparison_rows.py); what is there is kept.
@@ -11,10 +12,9 @@ Folders are ``DIR/SET/ROW/REPETITION``, each as ``understudy run`` makes it (com
 from __future__ import annotations
 
 import argparse
-import json
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -24,11 +24,25 @@ import comparison_speed
 import understudy as us
 from comparison_rows import ROWS, SIZES, Place
 from sets import embed
+from understudy.evaluation.evaluation import Evaluation, load_evaluation
+from understudy.evaluation.fidelity.kernel import kernel_figures
+from understudy.evaluation.figure import SYNTHETIC, Figure
 from understudy.evaluation.sample import Sample
 from understudy.evaluation.utility.kinds import kind_named, numbered
-from understudy.evaluation.utility.scores import accuracy, accuracy_interval
+from understudy.evaluation.utility.scores import ACCURACY, accuracy, accuracy_interval
+from understudy.outputs import OutputFolder
+from understudy.report import write_comparison
 
 KINDS = ("tf-idf", "embedding")
+LINES = {
+    **{f"dp-kps-none-e{epsilon}": "dp-kps, phrases" for epsilon in (1, 2, 6, 15)},
+    **{f"dp-kps-none-e{epsilon}-contrast-0": "dp-kps, phrases, no contrast" for epsilon in (1, 2, 6, 15)},
+    **{f"dp-kps-llm-e{epsilon}": "dp-kps, embedded LLM" for epsilon in (1, 6)},
+    "aug-pe-e6": "aug-pe",
+    "private-prediction-e6": "private-prediction",
+    "few-shot-e6": "few-shot",
+}
+"""The rows that promise an epsilon, and the line of the report that each is a point of."""
 
 
 def generate(place: Place, rows: list[str], repetitions: int, first: int) -> None:
@@ -64,46 +78,91 @@ class Reading:
 
 
 def evaluate(place: Place, rows: list[str]) -> None:
-    """Train on each row's repetitions, test on the real test texts; the results are kept beside the folders."""
+    """The figures of each row, over its repetitions, into ``DIR/SET/ROW/evaluation.json``; what is there is kept.
+
+    Accuracy on the real test texts, with an interval over repetitions and test texts; of the first repetition, the
+    kernel distance to 2,000 of the test texts.
+    """
     read = Reading(place)
     test = read(place.split("test"))
     assert test.labels is not None
-    truth = numbered(test.labels, tuple(place.labels))
+    labels = tuple(place.labels)
+    truth = numbered(test.labels, labels)
     for row in rows:
-        tables = [read(path) for path in sorted(place.out.glob(f"{place.name}/{row}/*/release/synthetic.parquet"))]
-        if not tables:
+        tables = [read(path) for path in sorted(place.folder(row, 0).parent.glob("*/release/synthetic.parquet"))]
+        if not tables or place.figures(row).exists():
             continue
-        found: dict[str, Any] = {"texts": [len(table) for table in tables]}
+        sizes = [len(table) for table in tables]
+        figures = []
         for name in KINDS:
             predictions = []
             for table in tables:
-                labels, predict = kind_named(name).train(table, seed=0)
-                predictions.append(numbered(labels, tuple(place.labels))[predict(test)])
-            interval = accuracy_interval(truth, predictions)
+                found, predict = kind_named(name).train(table, seed=0)
+                predictions.append(numbered(found, labels)[predict(test)])
             values = [accuracy(truth, each) for each in predictions]
-            found[name] = {"mean": float(np.mean(values)), "low": interval.low, "high": interval.high, "runs": values}
-        path = place.out / place.name / row / "accuracy.json"
-        path.write_text(json.dumps(found), "utf-8")
-        print(place.name, row, json.dumps(found), flush=True)
+            settings = {"classifier": name, "training texts": round(np.mean(sizes)), "runs": len(tables)}
+            interval = accuracy_interval(truth, predictions)
+            figures.append(Figure(ACCURACY, float(np.mean(values)), interval=interval, settings=settings))
+            print(place.name, row, name, sizes, [round(value, 4) for value in values], flush=True)
+        figures += kernel_figures(test.at_most(2000, seed=0), tables[0], of=SYNTHETIC, seed=0, draws=50)
+        Evaluation(tuple(figures), None, {"set": place.name, "row": row}).save(place.figures(row))
 
 
 def show_table(place: Place, rows: list[str]) -> None:
-    """Accuracy and its interval (over repetitions and test texts), a line a row."""
-    print(f"| {place.name} | texts | runs | {' | '.join(KINDS)} |\n|---|---|---|{'---|' * len(KINDS)}")
+    """A line a row, as Markdown."""
+    print(f"| {place.name} | texts a label | runs | {' | '.join(KINDS)} | kernel distance |\n|---|---|---|---|---|---|")
     for row in rows:
-        path = place.out / place.name / row / "accuracy.json"
-        if path.exists():
-            found = json.loads(path.read_text("utf-8"))
-            cells = [
-                f"{found[each]['mean']:.3f} ({found[each]['low']:.3f} to {found[each]['high']:.3f})" for each in KINDS
-            ]
-            counts = found["texts"]
-            print(f"| {row} | {round(np.mean(counts)):,} | {len(counts)} | {' | '.join(cells)} |")
+        if place.figures(row).exists():
+            *accuracies, distance = load_evaluation(place.figures(row)).figures
+            each = accuracies[0].settings
+            count = int(each["training texts"]) / len(place.labels)
+            cells = [_cell(figure, 3) for figure in accuracies] + [_cell(distance, 4)]
+            print(f"| {row} | {count:,.0f} | {each['runs']} | {' | '.join(cells)} |")
+
+
+def _cell(figure: Figure, digits: int) -> str:
+    assert figure.interval is not None
+    value, low, high = (f"{each:.{digits}f}" for each in (figure.value, figure.interval.low, figure.interval.high))
+    return f"{value} ({low} to {high})"
+
+
+def report(out: Path) -> None:
+    """Hand the accuracies, and those of the floor and the ceilings, to the runs, and compare the runs on one page."""
+    runs = []
+    for place in (Place(out, name) for name in sorted(SIZES)):
+        for row, name in LINES.items():
+            if not place.figures(row).exists():
+                continue
+            own = _accuracies(place, row, SYNTHETIC)
+            count = int(own[0].settings["training texts"]) / len(place.labels)
+            as_many = min((20, 50, 100), key=lambda size: abs(size - count))
+            beside = {f"real-{as_many}": "real", "real-all": "real (all)", "zero-shot": "zero-shot"}
+            figures = [*own, *(each for other, of in beside.items() for each in _accuracies(place, other, of))]
+            folder = OutputFolder(place.folder(row, 0))
+            Evaluation(tuple(figures), None, {"set": place.name, "row": row}).save(folder.evaluation_file)
+            runs.append((folder.root, name))
+    print(write_comparison([run for run, _ in runs], out / "comparison.html", names=[name for _, name in runs]))
+
+
+def _accuracies(place: Place, row: str, of: str) -> list[Figure]:
+    if not place.figures(row).exists():
+        return []
+    found = load_evaluation(place.figures(row)).figures
+    return [
+        replace(
+            figure,
+            of=of,
+            settings={key: value for key, value in figure.settings.items() if key != "runs"},
+            note=f"The mean of {figure.settings['runs']} runs." if figure.settings["runs"] != 1 else "",
+        )
+        for figure in found
+        if figure.metric == ACCURACY
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=["generate", "evaluate", "table", "speed"])
+    parser.add_argument("task", choices=["generate", "evaluate", "table", "report", "speed"])
     parser.add_argument("metrics", nargs="*", help="of speed")
     parser.add_argument("--set", default="ag_news", choices=sorted(SIZES))
     parser.add_argument("--out", type=Path)
@@ -116,6 +175,9 @@ def main() -> None:
         return
     if arguments.out is None:
         parser.error("--out is missing")
+    if arguments.task == "report":
+        report(arguments.out)
+        return
     place = Place(arguments.out, arguments.set)
     if arguments.task == "generate":
         generate(place, arguments.rows, arguments.repetitions, arguments.first)

@@ -114,6 +114,9 @@ class Place:
     def table(self, row: str, repetition: int) -> Path:
         return self.folder(row, repetition) / "release" / "synthetic.parquet"
 
+    def figures(self, row: str) -> Path:
+        return self.out / self.name / row / "evaluation.json"
+
     def ledger(self, row: str, repetition: int) -> str:
         path = self.out / "ledgers" / f"{self.name}-{row}-{repetition}.sqlite"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -257,17 +260,17 @@ def private_prediction(place: Place, repetition: int) -> None:
 
 def few_shot(place: Place, repetition: int) -> None:
     """One exemplar a label, which then shows the embedded model what to write."""
-    subsets, shown = 8, 2
+    subsets, shown = 6, 2
     records = pq.read_metadata(place.split("train")).num_rows
     method = FewShot(
         sampling_rate=subsets * shown * len(place.labels) / records,
         subsets=subsets,
         examples_per_subset=shown,
-        tokens=40,
-        exemplar_tokens=40,
+        tokens=30,
+        exemplar_tokens=30,
         exemplars=1,
         candidates=50,
-        private_text_tokens=60,
+        private_text_tokens=50,
     )
     options = {**_written(place), "records_per_label": place.size.written}
     us.synthesize(_corpus(place), method, us.Budget(6, DELTA), **options, **_common(place, "few-shot-e6", repetition))
