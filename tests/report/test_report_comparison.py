@@ -1,0 +1,104 @@
+"""The comparison: one line a method, the ceilings and the floor beside it, and nothing private in the shareable one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from made_runs import PLANTED, charge_metrics, made_statement, make_run, measure
+
+from understudy.errors import ConfigError
+from understudy.report import write_comparison
+from understudy.report.charts.against import against_epsilon
+from understudy.report.compared import compare, read_runs
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    """Two methods at three epsilons each, in no order."""
+    roots = []
+    for method, gain in (("dp-kps", 0.0), ("aug-pe", 0.05)):
+        for epsilon in (6, 1, 15):
+            folder = make_run(tmp_path / f"{method}-{epsilon}", statement=made_statement(epsilon, method=method))
+            measure(folder, accuracy=0.6 + epsilon / 100 + gain)
+            charge_metrics(folder, accuracy=0.5)
+            roots.append(folder.root)
+    return roots
+
+
+def test_each_method_is_one_line_from_the_smallest_epsilon_to_the_largest(runs: list[Path]) -> None:
+    (comparison,) = compare(read_runs(runs, names=None, shareable=False))
+    assert comparison.columns == ("tf-idf", "embedding")
+    assert [(run.name, run.epsilon) for run in comparison.runs] == [
+        (method, epsilon) for method in ("dp-kps", "aug-pe") for epsilon in (1, 6, 15)
+    ]
+    chart = str(against_epsilon("chart", comparison, "tf-idf"))
+    assert chart.count('class="line ') == 2
+    assert chart.count("<circle") == chart.count('class="whisker ') == 6
+    assert chart.count('class="reference"') == 3
+    assert "dp-kps: 0.610 at epsilon 1, 0.660 at epsilon 6, 0.750 at epsilon 15" in chart
+
+
+def test_the_table_has_every_run_and_the_yardsticks(runs: list[Path]) -> None:
+    (comparison,) = compare(read_runs(runs, names=None, shareable=False))
+    rows = [(row.title, row.below) for row in comparison.grid.rows]
+    assert rows[:3] == [("dp-kps", "epsilon = 1"), ("dp-kps", "epsilon = 6"), ("dp-kps", "epsilon = 15")]
+    assert [title for title, _ in rows[6:]] == ["all real texts", "as many real texts", "zero-shot"]
+
+
+def test_names_tell_variants_of_a_method_apart(runs: list[Path]) -> None:
+    names = ["plain", "plain", "contrast", "plain", "plain", "contrast"]
+    (comparison,) = compare(read_runs(runs, names=names, shareable=False))
+    assert [run.name for run in comparison.runs] == ["plain"] * 4 + ["contrast"] * 2
+
+
+def test_the_page_stays_with_its_owner(runs: list[Path], tmp_path: Path) -> None:
+    output = write_comparison(runs, tmp_path / "comparison.html")
+    assert output.stat().st_mode & 0o077 == 0
+    assert "They stay inside" in output.read_text("utf-8")
+
+
+def test_the_shareable_page_shows_charged_figures_alone(runs: list[Path], tmp_path: Path) -> None:
+    charged = write_comparison(runs, tmp_path / "shared.html", shareable=True).read_text("utf-8")
+    inside = write_comparison(runs, tmp_path / "inside.html").read_text("utf-8")
+    assert "0.610" in inside
+    assert "0.610" not in charged
+    assert "0.500" in charged
+    assert PLANTED not in charged
+    assert "all real texts" not in charged
+
+
+def test_a_run_without_noise_is_in_the_table_and_not_in_the_chart(runs: list[Path], tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "off", statement=made_statement(private=False))
+    measure(folder)
+    text = write_comparison([*runs, folder.root], tmp_path / "c.html", names=["a"] * 6 + ["b"]).read_text("utf-8")
+    assert "noise off: NOT PRIVATE" in text
+    assert len(re.findall(r'class="line c\d"', text)) == 2
+
+
+def test_one_run_is_a_comparison_too(runs: list[Path], tmp_path: Path) -> None:
+    assert write_comparison(runs[:1], tmp_path / "c.html").read_text("utf-8").count('class="chart"') == 2
+
+
+def test_a_run_that_was_not_measured_is_named(runs: list[Path], tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "new")
+    for shareable, cure in ((False, "understudy evaluate`"), (True, "--charge-metrics")):
+        with pytest.raises(ConfigError) as caught:
+            write_comparison([folder.root], tmp_path / "c.html", shareable=shareable)
+        assert "new" in caught.value.problem
+        assert cure in caught.value.cure
+
+
+def test_secrets_have_no_epsilon_to_compare_by(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", statement=made_statement(secret=True))
+    measure(folder)
+    with pytest.raises(ConfigError, match="protects secrets"):
+        write_comparison([folder.root], tmp_path / "c.html")
+
+
+def test_a_name_too_few_and_a_folder_that_is_not_there_are_said(runs: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="6 runs and 1 names"):
+        write_comparison(runs, tmp_path / "c.html", names=["one"])
+    with pytest.raises(ConfigError, match="cannot be written"):
+        write_comparison(runs, tmp_path / "no" / "c.html")
