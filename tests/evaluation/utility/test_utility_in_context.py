@@ -222,6 +222,7 @@ def test_the_whole_window_is_used(folder: Path, letters: int, fits: bool) -> Non
 def test_a_pool_that_has_not_enough_shots_has_no_figure(folder: Path, pool: Sample, note: str) -> None:
     found = run(folder, pools={"synthetic": pool}, shots=(4,))
     assert found["synthetic", 4].value is None
+    assert found["synthetic", 4].settings == {"shots": 4, "model": f"hf:{folder}"}
     assert note in found["synthetic", 4].note
 
 

@@ -246,6 +246,7 @@ def test_a_table_without_texts_has_no_figures(spec: str, texts: tuple[str, ...])
     found = by_name(measure_language_model(None, Sample(NURSERY), {"empty": Sample(texts)}, model=spec, device="cpu"))
     assert found["perplexity", "untuned"].value is not None
     assert found["perplexity", "empty"].value is None
+    assert found["perplexity", "empty"].settings == found["perplexity", "untuned"].settings == {"model": spec}
     assert found["perplexity", "empty"].note == "there is no text to tune on"
 
 

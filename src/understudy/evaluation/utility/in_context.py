@@ -78,7 +78,7 @@ def measure_in_context(
     cells = [(name, count) for count in sorted(set(shots)) for name in (pools if count else (NO_SHOTS,))]
     if test_real.labels is None or len(test_real) == 0 or len(set(label_names)) < 2:
         note = "it takes test texts with labels, and two labels or more"
-        return tuple(_without(name, count, note) for name, count in cells)
+        return tuple(_without(name, count, model, note) for name, count in cells)
     causal = load_causal(model, device=device)
     frame = Questions(causal, tuple(dict.fromkeys(label_names)), tokens)
     test = test_real.at_most(test_texts, seed=seed)
@@ -96,15 +96,15 @@ def measure_in_context(
     def figure(name: str, count: int) -> Figure:
         pool = _labelled(pools.get(name), frame.labels)
         if len(pool) < count:
-            return _without(name, count, f"the table has fewer than {count} texts with a known label")
+            return _without(name, count, model, f"the table has fewer than {count} texts with a known label")
         prompts = [
             frame.shots(drawn.texts, drawn.labels or ())
             for drawn in (_draw(pool, count, seed=(seed, turn)) for turn in range(repetitions if count else 1))
         ]
         if max(map(len, prompts)) > room:
             note = f"{count} texts and a question do not fit the model's window of {causal.window} tokens"
-            return _without(name, count, note)
-        return _figure(name, count, np.stack(list(workers.map(right, prompts))), model=causal.model_id, seed=seed)
+            return _without(name, count, model, note)
+        return _figure(name, count, np.stack(list(workers.map(right, prompts))), model=model, seed=seed)
 
     with worker_pool(causal.device) as workers:
         return tuple(figure(name, count) for name, count in cells)
@@ -142,5 +142,5 @@ def _figure(name: str, count: int, right: NDArray[np.bool_], *, model: str, seed
     return Figure(IN_CONTEXT_ACCURACY, float(right.mean()), name, interval, {"shots": count, "model": model})
 
 
-def _without(name: str, count: int, note: str) -> Figure:
-    return Figure(IN_CONTEXT_ACCURACY, None, name, settings={"shots": count}, note=note)
+def _without(name: str, count: int, model: str, note: str) -> Figure:
+    return Figure(IN_CONTEXT_ACCURACY, None, name, settings={"shots": count, "model": model}, note=note)

@@ -101,20 +101,20 @@ def measure_language_model(
     def figures(name: str) -> tuple[Figure, ...]:
         network, note = causal.network, "not tuned"
         if len(test) == 0:
-            return _without(name, "no test text has a token to foretell")
+            return _without(name, model, "no test text has a token to foretell")
         if name != UNTUNED:
             rows = rows_of(causal, tables[name].texts, tokens=recipe.tokens)
             if len(rows) == 0:
-                return _without(name, "there is no text to tune on")
+                return _without(name, model, "there is no text to tune on")
             network = tuned(network, rows, recipe, seed=seed)
             note = f"tuned on {len(rows)} texts of at most {recipe.tokens} tokens"
-        return _figures(name, score(network, test), note=note, model=causal.model_id, seed=seed)
+        return _figures(name, score(network, test), model=model, note=note, seed=seed)
 
     with worker_pool(causal.device) as pool:
         return tuple(figure for each in pool.map(figures, (UNTUNED, *tables)) for figure in each)
 
 
-def _figures(name: str, scores: Scores, *, note: str, model: str, seed: int) -> tuple[Figure, ...]:
+def _figures(name: str, scores: Scores, *, model: str, note: str, seed: int) -> tuple[Figure, ...]:
     def perplexity(rows: NDArray[np.int64]) -> float:
         return float(np.exp(scores.surprise[rows].sum() / scores.tokens[rows].sum()))
 
@@ -128,7 +128,7 @@ def _figures(name: str, scores: Scores, *, note: str, model: str, seed: int) -> 
     statistics: dict[Metric, Callable[[NDArray[np.int64]], float]]
     statistics = {PERPLEXITY: perplexity, ACCURACY: accuracy, BITS: bits}
     if not np.isfinite(scores.surprise).all():
-        return _without(name, "the model's logits are not finite")
+        return _without(name, model, "the model's logits are not finite")
     return tuple(
         Figure(
             metric,
@@ -142,5 +142,7 @@ def _figures(name: str, scores: Scores, *, note: str, model: str, seed: int) -> 
     )
 
 
-def _without(name: str, note: str) -> tuple[Figure, ...]:
-    return tuple(Figure(metric, None, name, note=note) for metric in (PERPLEXITY, ACCURACY, BITS))
+def _without(name: str, model: str, note: str) -> tuple[Figure, ...]:
+    return tuple(
+        Figure(metric, None, name, settings={"model": model}, note=note) for metric in (PERPLEXITY, ACCURACY, BITS)
+    )
