@@ -43,7 +43,11 @@ def test_each_method_is_one_line_from_the_smallest_epsilon_to_the_largest(runs: 
 def test_the_table_has_every_run_and_the_yardsticks(runs: list[Path]) -> None:
     (comparison,) = compare(read_runs(runs, names=None, shareable=False))
     rows = [(row.title, row.below) for row in comparison.grid.rows]
-    assert rows[:3] == [("dp-kps", "epsilon = 1"), ("dp-kps", "epsilon = 6"), ("dp-kps", "epsilon = 15")]
+    assert rows[:3] == [
+        ("dp-kps", "epsilon = 1, 30 texts"),
+        ("dp-kps", "epsilon = 6, 30 texts"),
+        ("dp-kps", "epsilon = 15, 30 texts"),
+    ]
     assert [title for title, _ in rows[6:]] == ["all real texts", "as many real texts", "zero-shot"]
 
 

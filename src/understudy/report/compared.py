@@ -12,7 +12,7 @@ from understudy.evaluation.figure import SYNTHETIC, Figure, Metric
 from understudy.outputs import OutputFolder
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.report.contents import read_charged, read_statement
-from understudy.report.grids import Grid, Row, column_words, training_words
+from understudy.report.grids import SIZE, Grid, Row, column_words, training_words
 from understudy.statement import Statement
 
 REFERENCES = ("real (all)", "real", "zero-shot", "untuned")
@@ -66,16 +66,24 @@ class Comparison:
         rows = [
             Row(
                 run.name,
-                "noise off: NOT PRIVATE" if run.epsilon is None else f"epsilon = {run.epsilon:g}",
-                tuple(run.figure(self.metric.name, column, SYNTHETIC) for column in self.columns),
+                f"{'noise off: NOT PRIVATE' if run.epsilon is None else f'epsilon = {run.epsilon:g}'}{_size(cells)}",
+                cells,
             )
             for run in self.runs
+            for cells in [tuple(run.figure(self.metric.name, column, SYNTHETIC) for column in self.columns)]
         ]
         for of in REFERENCES:
             cells = tuple(self.reference(of, column) for column in self.columns)
             if any(cells):
-                rows.append(Row(training_words(of), "", cells))
+                rows.append(Row(training_words(of), _size(cells).removeprefix(", "), cells))
         return Grid(self.metric.title, self.columns, tuple(rows), (self.metric,))
+
+
+def _size(cells: Sequence[Figure | None]) -> str:
+    """How many texts were trained on, where it is known."""
+    found = (cell.settings[SIZE] for cell in cells if cell is not None and SIZE in cell.settings)
+    size = next(found, None)
+    return "" if size is None else f", {size:,} texts"
 
 
 def read_runs(folders: Sequence[Path], *, names: Sequence[str] | None, shareable: bool) -> tuple[Run, ...]:

@@ -17,6 +17,8 @@ from understudy.report.numbers import short
 COLOURS = 8
 _APART = 15
 """Least distance of two labels."""
+_LETTER, _LONGEST = 6.6, 30
+"""About a letter's width, and the most letters of a label."""
 
 
 def against_epsilon(name: str, comparison: Comparison, column: str) -> Markup | None:
@@ -35,7 +37,9 @@ def against_epsilon(name: str, comparison: Comparison, column: str) -> Markup | 
         for of in REFERENCES
         if (figure := comparison.reference(of, column)) is not None and figure.value is not None
     ]
-    frame = Frame(width=460, height=320, right=128)
+    names = [_cut(name) for name in lines] + [training_words(of) for of, _ in references]
+    right = 12 + _LETTER * max(map(len, names))
+    frame = Frame(width=360 + right, height=320, right=right)
     epsilons = sorted({epsilon for points in lines.values() for epsilon, _ in points})
     values = [end for points in lines.values() for _, figure in points for end in _ends(figure)]
     y = Scale(padded(*_range([*values, *(figure.value or 0 for _, figure in references)])), frame.y)
@@ -48,7 +52,7 @@ def against_epsilon(name: str, comparison: Comparison, column: str) -> Markup | 
         labels.append((at, training_words(of), "note"))
     for place, (method, points) in enumerate(lines.items()):
         aside = (place - (len(lines) - 1) / 2) * 5
-        colour = f"c{place % COLOURS}"
+        colour = f"c{place % COLOURS}" + (" dashed" if place >= COLOURS else "")
         at_points = [(x(epsilon) + aside, y(figure.value or 0)) for epsilon, figure in points]
         marks.append(path(at_points, class_=f"line {colour}"))
         for (left, middle), (_, figure) in zip(at_points, points, strict=True):
@@ -56,7 +60,7 @@ def against_epsilon(name: str, comparison: Comparison, column: str) -> Markup | 
                 top, bottom = y(figure.interval.high), y(figure.interval.low)
                 marks.append(tag("line", x1=left, x2=left, y1=top, y2=bottom, class_=f"whisker {colour}"))
             marks.append(tag("circle", cx=left, cy=middle, r=4, class_=f"dot {colour}"))
-        labels.append((at_points[-1][1], method, f"label {colour}"))
+        labels.append((at_points[-1][1], _cut(method), f"label {colour}"))
     title = f"{comparison.metric.title} against epsilon" + (f", {column}" if column else "")
     said = "; ".join(
         f"{method}: " + ", ".join(f"{short(figure.value)} at epsilon {epsilon:g}" for epsilon, figure in points)
@@ -88,6 +92,10 @@ def _lines(comparison: Comparison, column: str) -> dict[str, list[tuple[float, F
 def _ends(figure: Figure) -> tuple[float, ...]:
     inner = (figure.value or 0,)
     return inner if figure.interval is None else (figure.interval.low, figure.interval.high, *inner)
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
