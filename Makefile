@@ -19,7 +19,7 @@ DEMO_LEDGER := out/demo-ledger.sqlite
 .PHONY: help install demo demo-fresh test lint models bench clean
 
 help:
-	@echo "make demo        synthetic clinic notes from examples/ into $(DEMO)/release"
+	@echo "make demo        synthetic clinic notes from examples/ into $(DEMO)/release, and a report on them"
 	@echo "make demo-fresh  the same from the beginning, with another draw of noise"
 	@echo "make test        every test"
 	@echo "make lint        style, types and the rules of who may import whom"
@@ -46,10 +46,15 @@ demo: models
 	@echo "Making synthetic clinic notes from examples/clinic_notes.csv (if interrupted, make demo resumes)."
 	@$(BIN)/understudy run --config examples/demo.yaml
 	@$(BIN)/python examples/show.py $(DEMO)
+	@echo
+	@echo "Measuring them against the real notes, and writing the reports."
+	@$(BIN)/understudy zero-shot --config examples/floor.yaml
+	@$(BIN)/understudy evaluate examples/clinic_notes.csv $(DEMO) --config examples/evaluation.yaml
+	@$(BIN)/understudy report $(DEMO)
 
 demo-fresh:
 	@echo "Forgetting the last demo."
-	@rm -rf $(DEMO) $(DEMO_LEDGER) $(DEMO_LEDGER)-wal $(DEMO_LEDGER)-shm
+	@rm -rf $(DEMO) $(DEMO)-floor $(DEMO_LEDGER) $(DEMO_LEDGER)-wal $(DEMO_LEDGER)-shm
 	@$(MAKE) demo
 
 test: $(INSTALLED)
@@ -67,7 +72,7 @@ lint: $(INSTALLED)
 
 clean:
 	@echo "Removing $(VENV), $(DEMO) and the caches of the tools."
-	@rm -rf $(VENV) $(DEMO) $(DEMO_LEDGER) $(DEMO_LEDGER)-wal $(DEMO_LEDGER)-shm \
+	@rm -rf $(VENV) $(DEMO) $(DEMO)-floor $(DEMO_LEDGER) $(DEMO_LEDGER)-wal $(DEMO_LEDGER)-shm \
 		.mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
 
 bench: models

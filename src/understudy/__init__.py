@@ -35,6 +35,7 @@ _PUBLIC = {
     "read_corpus": "understudy.corpus",
     "release_corpus": "understudy.run",
     "synthesize": "understudy.run",
+    "zero_shot": "understudy.run.zero_shot",
 }
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from understudy.release import Release, load_release
     from understudy.run import Listener, Result, generate, release_corpus, synthesize
     from understudy.run.measuring import evaluate
+    from understudy.run.zero_shot import zero_shot
     from understudy.statement import Statement
 
 __all__ = [
@@ -74,6 +76,7 @@ __all__ = [
     "read_corpus",
     "release_corpus",
     "synthesize",
+    "zero_shot",
 ]
 
 

@@ -12,7 +12,7 @@ from understudy.config import LedgerParameters
 from understudy.corpus import Corpus
 from understudy.errors import ConfigError
 from understudy.evaluation.evaluation import Evaluation
-from understudy.evaluation.figure import SYNTHETIC, Figure
+from understudy.evaluation.figure import REAL, SYNTHETIC, Figure
 from understudy.evaluation.parameters import EvaluationParameters
 from understudy.evaluation.reading import read_sample
 from understudy.evaluation.sample import Sample
@@ -150,8 +150,17 @@ def _utility(
     if config.language_model:
         from understudy.evaluation.utility.language import measure_language_model
 
-        listener.say("Tuning small language models.")
+        listener.say("Tuning a small language model.")
         figures += measure_language_model(train, test, tables, model=config.local_model, seed=config.seed)
+    if config.shots and test.labels is not None and train.labels is not None:
+        from understudy.evaluation.utility.in_context import measure_in_context
+
+        listener.say("Asking a language model with examples.")
+        names = sorted({*train.labels, *test.labels})
+        pools = {**tables, REAL: train}
+        figures += measure_in_context(
+            test, pools, label_names=names, model=config.local_model, shots=config.shots, seed=config.seed
+        )
     return figures
 
 
