@@ -15,6 +15,7 @@ from understudy.report.contents import read_charged, read_statement
 from understudy.report.grids import SIZE, Grid, Row, column_words, training_words
 from understudy.statement import Statement
 
+COLOURS = 8
 REFERENCES = ("real (all)", "real", "zero-shot", "untuned")
 """What the synthetic texts of all runs on a dataset are compared with, where it was measured."""
 
@@ -54,6 +55,14 @@ class Comparison:
     metric: Metric
     columns: tuple[str, ...]
     runs: tuple[Run, ...]
+
+    @property
+    def colours(self) -> dict[str, str]:
+        """The classes of each line: the same in every chart."""
+        names = dict.fromkeys(run.name for run in self.runs if run.epsilon is not None)
+        return {
+            name: f"c{place % COLOURS}" + (" dashed" if place >= COLOURS else "") for place, name in enumerate(names)
+        }
 
     def reference(self, of: str, column: str) -> Figure | None:
         """What the first run that measured it says of a ceiling or a floor."""

@@ -14,10 +14,9 @@ from understudy.report.compared import REFERENCES, Comparison
 from understudy.report.grids import training_words
 from understudy.report.numbers import short
 
-COLOURS = 8
 _APART = 15
 """Least distance of two labels."""
-_LETTER, _LONGEST = 6.6, 30
+_LETTER, _LONGEST = 7.4, 30
 """About a letter's width, and the most letters of a label."""
 
 
@@ -52,7 +51,7 @@ def against_epsilon(name: str, comparison: Comparison, column: str) -> Markup | 
         labels.append((at, training_words(of), "note"))
     for place, (method, points) in enumerate(lines.items()):
         aside = (place - (len(lines) - 1) / 2) * 5
-        colour = f"c{place % COLOURS}" + (" dashed" if place >= COLOURS else "")
+        colour = comparison.colours[method]
         at_points = [(x(epsilon) + aside, y(figure.value or 0)) for epsilon, figure in points]
         marks.append(path(at_points, class_=f"line {colour}"))
         for (left, middle), (_, figure) in zip(at_points, points, strict=True):
