@@ -28,6 +28,7 @@ PRIVATE_WORDS = ("Seen today", "Number 1", "zq")
 PARAMETERS = AuditParameters(
     canaries=400, prefix_words=0, suffix_terms=4, attacks=("terms", "release"), confidence=1 - 1e-6
 )
+AT_6 = {"canaries": 2200, "suffix_terms": 2, "attacks": ("release",), "confidence": 0.95}
 
 
 def values(folder: Path, **changes: Any) -> dict[str, Any]:
@@ -72,6 +73,20 @@ def test_the_same_run_with_noise_is_not(tmp_path: Path) -> None:
     assert audit.private
     assert {attack.name for attack in audit.attacks} == {"terms", "release"}
     assert "not a proof" in audit.remark
+
+
+@pytest.mark.parametrize(("noise", "verdict"), [(True, "consistent"), (False, "VIOLATION")])
+def test_at_epsilon_6_a_run_without_noise_is_found_out_and_one_with_noise_is_not(
+    tmp_path: Path, noise: bool, verdict: str
+) -> None:
+    """With noise the best attack shows about 2.2 (docs/audit-run.md), so that even at 95 % none passes 6."""
+    settings = values(tmp_path, epsilon=6, delta="1e-6", top_terms=4000, insecure_no_noise=not noise)
+    words = ["".join(("zq", *letters)) for letters in product("abcdefghijklmnopq", repeat=3)]
+    (tmp_path / "terms.txt").write_text("\n".join(["chest pain", "heart", "rash", "itch", *words]), "utf-8")
+    audit = audit_run(run_config(settings), PARAMETERS.model_copy(update=AT_6))
+    assert audit.verdict == verdict
+    assert (audit.bound > 6) is (not noise)
+    assert audit.largest_bound > 6 == audit.epsilon
 
 
 def test_owners_are_audited_by_canaries_that_are_owners(tmp_path: Path) -> None:

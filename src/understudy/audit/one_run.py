@@ -111,13 +111,14 @@ def guess_rules(canaries: int) -> tuple[GuessRule, ...]:
 
     - nearly all: perfect scores make perfect guesses, since the number planted is within five standard deviations of
       one half (but for one chance in a million);
-    - the surest tenth: for scores that tell some canaries clearly, and most not;
+    - the surest half and the surest tenth: for scores that tell some canaries clearly, and others not;
     - the highest twentieth only: for outputs that repeat a few canaries and say nothing of the others.
     """
     most = max(1, math.floor(canaries / 2 - 2.5 * math.sqrt(canaries)))
-    few = max(1, canaries // 20)
+    quarter, few = max(1, canaries // 4), max(1, canaries // 20)
     return (
         GuessRule("nearly all", most, most),
+        GuessRule("surest half", quarter, quarter),
         GuessRule("surest tenth", few, few),
         GuessRule("highest twentieth", few, 0),
     )

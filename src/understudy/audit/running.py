@@ -100,7 +100,7 @@ def audit_run(
     power = largest_bound(rules, canaries=parameters.canaries, delta=delta, confidence=single)
     needed = canaries_needed(epsilon, delta=delta, confidence=single)
     if power <= epsilon:
-        enough = f"Nor could {MOST_CANARIES}." if needed is None else f"It takes {needed}."
+        enough = f"Nor could {MOST_CANARIES}; fewer attacks might." if needed is None else f"It takes {needed}."
         listener.say(
             f"With {parameters.canaries} canaries no bound can be above {power:.2f}: this audit cannot show that the "
             f"promised epsilon {epsilon:g} is broken. {enough}"
