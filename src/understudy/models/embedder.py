@@ -50,23 +50,8 @@ class SentenceEmbedder:
     """
 
     def __init__(self, folder: Path, *, name: str, device: str | None = None) -> None:
-        require_local()
-        from sentence_transformers import SentenceTransformer
-        from transformers import PreTrainedTokenizerBase
-
         self._device = device or best_device()
-        try:
-            self._fingerprint = sha256_files(folder, _defining_files(folder))
-            self._model: Any = SentenceTransformer(
-                str(folder), device=self._device, local_files_only=True, model_kwargs={"use_safetensors": True}
-            ).eval()
-        except Exception as error:  # the libraries raise whatever they like on a foreign folder
-            raise ModelError(
-                f"The folder of {name} holds no sentence embedder that can be loaded ({type(error).__name__}).",
-                "Give a sentence-transformers model with weights in safetensors, or use the embedder 'embedded'.",
-            ) from error
-        if not isinstance(self._model.tokenizer, PreTrainedTokenizerBase):
-            raise ModelError(f"{name} is not a transformer model.", "Use one that is, or the embedder 'embedded'.")
+        self._model, self._fingerprint = load_transformer(folder, name=name, device=self._device)
         self._dimension = self._forward(next(self._batches(["a"]))).shape[1]
         self._model_id = f"{name}@{self._fingerprint[:12]}"
 
@@ -118,6 +103,31 @@ class SentenceEmbedder:
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit: NDArray[np.float32] = (vectors / np.maximum(norms, 1e-30)).astype(np.float32)
         return unit
+
+
+def load_transformer(folder: Path, *, name: str, device: str) -> tuple[Any, str]:
+    """The ``SentenceTransformer`` in ``folder``, ready to infer, and the SHA-256 of what defines its vectors.
+
+    Raises:
+        ModelError: as :class:`SentenceEmbedder` says.
+    """
+    require_local()
+    from sentence_transformers import SentenceTransformer
+    from transformers import PreTrainedTokenizerBase
+
+    try:
+        fingerprint = sha256_files(folder, _defining_files(folder))
+        model: Any = SentenceTransformer(
+            str(folder), device=device, local_files_only=True, model_kwargs={"use_safetensors": True}
+        ).eval()
+    except Exception as error:  # the libraries raise whatever they like on a foreign folder
+        raise ModelError(
+            f"The folder of {name} holds no sentence embedder that can be loaded ({type(error).__name__}).",
+            "Give a sentence-transformers model with weights in safetensors, or use the embedder 'embedded'.",
+        ) from error
+    if not isinstance(model.tokenizer, PreTrainedTokenizerBase):
+        raise ModelError(f"{name} is not a transformer model.", "Use one that is, or the embedder 'embedded'.")
+    return model, fingerprint
 
 
 def _widths(longest: int) -> list[int]:

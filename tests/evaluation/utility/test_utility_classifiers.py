@@ -11,8 +11,8 @@ from toys import relabelled, toy
 from understudy.evaluation.figure import Figure
 from understudy.evaluation.sample import Sample
 from understudy.evaluation.utility.classifiers import measure_classifiers
-from understudy.evaluation.utility.kinds import KINDS
 
+KINDS = ("tf-idf", "embedding", "network", "coral")
 ALL = {"kinds": KINDS, "recipient": toy(40, seed=9)}
 
 

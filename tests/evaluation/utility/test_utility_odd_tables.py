@@ -9,8 +9,8 @@ from understudy.errors import ConfigError
 from understudy.evaluation.figure import Figure
 from understudy.evaluation.sample import Sample
 from understudy.evaluation.utility.classifiers import measure_classifiers
-from understudy.evaluation.utility.kinds import KINDS
 
+KINDS = ("tf-idf", "embedding", "network", "coral")
 RECIPIENT = toy(30, seed=9)
 
 

@@ -31,6 +31,7 @@ def measure_classifiers(
     seeds: int = 5,
     seed: int = 0,
     recipient: Sample | None = None,
+    encoder: str = "embedded",
 ) -> tuple[Figure, ...]:
     """Accuracy and macro F1 on real texts of classifiers that were trained on synthetic ones, and on real ones.
 
@@ -42,10 +43,12 @@ def measure_classifiers(
         train_real: real texts to train on; None leaves ``real`` and ``real (all)`` out.
         test_real: other real texts, with labels.
         synthetic: tables by name.
-        kinds: of :data:`understudy.evaluation.utility.kinds.KINDS`. All but ``tf-idf`` need embeddings in every table.
+        kinds: of :data:`understudy.evaluation.utility.kinds.KINDS`. ``embedding``, ``network`` and ``coral`` need
+            embeddings in every table; ``encoder`` is slow.
         seeds: how many times to train what varies.
         seed: of everything random.
         recipient: unlabelled texts of those who will use the classifier, for ``coral``.
+        encoder: the model that is tuned for ``encoder``: ``embedded``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
 
     Returns:
         Of each table and kind the means over the seeds, with settings ``classifier`` and ``training texts``; intervals
@@ -55,12 +58,13 @@ def measure_classifiers(
     Raises:
         ConfigError: an unknown kind, no texts or no labels to test on, less than one seed, embeddings or a recipient
             that a kind needs and there are none.
+        ModelError: the encoder cannot be loaded.
     """
     if seeds < 1:
         raise ConfigError(f"A classifier cannot be trained {seeds} times.", "Give one seed or more.")
     if test_real.labels is None or not len(test_real):
         raise ConfigError("There are no labelled real texts to test on.", "Give some, with the column of their labels.")
-    chosen = [kind_named(name, recipient=recipient) for name in kinds]
+    chosen = [kind_named(name, recipient=recipient, encoder=encoder) for name in kinds]
     tables = training_tables(train_real, synthetic)
     for kind in chosen:
         kind.require(test_real, *(table.texts for table in tables))

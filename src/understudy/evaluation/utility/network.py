@@ -96,10 +96,10 @@ def _train(inputs: Any, targets: Any, recipient: Any | None, draw: Any) -> Layer
     order = torch.randperm(len(inputs), generator=draw)
     held = len(inputs) // _HELD_OUT
     held_out, learned = order.tensor_split([held if held >= _HELD_OUT else 0])
-    batches = _batches(learned, draw)
+    order_of_training = batches(learned, _BATCH, draw)
     best, best_loss, waited = parameters, math.inf, 0
     for _ in range(_ROUNDS):
-        for rows in islice(batches, max(_STEPS, math.ceil(len(learned) / _BATCH))):
+        for rows in islice(order_of_training, max(_STEPS, math.ceil(len(learned) / _BATCH))):
             others = None
             if recipient is not None:
                 others = recipient[torch.randint(len(recipient), rows.shape, generator=draw)]
@@ -118,12 +118,12 @@ def _train(inputs: Any, targets: Any, recipient: Any | None, draw: Any) -> Layer
     return list(zip(best[::2], best[1::2], strict=True))
 
 
-def _batches(rows: Any, draw: Any) -> Iterator[Any]:
-    """Over and over all rows, in an order of their own each time."""
+def batches(rows: Any, size: int, draw: Any) -> Iterator[Any]:
+    """``size`` rows at a time, over and over, each time in another order of the generator ``draw``."""
     import torch
 
     while True:
-        yield from rows[torch.randperm(len(rows), generator=draw)].split(_BATCH)
+        yield from rows[torch.randperm(len(rows), generator=draw)].split(size)
 
 
 def _start(widths: tuple[int, ...], draw: Any) -> Layers:
