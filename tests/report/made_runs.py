@@ -73,11 +73,12 @@ def make_run(
     *,
     output_format: str = "parquet",
     statement: Statement | None = None,
+    labels: tuple[str, ...] = LABELS,
 ) -> OutputFolder:
     """A run's folder without a private half. ``texts`` None: 30 of them; empty: a release alone."""
     folder, statement = OutputFolder(root), statement or made_statement()
     folder.make()
-    schema = PublicSchema("note", "department", LABELS)
+    schema = PublicSchema("note", "department", labels)
     release = Release(
         statement.method, {"length": 3, "seed": 0}, schema, statement, {"density": np.zeros((3, 2), np.float32)}
     )

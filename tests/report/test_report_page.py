@@ -138,6 +138,14 @@ def test_hostile_texts_are_told_in_full_on_the_map(tmp_path: Path) -> None:
     assert NASTY[1] in {point["text"] for point in json.loads(data[1])}
 
 
+def test_a_record_is_shown_field_by_field(tmp_path: Path) -> None:
+    record = {"question": "Why <b>?", "stars": 4, "tags": ["a", None]}
+    page = Elements(shareable(make_run(tmp_path / "run", [(json.dumps(record), 0), ("[1, 2]", 0), ('{"a": ', 0)])))
+    assert not page.named("b")
+    for words in ("question", "Why <b>?", "stars", '["a", null]', "[1, 2]"):
+        assert words in page.text
+
+
 def test_a_statement_s_words_are_escaped(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
     path = folder.shareable / "statement.json"
@@ -296,6 +304,18 @@ def test_damaged_files_are_said_to_be_so(measured: OutputFolder, name: str, cont
         write_reports(measured, embedder=None)
     assert Path(name).name in caught.value.problem
     assert caught.value.cure
+
+
+def test_a_report_that_cannot_be_written_is_said(measured: OutputFolder) -> None:
+    measured.report_file.mkdir()
+    with pytest.raises(ConfigError, match="cannot be written"):
+        write_reports(measured, embedder=None)
+
+
+def test_many_labels_and_long_ones_are_all_listed(tmp_path: Path) -> None:
+    labels = tuple(f"label {number} " + "x" * number for number in range(120))
+    text = shareable(make_run(tmp_path / "run", [(f"text {number}", number) for number in range(120)], labels=labels))
+    assert all(label in text for label in labels)
 
 
 def test_a_folder_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:

@@ -7,13 +7,11 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from understudy.errors import ConfigError
-from understudy.files import PRIVATE_MODE, atomic_file
 from understudy.privacy.guarantee import as_typed
 from understudy.report.charts.against import against_epsilon
 from understudy.report.compared import Comparison, compare, read_runs
 from understudy.report.grids import BETTER
-from understudy.report.page import render
+from understudy.report.page import render, write_page
 
 
 def write_comparison(
@@ -42,13 +40,7 @@ def write_comparison(
         better=BETTER,
         typed=as_typed,
     )
-    try:
-        with atomic_file(output, mode=0o666 if shareable else PRIVATE_MODE) as file:
-            file.write(text.encode())
-    except OSError as error:
-        raise ConfigError(
-            f"The comparison {output.name} cannot be written ({error.strerror}).", "Name another --output FILE."
-        ) from None
+    write_page(output, text, private=not shareable)
     return output
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -95,7 +96,7 @@ def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Content
 
 
 def internal(public: Contents, private: Path) -> Contents | None:
-    """The same with all that was measured on private texts; None where nothing was.
+    """The same with all that was measured on private texts; None where nothing was, or it may not be read.
 
     Args:
         public: what may be handed out.
@@ -105,7 +106,7 @@ def internal(public: Contents, private: Path) -> Contents | None:
         ConfigError: if what is in it cannot be read.
     """
     evaluated, audited = private / "evaluation.json", private / "audit.json"
-    if not evaluated.exists() and not audited.exists():
+    if not os.access(private, os.R_OK | os.X_OK) or not (evaluated.exists() or audited.exists()):
         return None
     evaluation = load_evaluation(evaluated) if evaluated.exists() else Evaluation((), None, {})
     return replace(

@@ -67,6 +67,15 @@ def span(interval: Interval | None) -> str:
     return "" if interval is None else f"{short(interval.low)} to {short(interval.high)}"
 
 
+def cut(text: str, longest: int) -> str:
+    """At most so many characters, the last one an ellipsis where there were more.
+
+    >>> cut("zero-shot", 5), cut("zero", 5)
+    ('zero…', 'zero')
+    """
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
 def paragraphs(text: str) -> Markup:
     """Paragraphs with ``**bold**`` words, everything else escaped."""
     made = [_BOLD.sub(r"<strong>\1</strong>", str(escape(part.strip()))) for part in text.split("\n\n") if part.strip()]

@@ -6,12 +6,15 @@ import base64
 import hashlib
 from functools import lru_cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from understudy import __version__
+from understudy.errors import ConfigError
+from understudy.files import PRIVATE_MODE, atomic_file
 from understudy.report.numbers import hundredths, paragraphs, percent, short, span
 
 
@@ -29,6 +32,21 @@ def render(template: str, **values: Any) -> str:
             **values,
         )
     )
+
+
+def write_page(path: Path, text: str, *, private: bool) -> None:
+    """Write a page, whole or not at all; for its owner's eyes only if ``private``.
+
+    Raises:
+        ConfigError: if it cannot be written.
+    """
+    try:
+        with atomic_file(path, mode=PRIVATE_MODE if private else 0o666) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise ConfigError(
+            f"{path.name} cannot be written ({error.strerror}).", "See that its folder is there and may be written to."
+        ) from None
 
 
 def policy(style: str, script: str) -> str:

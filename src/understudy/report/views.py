@@ -29,9 +29,9 @@ from understudy.report.looks import (
     topic_rows,
     without_shares,
 )
-from understudy.report.numbers import power_of_ten
+from understudy.report.numbers import cut, power_of_ten
 from understudy.report.recipe import recipe
-from understudy.report.samples import samples_of
+from understudy.report.samples import as_record, samples_of
 from understudy.report.spending import spending
 from understudy.report.tradeoff import tradeoff
 from understudy.statement import FALSE_ALARMS, Statement
@@ -84,6 +84,7 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         "looks": None if picture is None else _looks(picture, contents.charged),
         "map": None if picture is None else _map(picture),
         "samples": samples_of(contents.texts, seed=seed),
+        "as_record": as_record,
         "utility": [(grid, _dots(grid, number)) for number, grid in enumerate(by_training(families["utility"]))],
         "fidelity": _grid(
             families["fidelity"],
@@ -163,13 +164,9 @@ def _map(picture: Picture) -> dict[str, Any]:
         "tables": tables,
         "colours": colours,
         "coloured": 1 < len(colours) <= COLOURS,
-        "data": [{"of": p.of, "label": p.label, "text": _cut(p.text)} for p in picture.points],
+        "data": [{"of": p.of, "label": p.label, "text": cut(p.text, MAP_TEXT)} for p in picture.points],
         "counts": [(label, [counted[label, of] for of in tables]) for label in colours],
     }
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAP_TEXT else f"{text[:MAP_TEXT]} …"
 
 
 def _grid(figures: Sequence[Figure], title: str) -> Grid | None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from understudy.files import PRIVATE_MODE, atomic_file
 from understudy.models.types import Embedder
 from understudy.outputs import OutputFolder
 from understudy.report.contents import Contents, internal, shareable
-from understudy.report.page import render
+from understudy.report.page import render, write_page
 from understudy.report.views import view
 
 
@@ -30,19 +29,15 @@ def write_reports(folder: OutputFolder, *, embedder: Embedder | None, seed: int 
         seed: of the map and of the samples shown; not of any noise.
 
     Raises:
-        ConfigError: if the folder is none of a run, or a file in it cannot be read.
+        ConfigError: if the folder is none of a run, or a file in it cannot be read, or the report not written.
     """
     public = shareable(folder.shareable, embedder=embedder, seed=seed)
-    path = folder.report_file
-    with atomic_file(path) as file:
-        file.write(page(public, seed=seed).encode())
+    write_page(folder.report_file, page(public, seed=seed), private=False)
     inside = internal(public, folder.private)
     if inside is None:
-        return ReportPaths(path, None)
-    private = folder.internal_report_file
-    with atomic_file(private, mode=PRIVATE_MODE) as file:
-        file.write(page(inside, seed=seed).encode())
-    return ReportPaths(path, private)
+        return ReportPaths(folder.report_file, None)
+    write_page(folder.internal_report_file, page(inside, seed=seed), private=True)
+    return ReportPaths(folder.report_file, folder.internal_report_file)
 
 
 def page(contents: Contents, *, seed: int) -> str:

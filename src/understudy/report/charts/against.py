@@ -12,7 +12,7 @@ from understudy.report.charts.scales import Scale, padded
 from understudy.report.charts.svg import Frame, path, picture, tag, x_axis, y_axis
 from understudy.report.compared import REFERENCES, Comparison
 from understudy.report.grids import training_words
-from understudy.report.numbers import short
+from understudy.report.numbers import cut, short
 
 _APART = 15
 """Least distance of two labels."""
@@ -36,7 +36,7 @@ def against_epsilon(name: str, comparison: Comparison, column: str) -> Markup | 
         for of in REFERENCES
         if (figure := comparison.reference(of, column)) is not None and figure.value is not None
     ]
-    names = [_cut(name) for name in lines] + [training_words(of) for of, _ in references]
+    names = [cut(name, _LONGEST) for name in lines] + [training_words(of) for of, _ in references]
     right = 12 + _LETTER * max(map(len, names))
     frame = Frame(width=360 + right, height=320, right=right)
     epsilons = sorted({epsilon for points in lines.values() for epsilon, _ in points})
@@ -59,7 +59,7 @@ def against_epsilon(name: str, comparison: Comparison, column: str) -> Markup | 
                 top, bottom = y(figure.interval.high), y(figure.interval.low)
                 marks.append(tag("line", x1=left, x2=left, y1=top, y2=bottom, class_=f"whisker {colour}"))
             marks.append(tag("circle", cx=left, cy=middle, r=4, class_=f"dot {colour}"))
-        labels.append((at_points[-1][1], _cut(method), f"label {colour}"))
+        labels.append((at_points[-1][1], cut(method, _LONGEST), f"label {colour}"))
     title = f"{comparison.metric.title} against epsilon" + (f", {column}" if column else "")
     said = "; ".join(
         f"{method}: " + ", ".join(f"{short(figure.value)} at epsilon {epsilon:g}" for epsilon, figure in points)
@@ -91,10 +91,6 @@ def _lines(comparison: Comparison, column: str) -> dict[str, list[tuple[float, F
 def _ends(figure: Figure) -> tuple[float, ...]:
     inner = (figure.value or 0,)
     return inner if figure.interval is None else (figure.interval.low, figure.interval.high, *inner)
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:

@@ -8,9 +8,11 @@ from understudy.evaluation.figure import Figure
 from understudy.report.charts.scales import Scale, padded
 from understudy.report.charts.svg import Frame, picture, tag, x_axis
 from understudy.report.grids import Grid
-from understudy.report.numbers import short, span
+from understudy.report.numbers import cut, short, span
 
 ROW, GAP = 22, 34
+_LONGEST = 20
+"""Letters of a row's title that there is room for."""
 _REFERENCES = {"real (all)": "ceiling", "zero-shot": "floor", "untuned": "floor"}
 
 
@@ -38,7 +40,9 @@ def dots_chart(name: str, grid: Grid) -> Markup:
                 marks.append(tag("line", x1=here, x2=here, y1=first, y2=last, class_="reference"))
         for number, row in enumerate(grid.rows):
             middle = at + GAP + ROW * number
-            marks.append(tag("text", row.title, x=frame.left - 12, y=middle + 4, text_anchor="end", class_="tick"))
+            marks.append(
+                tag("text", cut(row.title, _LONGEST), x=frame.left - 12, y=middle + 4, text_anchor="end", class_="tick")
+            )
             marks.append(_mark(row.cells[place], x, middle))
         at += GAP + ROW * len(grid.rows)
     said = "; ".join(
