@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.evaluation.fidelity.halves import over_halves
+from understudy.evaluation.fidelity.subsamples import over_subsamples
 from understudy.evaluation.figure import Figure, Metric
 
 ORDERS = (1, 2, 3)
@@ -54,14 +54,14 @@ def ngrams(words: Words, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def distinct_figures(words: Words, of: str, *, total: int, seed: int, draws: int) -> tuple[Figure, ...]:
-    """The shares for n = 1, 2, 3 of ``total`` words of a table, with intervals from half samples of its texts."""
+    """The shares for n = 1, 2, 3 of ``total`` words of a table, with intervals from subsamples of its texts."""
     kept = first_words(words, total, seed=seed)
 
     def figure(n: int) -> Figure:
         numbers, texts = ngrams(kept, n)
         if not len(numbers):
             return Figure(DISTINCT, None, of, settings={"n": n}, note=f"No {n} words stand together.")
-        return over_halves(
+        return over_subsamples(
             DISTINCT,
             lambda chosen: distinct(numbers[chosen[texts]]),
             [len(kept)],

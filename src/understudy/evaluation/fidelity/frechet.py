@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.evaluation.fidelity.halves import over_halves
+from understudy.evaluation.fidelity.subsamples import over_subsamples
 from understudy.evaluation.figure import Figure, Metric
 from understudy.evaluation.sample import Sample
 
@@ -38,12 +38,12 @@ def frechet_distance(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 
 
 def frechet_figures(real: Sample, other: Sample, *, of: str, seed: int, draws: int) -> tuple[Figure, ...]:
-    """The distance, with an interval from half samples of both tables."""
+    """The distance, with an interval from subsamples of both tables."""
     assert real.embeddings is not None
     assert other.embeddings is not None
     a, b = real.embeddings.astype(np.float64), other.embeddings.astype(np.float64)
     return (
-        over_halves(
+        over_subsamples(
             FRECHET,
             lambda ours, theirs: frechet_distance(a[ours], b[theirs]),
             (len(a), len(b)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.evaluation.fidelity.halves import figure_of_halves, whole_and_halves
+from understudy.evaluation.fidelity.subsamples import figure_of_subsamples, whole_and_subsamples
 from understudy.evaluation.figure import Figure, Metric
 from understudy.evaluation.sample import Sample
 
@@ -49,12 +49,12 @@ def kernel_distance(
 
 
 def kernel_figures(real: Sample, other: Sample, *, of: str, seed: int, draws: int) -> tuple[Figure, ...]:
-    """The distance, with an interval from half samples of both tables."""
+    """The distance, with an interval from subsamples of both tables."""
     a, b = real.embeddings, other.embeddings
     assert a is not None
     assert b is not None
-    chosen = whole_and_halves((len(a), len(b)), seed=seed, draws=draws)
-    return (figure_of_halves(KERNEL, kernel_distance(a, b, *chosen), of),)
+    chosen = whole_and_subsamples((len(a), len(b)), seed=seed, draws=draws)
+    return (figure_of_subsamples(KERNEL, kernel_distance(a, b, *chosen), of),)
 
 
 def _within(rows: NDArray[np.float64], chosen: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.evaluation.fidelity.halves import over_halves
+from understudy.evaluation.fidelity.subsamples import over_subsamples
 from understudy.evaluation.figure import SYNTHETIC, Figure, Metric
 from understudy.evaluation.intervals import of_share
 
@@ -39,11 +39,11 @@ def total_variation(a: NDArray[np.int64], b: NDArray[np.int64], labels: int) -> 
 def label_distance_figures(
     real: Sequence[str], other: Sequence[str], *, of: str, seed: int, draws: int
 ) -> tuple[Figure, ...]:
-    """The distance of the label proportions, with an interval from half samples of both tables."""
+    """The distance of the label proportions, with an interval from subsamples of both tables."""
     names, numbers = np.unique([*real, *other], return_inverse=True)
     ours, theirs = numbers[: len(real)], numbers[len(real) :]
     return (
-        over_halves(
+        over_subsamples(
             LABEL_DISTANCE,
             lambda one, two: total_variation(ours[one], theirs[two], len(names)),
             (len(ours), len(theirs)),

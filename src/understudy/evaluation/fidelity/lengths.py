@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.evaluation.fidelity.divergence import jensen_shannon
-from understudy.evaluation.fidelity.halves import over_halves
+from understudy.evaluation.fidelity.subsamples import over_subsamples
 from understudy.evaluation.figure import Figure, Metric
 
 BINS = 20
@@ -52,10 +52,10 @@ def length_ks(a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
 def length_figures(
     real: NDArray[np.int64], other: NDArray[np.int64], *, of: str, seed: int, draws: int
 ) -> tuple[Figure, ...]:
-    """Both distances of the lengths, ``Int64[n]`` and ``Int64[m]``, with intervals from half samples of both tables."""
+    """Both distances of the lengths, ``Int64[n]`` and ``Int64[m]``, with intervals from subsamples of both tables."""
 
     def figure(metric: Metric, statistic: Callable[[NDArray[np.int64], NDArray[np.int64]], float]) -> Figure:
-        return over_halves(
+        return over_subsamples(
             metric,
             lambda ours, theirs: statistic(real[ours], other[theirs]),
             (len(real), len(other)),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.evaluation.fidelity.halves import over_halves
+from understudy.evaluation.fidelity.subsamples import over_subsamples
 from understudy.evaluation.figure import Figure, Metric
 from understudy.evaluation.sample import Sample
 
@@ -131,13 +131,13 @@ def frontier_integral(p: Histogram, q: Histogram) -> float:
 
 
 def mauve_figures(real: Sample, other: Sample, *, of: str, seed: int, draws: int) -> tuple[Figure, ...]:
-    """Both, each the mean over some clusterings, with intervals from half samples of both tables in those clusters."""
+    """Both, each the mean over some clusterings, with intervals from subsamples of both tables in those clusters."""
     assert real.embeddings is not None
     assert other.embeddings is not None
     found = clusterings(real.embeddings, other.embeddings, seed=seed)
 
     def figure(metric: Metric, statistic: Callable[[Histogram, Histogram], float]) -> Figure:
-        return over_halves(
+        return over_subsamples(
             metric,
             lambda ours, theirs: float(np.mean([statistic(*each.histograms(ours, theirs)) for each in found])),
             (len(real), len(other)),

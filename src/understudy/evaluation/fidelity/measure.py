@@ -46,7 +46,7 @@ def measure_fidelity(
         holdout: real texts that the synthetic ones were not made from: what is within reach at this size.
         schema: a JSON schema that the texts should keep to.
         seed: of cuts, clusterings and intervals.
-        draws: half samples or bootstrap samples an interval.
+        draws: subsamples (of self-BLEU: bootstrap samples) an interval.
 
     Raises:
         ConfigError: the extra ``evaluate`` is missing, or ``schema`` cannot be used.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from understudy.evaluation.fidelity.divergence import jensen_shannon
-from understudy.evaluation.fidelity.halves import over_halves
+from understudy.evaluation.fidelity.subsamples import over_subsamples
 from understudy.evaluation.figure import Figure, Metric
 
 VOCABULARY = Metric(
@@ -24,7 +24,7 @@ VOCABULARY = Metric(
 def vocabulary_figures(
     real: Sequence[Sequence[str]], other: Sequence[Sequence[str]], *, of: str, seed: int, draws: int
 ) -> tuple[Figure, ...]:
-    """The divergence of two tables' words, given text by text, with an interval from half samples of both."""
+    """The divergence of two tables' words, given text by text, with an interval from subsamples of both."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     if not (any(real) and any(other)):
@@ -32,7 +32,7 @@ def vocabulary_figures(
     counts = CountVectorizer(analyzer=list).fit_transform([*real, *other])
     ours, theirs = counts[: len(real)], counts[len(real) :]
     return (
-        over_halves(
+        over_subsamples(
             VOCABULARY,
             lambda one, two: float(jensen_shannon(one @ ours, two @ theirs)),
             (len(real), len(other)),
