@@ -88,7 +88,7 @@ def test_a_training_grid_has_a_row_a_table_and_a_column_a_classifier() -> None:
         ("all real texts", "400 texts"),
     ]
     assert [cell.value for cell in grid.rows[3].cells if cell] == pytest.approx([0.9, 0.91])
-    assert grid.remarks() == ["Intervals: t over 5 seeds (95%)."]
+    assert grid.remarks == ("Intervals: t over 5 seeds (95%).",)
 
 
 def test_a_missing_figure_is_an_empty_cell() -> None:
@@ -137,7 +137,7 @@ def test_a_logarithmic_scale_puts_the_geometric_mean_in_the_middle() -> None:
 
 
 def test_numbers_that_are_none_at_all_are_shown_as_such() -> None:
-    assert [short(value) for value in (None, math.nan, math.inf, -0.5, 0.0)] == ["–", "–", "∞", "−0.500", "0.000"]
+    assert [short(value) for value in (None, math.nan, math.inf, -0.5, 0.0)] == ["–", "–", "∞", "−0.500", "0"]
 
 
 def test_markup_escapes_what_it_is_given() -> None:

@@ -12,7 +12,7 @@ from understudy.evaluation.figure import SYNTHETIC, Figure, Metric
 from understudy.outputs import OutputFolder
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.report.contents import read_charged, read_statement
-from understudy.report.grids import SIZE, Grid, Row, column_words, training_words
+from understudy.report.grids import SIZE, Grid, Row, column_words, remarks, training_words
 from understudy.statement import Statement
 
 COLOURS = 8
@@ -85,7 +85,8 @@ class Comparison:
             cells = tuple(self.reference(of, column) for column in self.columns)
             if any(cells):
                 rows.append(Row(training_words(of), _size(cells).removeprefix(", "), cells))
-        return Grid(self.metric.title, self.columns, tuple(rows), (self.metric,))
+        figures = [cell for row in rows for cell in row.cells if cell is not None]
+        return Grid(self.metric.title, self.columns, tuple(rows), (self.metric,), remarks(figures))
 
 
 def _size(cells: Sequence[Figure | None]) -> str:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from understudy.privacy.guarantee import as_typed
 from understudy.report.charts.against import against_epsilon
 from understudy.report.compared import Comparison, compare, read_runs
-from understudy.report.grids import BETTER
+from understudy.report.grids import BETTER, SIGNS
 from understudy.report.page import render, write_page
 
 
@@ -38,6 +38,7 @@ def write_comparison(
         datasets=list(dict.fromkeys(run.statement.dataset for run in found)),
         internal=not shareable,
         better=BETTER,
+        signs=SIGNS,
         typed=as_typed,
     )
     write_page(output, text, private=not shareable)

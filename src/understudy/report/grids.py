@@ -13,50 +13,72 @@ _TRAINED_ON = {SYNTHETIC: "synthetic texts", REAL: "as many real texts", "real (
 SIZE = "training texts"
 T = TypeVar("T")
 BETTER = {"lower": "lower is better", "higher": "higher is better", "same": "best if alike", "none": ""}
+SIGNS = {"lower": "↓", "higher": "↑", "same": "≈", "none": ""}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A title, what is said below it, and a figure a column; None where there is none."""
+    """A title, what is said below, a figure a column (None where there is none), and its metric where rows differ."""
 
     title: str
     below: str
     cells: tuple[Figure | None, ...]
+    metric: Metric | None = None
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of figures, and the metrics in it."""
+    """A table of figures, and the metrics in it.
+
+    Args:
+        title: for people.
+        columns: their names.
+        rows: those of one metric stand together.
+        metrics: by the titles of the rows, or the one that all rows are of.
+        remarks: how intervals came about, and the notes of figures, each once.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     metrics: tuple[Metric, ...]
-
-    def remarks(self) -> list[str]:
-        """How the intervals came about, and what is said of single figures, each once."""
-        figures = [figure for row in self.rows for figure in row.cells if figure is not None]
-        intervals = [figure.interval for figure in figures if figure.interval is not None]
-        ways = dict.fromkeys(f"{interval.method} ({interval.level:.0%})" for interval in intervals)
-        notes = [f"{figure.metric.title}, {table_words(figure.of)}: {figure.note}" for figure in figures if figure.note]
-        return [f"Intervals: {'; '.join(ways)}."] * bool(ways) + list(dict.fromkeys(notes))
+    remarks: tuple[str, ...]
 
 
 def by_table(figures: Sequence[Figure], title: str) -> Grid:
-    """A row a metric and setting, a column for each table of texts."""
-    columns = _distinct(figures, lambda figure: figure.of)
-    rows = _distinct(figures, lambda figure: (figure.metric.name, setting_words(figure)))
-    cells = {(figure.metric.name, setting_words(figure), figure.of): figure for figure in figures}
+    """A row a metric and setting, a column for each table of texts. Rows without a number are told in the remarks."""
     metrics = {figure.metric.name: figure.metric for figure in figures}
+    order = {name: place for place, name in enumerate(metrics)}
+    known = [figure for figure in figures if figure.value is not None]
+    columns = _distinct(known, lambda figure: figure.of)
+    keys = _distinct(known, lambda figure: (figure.metric.name, setting_words(figure)))
+    cells = {(figure.metric.name, setting_words(figure), figure.of): figure for figure in figures}
     return Grid(
         title,
         tuple(table_words(of) for of in columns),
         tuple(
-            Row(metrics[name].title, words, tuple(cells.get((name, words, of)) for of in columns))
-            for name, words in rows
+            Row(metrics[name].title, words, tuple(cells.get((name, words, of)) for of in columns), metrics[name])
+            for name, words in sorted(keys, key=lambda key: order[key[0]])
         ),
         tuple(metrics.values()),
+        remarks(figures),
     )
+
+
+def remarks(figures: Sequence[Figure]) -> tuple[str, ...]:
+    """How the intervals came about, and each note with the figures that it is about."""
+    ways = _distinct(
+        [figure for figure in figures if figure.interval],
+        lambda figure: f"{figure.interval.method} ({figure.interval.level:.0%})" if figure.interval else "",
+    )
+    notes: dict[str, dict[str, None]] = {}
+    for figure in figures:
+        if figure.note:
+            words = ", ".join(filter(None, (figure.metric.title, table_words(figure.of), setting_words(figure))))
+            notes.setdefault(figure.note, {})[words] = None
+    everything = len({(figure.metric.name, figure.of, setting_words(figure)) for figure in figures})
+    said = [note if len(about) == everything else f"{note} ({'; '.join(about)})" for note, about in notes.items()]
+    return tuple([f"Intervals: {'; '.join(ways)}."] * bool(ways) + said)
 
 
 def by_training(figures: Sequence[Figure]) -> tuple[Grid, ...]:
@@ -83,6 +105,7 @@ def _of_metric(metric: Metric, figures: Sequence[Figure]) -> Grid:
             for of in rows
         ),
         (metric,),
+        remarks(figures),
     )
 
 

@@ -15,7 +15,7 @@ _BOLD = re.compile(r"\*\*(.+?)\*\*")
 
 
 def short(value: float | None, digits: int = 3) -> str:
-    """Three decimals below ten, fewer above, none for whole numbers from two on; an en dash for nothing.
+    """Three decimals below ten, fewer above, none for whole numbers but one; an en dash for nothing.
 
     >>> short(0.84219), short(12.346), short(1234567.0), short(6.0), short(0.00001234), short(None)
     ('0.842', '12.3', '1,234,567', '6', '1.23e-05', '–')
@@ -27,7 +27,7 @@ def short(value: float | None, digits: int = 3) -> str:
     size = abs(value)
     if 0 < size < 10**-digits:
         text = f"{value:.2e}"
-    elif size >= 2 and value == int(value):
+    elif size != 1 and value == int(value):
         text = f"{value:,.0f}"
     elif size < 10:
         text = f"{value:.{digits}f}"

@@ -14,12 +14,12 @@ from understudy.privacy.secrets.budget import SecretBudget
 from understudy.report.audited import Audited
 from understudy.report.charts.bars import bars
 from understudy.report.charts.curve import tradeoff_chart
-from understudy.report.charts.dots import dots_chart
+from understudy.report.charts.dots import FLOORS, dots_chart
 from understudy.report.charts.histogram import lengths_chart
 from understudy.report.charts.line import value_line
 from understudy.report.charts.scatter import COLOURS, colours_of, map_chart
 from understudy.report.contents import Charged, Contents
-from understudy.report.grids import BETTER, Grid, by_table, by_training, table_words
+from understudy.report.grids import BETTER, SIGNS, Grid, by_table, by_training, table_words
 from understudy.report.looks import (
     CHARGED,
     charged_length_rows,
@@ -80,11 +80,13 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         "bars": bars,
         "largest": largest,
         "better": BETTER,
+        "signs": SIGNS,
         "spending": spending(statement),
         "looks": None if picture is None else _looks(picture, contents.charged),
         "map": None if picture is None else _map(picture),
         "samples": samples_of(contents.texts, seed=seed),
         "as_record": as_record,
+        "floor": any(figure.of in FLOORS for figure in families["utility"]),
         "utility": [(grid, _dots(grid, number)) for number, grid in enumerate(by_training(families["utility"]))],
         "fidelity": _grid(
             families["fidelity"],

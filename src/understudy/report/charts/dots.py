@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from understudy.evaluation.figure import Figure
+from understudy.evaluation.figure import REAL, Figure
 from understudy.report.charts.scales import Scale, padded
 from understudy.report.charts.svg import Frame, picture, tag, x_axis
 from understudy.report.grids import Grid
@@ -13,7 +13,7 @@ from understudy.report.numbers import cut, short, span
 ROW, GAP = 22, 34
 _LONGEST = 20
 """Letters of a row's title that there is room for."""
-_REFERENCES = {"real (all)": "ceiling", "zero-shot": "floor", "untuned": "floor"}
+CEILING, FLOORS = "real (all)", ("zero-shot", "untuned")
 
 
 def dots_chart(name: str, grid: Grid) -> Markup:
@@ -35,7 +35,7 @@ def dots_chart(name: str, grid: Grid) -> Markup:
         marks.append(tag("text", column, x=0, y=at + 16, class_="label"))
         for row in grid.rows:
             figure = row.cells[place]
-            if figure is not None and figure.of in _REFERENCES and figure.value is not None:
+            if figure is not None and figure.of in (CEILING, *FLOORS) and figure.value is not None:
                 here = x(figure.value)
                 marks.append(tag("line", x1=here, x2=here, y1=first, y2=last, class_="reference"))
         for number, row in enumerate(grid.rows):
@@ -67,8 +67,7 @@ def _ends(figure: Figure) -> tuple[float, ...]:
 def _mark(figure: Figure | None, x: Scale, middle: float) -> Markup:
     if figure is None or figure.value is None:
         return Markup("")
-    kind = "synthetic" if not figure.of.startswith("real") and figure.of not in _REFERENCES else "real"
-    kind = "floor" if _REFERENCES.get(figure.of) == "floor" else kind
+    kind = "floor" if figure.of in FLOORS else "real" if figure.of in (REAL, CEILING) else "synthetic"
     parts = []
     if figure.interval is not None:
         low, high = x(figure.interval.low), x(figure.interval.high)
