@@ -18,6 +18,8 @@ from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import ConfigError, UnderstudyError
 from understudy.evaluation.evaluation import Evaluation, load_evaluation
+from understudy.evaluation.parameters import CLASSIFIERS, EvaluationParameters
+from understudy.evaluation.utility.kinds import KINDS
 from understudy.outputs import OutputFolder
 
 FEW: dict[str, Any] = {"embedder": "none", "seeds": 1}
@@ -150,6 +152,11 @@ def test_what_cannot_be_measured_is_one_clear_error(
 ) -> None:
     with pytest.raises(UnderstudyError, match=told):
         us.evaluate(tmp_path / "notes.csv", made.root, **{**FEW, **options})
+
+
+def test_every_classifier_that_can_be_named_is_known() -> None:
+    assert {*CLASSIFIERS, "coral"} == set(KINDS)
+    assert set(EvaluationParameters().classifiers) < set(CLASSIFIERS)
 
 
 def test_a_folder_without_a_synthetic_table_is_named(tmp_path: Path, made: OutputFolder) -> None:

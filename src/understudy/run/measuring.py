@@ -145,7 +145,14 @@ def _utility(
             recipient = read_sample(open_beside(config.recipient, made), at_most=config.max_texts, seed=config.seed)
             recipient, kinds = _embedded(recipient, embedder, listener), [*kinds, "coral"]
         figures += measure_classifiers(
-            train, test, tables, kinds=kinds, seeds=config.seeds, seed=config.seed, recipient=recipient
+            train,
+            test,
+            tables,
+            kinds=kinds,
+            seeds=config.seeds,
+            seed=config.seed,
+            recipient=recipient,
+            encoder=config.embedder,
         )
     if config.language_model:
         from understudy.evaluation.utility.language import measure_language_model
