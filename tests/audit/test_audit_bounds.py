@@ -60,7 +60,7 @@ def test_delta_is_taken_off_what_is_seen() -> None:
 def test_the_exact_errors_of_a_gaussian_give_its_mu_at_every_threshold(mu: float) -> None:
     for threshold in (-1.0, 0.3, 2.0):
         errors = exact(float(stats.norm.sf(threshold)), float(stats.norm.cdf(threshold - mu)))
-        assert errors.mu == pytest.approx(mu)
+        assert errors.mu() == pytest.approx(mu)
         assert errors.epsilon(1e-6) <= GDP(mu).epsilon(1e-6)
 
 
@@ -73,9 +73,9 @@ def test_the_best_of_all_thresholds_of_a_gaussian_gives_its_epsilon_at_delta() -
 
 def test_a_test_no_better_than_a_coin_shows_nothing() -> None:
     errors = exact(0.5, 0.5)
-    assert (errors.epsilon(0.0), errors.mu, errors.posterior(0.1)) == (0, 0, pytest.approx(0.1))
+    assert (errors.epsilon(0.0), errors.mu(), errors.posterior(0.1)) == (0, 0, pytest.approx(0.1))
     worse = exact(0.9, 0.9)
-    assert (worse.epsilon(0.0), worse.mu) == (0, 0)
+    assert (worse.epsilon(0.0), worse.mu()) == (0, 0)
 
 
 def test_a_posterior_is_that_of_the_same_test_made_bolder_or_more_careful() -> None:
@@ -112,7 +112,7 @@ def test_a_bound_is_near_to_what_is_lost() -> None:
         found = best_bound(*answers(epsilon, generator), lambda of: of.epsilon(0.0), alpha=0.05)
         assert 0.85 * epsilon < found <= epsilon
     absent, present = generator.normal(0, 1, RUNS), generator.normal(1.5, 1, RUNS)
-    assert 1.35 < best_bound(absent, present, lambda of: of.mu, alpha=0.05) <= 1.5
+    assert 1.35 < best_bound(absent, present, lambda of: of.mu(), alpha=0.05) <= 1.5
 
 
 def test_runs_that_choose_the_threshold_are_not_counted() -> None:

@@ -7,6 +7,8 @@ probability only, whatever the mechanism; from both limits follows by how much t
 * (epsilon, delta)-DP allows FP and FN only where e^epsilon FP + FN >= 1 - delta and FP + e^epsilon FN >= 1 - delta
   (Wasserman and Zhou 2010; Kairouz, Oh and Viswanath 2015, Theorem 2.1), so both directions follow of one test;
 * mu-GDP allows them only where mu >= Phi^-1(1 - FP) - Phi^-1(FN) (Dong, Roth and Su 2022; Nasr et al. 2023);
+* rho-zCDP only where rho >= D_a / a at every order a > 1, D_a the Renyi divergence of the test's answer with the unit
+  from that without it, or the other way round: the answer is post-processing (Bun and Steinke 2016, Lemma 2.2);
 * (p, r) for secrets allows a test that is wrong with probability p to be right with probability r at most.
 
 The threshold is chosen on other runs than those that are counted, so the limits hold for it as for any fixed one.
@@ -21,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+_NEARLY_ONE = 1 - 2**-50
 CHOOSING = 4
 """One run in so many serves to choose a threshold; the others are counted."""
 
@@ -57,12 +60,24 @@ class ErrorLimits:
             back = np.log(np.maximum(1 - delta - self.false_positive, 0) / self.false_negative)
         return np.asarray(np.maximum(np.maximum(forth, back), 0.0))
 
-    @property
-    def mu(self) -> Floats:
-        """The least mu of Gaussian differential privacy that allows them."""
+    def mu(self, rate: float = 1.0) -> Floats:
+        """The least mu of Gaussian differential privacy that allows them.
+
+        Args:
+            rate: with which the unit is drawn at all, as is known: with it the scores are (1 - rate) N(0, 1) +
+                rate N(mu, 1), without it N(0, 1).
+        """
         from scipy.special import ndtri
 
-        return np.asarray(np.maximum(-ndtri(self.false_positive) - ndtri(self.false_negative), 0.0))
+        right = (1 - self.false_negative - (1 - rate) * self.false_positive) / rate
+        return np.asarray(np.maximum(ndtri(np.clip(right, 0, _NEARLY_ONE)) - ndtri(self.false_positive), 0.0))
+
+    @property
+    def rho(self) -> Floats:
+        """The least rho of zero-concentrated differential privacy that allows them."""
+        here, there = 1 - self.false_negative, self.false_positive
+        both = [_divergence_by_order(here, there), _divergence_by_order(there, here)]
+        return np.asarray(np.where(here > there, np.maximum(*both), 0.0))
 
     def posterior(self, prior: float) -> Floats:
         """How often a test that is wrong with probability ``prior`` is right, at least.
@@ -73,6 +88,18 @@ class ErrorLimits:
         careful = (1 - self.false_negative) * np.minimum(1.0, prior / self.false_positive)
         share = np.maximum(prior - self.false_positive, 0) / np.maximum(1 - self.false_positive, 1e-300)
         return np.asarray(np.maximum(careful + share * self.false_negative, prior))
+
+
+_ORDERS = 1 + np.geomspace(1e-3, 100, 60)
+
+
+def _divergence_by_order(here: Floats, there: Floats) -> Floats:
+    """max over orders a of D_a / a, of a coin that falls with probability ``here`` from one with ``there``."""
+    here, there = np.asarray(here)[..., None], np.asarray(there)[..., None]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        moments = here**_ORDERS * there ** (1 - _ORDERS) + (1 - here) ** _ORDERS * (1 - there) ** (1 - _ORDERS)
+        found = np.log(moments) / (_ORDERS - 1) / _ORDERS
+    return np.asarray(np.max(np.where(np.isfinite(found), found, 0.0), axis=-1))
 
 
 Bound = Callable[[ErrorLimits], Floats]

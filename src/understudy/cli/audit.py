@@ -61,7 +61,10 @@ def mechanism(
         raise ConfigError("There is no mechanism to audit.", f"Name one (see --list), or say `{ALL}`.")
     budget = Budget(epsilon, delta)
     done = []
-    for auditable in chosen(name):
+    auditables = chosen(name)
+    if name == ALL and (missing := [each.name for each in MECHANISMS.values() if each not in auditables]):
+        click.echo(f"Left out, for want of the extra `local`: {', '.join(missing)}.", err=True)
+    for auditable in auditables:
         click.echo(f"{auditable.name}: {auditable.neighbours}", err=True)
         done.append(audit_mechanism(auditable, budget, runs=runs, confidence=confidence))
     if as_json:
@@ -81,7 +84,7 @@ _HEADS = (
     "number",
     "promised",
     "bound by Clopper-Pearson",
-    "bound by a Gaussian curve",
+    "bound by the curve",
     "ideal attack",
     "ceiling",
     "verdict",
@@ -93,6 +96,8 @@ def _about(auditable: Auditable) -> tuple[str, ...]:
 
 
 def _row(done: MechanismAudit) -> tuple[str, ...]:
-    numbers = (done.promised, done.clopper_pearson, done.gaussian_curve, done.ideal, done.ceiling)
-    shown = ["-" if number is None else f"{number:.4g}" for number in numbers]
-    return done.name, done.quantity, *shown, done.verdict
+    promised, by_test, ideal, ceiling = (
+        f"{number:.4g}" for number in (done.promised, done.clopper_pearson, done.ideal, done.ceiling)
+    )
+    by_curve = "-" if done.along_curve is None else f"{done.along_curve:.4g} ({done.curve})"
+    return done.name, done.quantity, promised, by_test, by_curve, ideal, ceiling, done.verdict

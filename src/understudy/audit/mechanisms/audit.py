@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from understudy.audit.bounds import ErrorLimits, Floats, best_bound, counted, limits
-from understudy.audit.mechanisms.promise import Promise
+from understudy.audit.mechanisms.promise import Curve, Promise
 from understudy.errors import ConfigError
 from understudy.privacy.guarantee import Budget
 
@@ -39,12 +39,14 @@ class Auditable:
         neighbours: the worst case that is tried, in words.
         attack: the mechanism with the noise that (epsilon, delta) asks for, and the attack on it. A mechanism of pure
             differential privacy leaves delta alone and promises epsilon at 0.
+        local: whether it sums logits, which needs torch, of the extra ``local``.
     """
 
     name: str
     title: str
     neighbours: str
     attack: Callable[[Budget], Attack]
+    local: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,10 @@ class MechanismAudit:
         quantity: what the numbers below are, such as ``epsilon at delta 1e-06``.
         promised: by the mechanism.
         clopper_pearson: lower bound by the best threshold test.
-        gaussian_curve: lower bound by way of mu, for a mechanism that promises a Gaussian trade-off curve, else None. A
-            mu above the promised one refutes the promise whatever the true curve is; the number that it is converted to
-            holds if the true curve is Gaussian.
+        curve: what else the mechanism promises: a Gaussian trade-off curve (mu), or zCDP (rho); None if neither.
+        along_curve: lower bound by way of mu or rho, None without ``curve``. A mu or rho above the promised one refutes
+            the promise whatever the true trade-off curve is. The number that it is converted to here is a lower bound
+            only if the true curve is Gaussian (for rho: if the loss is that large at all orders).
         ideal: what the better of the bounds would come to, about, if the mechanism spent all that it promises and the
             attack were perfect. What lies between it and ``promised`` is for want of runs.
         ceiling: what it would come to if all runs were told apart: no higher promise can be refuted by so many runs.
@@ -72,16 +75,22 @@ class MechanismAudit:
     quantity: str
     promised: float
     clopper_pearson: float
-    gaussian_curve: float | None
+    curve: Curve | None
+    along_curve: float | None
     ideal: float
     ceiling: float
     runs: int
     confidence: float
 
     @property
+    def bound(self) -> float:
+        """The better of both lower bounds."""
+        return max(self.clopper_pearson, self.along_curve or 0.0)
+
+    @property
     def violated(self) -> bool:
         """Whether a bound lies above the promise."""
-        return max(self.clopper_pearson, self.gaussian_curve or 0.0) > self.promised
+        return self.bound > self.promised
 
     @property
     def verdict(self) -> str:
@@ -120,8 +129,9 @@ def audit_mechanism(
         promise.words,
         promise.value,
         found[0],
-        found[1] if promise.gaussian else None,
-        _expected(promise, counted(runs), np.geomspace(1e-6, 1 - 1e-6, 200), alpha=alpha),
+        promise.curve,
+        found[1] if promise.curve else None,
+        _expected(promise, counted(runs), np.geomspace(1e-3, 0.9, 25), alpha=alpha),
         max(_at(promise, limits(0, 0, counted(runs), alpha=alpha))),
         runs,
         confidence,
@@ -134,8 +144,8 @@ _Way = tuple[Callable[[ErrorLimits], Floats], Callable[[float], float]]
 def _ways(promise: Promise) -> list[_Way]:
     """Each bound by a test of its own, and how its number becomes one of the promise's kind."""
     ways: list[_Way] = [(promise.bound, float)]
-    if promise.gaussian:
-        ways.append((lambda of: of.mu, promise.of_mu))
+    if promise.curve:
+        ways.append((promise.along_curve, promise.of_curve))
     return ways
 
 

@@ -9,8 +9,7 @@ from typing import Generic
 import numpy as np
 
 from understudy.audit.bounds import Floats
-from understudy.audit.mechanisms.promise import EpsilonPromise
-from understudy.privacy.accountant import Composition
+from understudy.audit.mechanisms.promise import Promise
 from understudy.privacy.events import Event
 from understudy.privacy.mechanisms import Data, NoisySum
 from understudy.privacy.noise import NoiseSource, SystemNoise
@@ -33,19 +32,15 @@ class SumAttack(Generic[Data]):
         mechanisms: one or more sums of the same data, each with its noise.
         absent: the data without the unit.
         present: the data with it.
-        delta: that epsilon is promised at; 0 if it is pure.
+        promise: of all that is released.
         source: of noise.
     """
 
     mechanisms: Sequence[NoisySum[Data]]
     absent: Data
     present: Data
-    delta: float
+    promise: Promise
     source: NoiseSource = field(default_factory=SystemNoise)
-
-    @property
-    def promise(self) -> EpsilonPromise:
-        return EpsilonPromise(Composition(tuple(mechanism.event for mechanism in self.mechanisms)), self.delta)
 
     def scores(self, runs: int, *, present: bool) -> Floats:
         return np.asarray(sum(self._scores(mechanism, runs, present) for mechanism in self.mechanisms))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
+
+import numpy as np
 
 from understudy.audit.bounds import ErrorLimits, Floats
 from understudy.privacy.accountant import Composition
-from understudy.privacy.events import Event, GaussianEvent, MixtureEvent
-from understudy.privacy.guarantee import GDP, normal_quantile, phi_bar
+from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, SubsampledGaussianEvent, ZCDPEvent
+from understudy.privacy.guarantee import GDP, ZCDP, normal_quantile, phi_bar
+
+Curve = Literal["Gaussian", "sampled Gaussian", "zCDP"]
 
 
 class Promise(Protocol):
@@ -24,20 +29,24 @@ class Promise(Protocol):
     def value(self) -> float: ...
 
     @property
-    def gaussian(self) -> bool:
-        """Whether a trade-off curve is promised that is Gaussian: then a bound on mu refutes it, too."""
+    def curve(self) -> Curve | None:
+        """What else is promised, and gives the number: mu of a Gaussian (drawn at a known rate, too), or rho, or no."""
         ...
 
     def bound(self, limits: ErrorLimits) -> Floats:
         """The least value that allows a test to err as seldom as this."""
         ...
 
-    def of_mu(self, mu: float) -> float:
-        """The value of a mechanism that is mu-GDP and no better: of the Gaussian trade-off curve."""
+    def along_curve(self, limits: ErrorLimits) -> Floats:
+        """The least mu, or rho, that does."""
+        ...
+
+    def of_curve(self, parameter: float) -> float:
+        """The value of a mechanism of which this mu, or rho, is all that is known."""
         ...
 
     def power(self, false_positive: float) -> float:
-        """How often any test that is wrong in this share of cases may be right."""
+        """How often a test that is wrong so often may be right, at most."""
         ...
 
 
@@ -57,17 +66,36 @@ class EpsilonPromise:
         return self.composition.epsilon(self.delta)
 
     @property
-    def gaussian(self) -> bool:
-        return self.composition.mu is not None
+    def curve(self) -> Curve | None:
+        events = self.composition.events
+        if all(isinstance(event, ZCDPEvent) for event in events):
+            return "zCDP"
+        if all(isinstance(event, GaussianEvent | SubsampledGaussianEvent) and _rate(event) == 1 for event in events):
+            return "Gaussian"
+        alone = isinstance(events[0], SubsampledGaussianEvent) and events[0].count == len(events) == 1
+        return "sampled Gaussian" if alone else None
 
     def bound(self, limits: ErrorLimits) -> Floats:
         return limits.epsilon(self.delta)
 
-    def of_mu(self, mu: float) -> float:
-        return GDP(mu).epsilon(self.delta)
+    def along_curve(self, limits: ErrorLimits) -> Floats:
+        return limits.rho if self.curve == "zCDP" else limits.mu(_rate(self.composition.events[0]))
+
+    def of_curve(self, parameter: float) -> float:
+        if self.curve == "zCDP":
+            return ZCDP(parameter).epsilon(self.delta)
+        rate = _rate(self.composition.events[0])  # Balle, Barthe and Gaboardi 2018, Theorem 2
+        return math.log1p(rate * math.expm1(GDP(parameter).epsilon(self.delta / rate)))
 
     def power(self, false_positive: float) -> float:
-        return self.composition.power(false_positive)
+        if self.curve is None:
+            return self.composition.power(false_positive)
+        events = self.composition.events
+        rho = math.fsum(event.rho for event in events)
+        if self.curve == "zCDP":
+            return _zcdp_power(rho, false_positive)
+        drawn = phi_bar(-normal_quantile(false_positive) - math.sqrt(2 * rho))
+        return false_positive + _rate(events[0]) * (drawn - false_positive)
 
 
 @dataclass(frozen=True)
@@ -86,19 +114,37 @@ class PosteriorPromise:
         return self.power(self.prior)
 
     @property
-    def gaussian(self) -> bool:
-        return all(isinstance(event, GaussianEvent) or _certain(event) for event in self.events)
+    def curve(self) -> Curve | None:
+        return "Gaussian" if all(isinstance(event, GaussianEvent) or _certain(event) for event in self.events) else None
 
     def bound(self, limits: ErrorLimits) -> Floats:
         return limits.posterior(self.prior)
 
-    def of_mu(self, mu: float) -> float:
-        return phi_bar(-normal_quantile(self.prior) - mu)
+    def along_curve(self, limits: ErrorLimits) -> Floats:
+        return limits.mu()
+
+    def of_curve(self, parameter: float) -> float:
+        return phi_bar(-normal_quantile(self.prior) - parameter)
 
     def power(self, false_positive: float) -> float:
         from understudy.privacy.secrets.composition import posterior
 
         return posterior(self.events, false_positive)
+
+
+def _rate(event: Event) -> float:
+    """With which a unit is drawn."""
+    return event.rate if isinstance(event, SubsampledGaussianEvent) else 1.0
+
+
+def _zcdp_power(rho: float, false_positive: float) -> float:
+    """By halving: what the test's answer may tell of the unit at every order."""
+    low, high = 0.0, 1 - false_positive  # of the share of missed ones
+    for _ in range(40):
+        missed = (low + high) / 2
+        allowed = ErrorLimits(np.array(false_positive), np.array(missed)).rho <= rho
+        low, high = (low, missed) if allowed else (missed, high)
+    return 1 - high
 
 
 def _certain(event: Event) -> bool:

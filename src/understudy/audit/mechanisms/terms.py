@@ -1,38 +1,83 @@
-"""Attacks on the queries of DP-KPS: term counts, and densities of terms."""
+"""Attacks on what is released of terms: counts, histograms, densities, and a whole release of DP-KPS."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
 from understudy.audit.mechanisms.corpora import Row, corpus
 from understudy.audit.mechanisms.noisy_sums import SumAttack
+from understudy.audit.mechanisms.promise import EpsilonPromise
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.privacy.accountant import gaussian_split
+from understudy.methods.aug_pe.sizes import LabelCounts
+from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
+from understudy.methods.dp_kps.features import Frequencies, integer_features
+from understudy.methods.dp_kps.parameters import DPKPSParameters
+from understudy.methods.dp_kps.plan import make_plan
+from understudy.privacy.accountant import Composition, gaussian_split
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import IntegerSum, NoisySum
-from understudy.privacy.noise import NoiseKind, NoiseSource, SystemNoise
+from understudy.privacy.noise import NoiseKind
 from understudy.privacy.unit import Unit
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.top_terms import TermCounts
 
-TERMS = ("ache", "burn", "cough", "dizzy")
+TERMS = ("ache", "burn", "cough")
 """The vocabulary. The worst record holds all of it."""
-OTHERS = (Row("a cough and an ache"), Row("a burn"))
-WORST = Row("dizzy, a burn, an ache, a cough, and again a cough")
+LABELS = 2
+OWNER = Unit("owner", 3)
+_OTHERS = (Row("a cough and an ache"), Row("a burn", 1))
+_RECORD = (Row("a burn, an ache, a cough, and again a cough", owner="Ann"),)
+_RECORDS = (*_RECORD, Row("a cough, an ache, a burn", 0, "Ann"), Row("the ache and the burn and a cough", 0, "Ann"))
+"""Of one owner: alike in what counts, so that they add up to the most that they can."""
+_FREQUENCIES = 2
+
+Query = Literal["counts", "histogram", "density", "sequences", "labels"]
 
 
-def sum_of_terms(
-    query: IntegerSum[BoundedCorpus], noise: NoiseKind, budget: Budget, source: NoiseSource | None = None
-) -> SumAttack[BoundedCorpus]:
-    """One query of the corpus, whose neighbour has one record more, with the noise that ``budget`` asks for."""
-    multiplier = gaussian_split(budget, [1.0])[0] if noise == "gaussian" else 1 / float(budget.epsilon)
+def query_of(kind: Query, noise: NoiseKind) -> IntegerSum[BoundedCorpus]:
+    """The real query, of few terms and frequencies."""
+    matcher = TermMatcher(TERMS)
+    rows = TermRows(matcher, len(TERMS))
+    if kind == "counts":
+        return TermCounts(matcher, len(TERMS), len(TERMS))
+    if kind == "labels":
+        return LabelCounts(LABELS)
+    if kind == "histogram":
+        return TermHistogram(rows, LABELS, len(TERMS), noise)
+    if kind == "sequences":  # cosine and sine are alike here: the longest vector that there is, in L1 too
+        return SequenceDensity(rows, LABELS, np.full((2, len(TERMS), _FREQUENCIES), np.pi / 8, dtype=np.float32))
+    frequencies = Frequencies(seed=0, length=1, count=_FREQUENCIES, bandwidth=0.35, dimension=len(TERMS))
+    phases = frequencies.phases(np.eye(len(TERMS), dtype=np.float32))
+    return TermDensity(rows, LABELS, integer_features(phases[0]), noise)
+
+
+def one_sum(kind: Query, noise: NoiseKind, budget: Budget) -> SumAttack[BoundedCorpus]:
+    """One query, with the noise that ``budget`` asks for; neighbours differ by a record."""
+    pure = noise == "laplace"
+    multiplier = 1 / float(budget.epsilon) if pure else gaussian_split(budget, [1.0])[0]
+    mechanism = NoisySum(query_of(kind, noise), noise, multiplier)
+    return _attack([mechanism], Unit(), 0.0 if pure else float(budget.delta))
+
+
+def dp_kps(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack[BoundedCorpus]:
+    """All that DP-KPS releases at its defaults, with the noise of its own plan: term counts, then the histogram."""
+    parameters = DPKPSParameters(noise=noise, top_terms=len(TERMS), length=len(TERMS), terms_per_record=len(TERMS))
+    plan = make_plan(parameters, budget, unit=unit, labels=LABELS, vocabulary_size=len(TERMS))
+    queries = {query.name: query for query in (query_of("counts", noise), query_of("histogram", noise))}
+    mechanisms = [
+        NoisySum(queries[charge.name], noise, float(charge.parameters["noise_multiplier"])) for charge in plan.charges
+    ]
+    return _attack(mechanisms, unit, float(plan.budget.delta))  # type: ignore[union-attr]
+
+
+def _attack(mechanisms: Sequence[NoisySum[Any]], unit: Unit, delta: float) -> SumAttack[BoundedCorpus]:
+    mine = _RECORDS if unit.kind == "owner" else _RECORD
     return SumAttack(
-        [NoisySum(query, noise, multiplier)],
-        corpus(OTHERS, Unit()),
-        corpus([*OTHERS, WORST], Unit()),
-        float(budget.delta) if noise == "gaussian" else 0.0,
-        source or SystemNoise(),
+        mechanisms,
+        corpus(_OTHERS, unit),
+        corpus([*_OTHERS, *mine], unit),
+        EpsilonPromise(Composition(tuple(mechanism.event for mechanism in mechanisms)), delta),
     )
-
-
-def term_counts() -> TermCounts:
-    """How many records hold each term."""
-    return TermCounts(TermMatcher(TERMS), len(TERMS), len(TERMS))

@@ -1,0 +1,368 @@
+"""A broken twin of every mechanism is caught: what is printed wrongly, forgotten, or done in the wrong order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from audited import BUDGET, LOUD, audited
+from numpy.typing import NDArray
+
+from understudy.audit.mechanisms.audit import VIOLATION
+from understudy.audit.mechanisms.clusters import cluster_sums, sec_pe
+from understudy.audit.mechanisms.subsets import few_shot
+from understudy.audit.mechanisms.terms import OWNER, dp_kps, one_sum
+from understudy.audit.mechanisms.tokens import private_tokens, token_test
+from understudy.audit.mechanisms.votes import aug_pe
+from understudy.corpus.bounding import BoundedCorpus
+from understudy.methods.aug_pe.votes import VoteHistogram
+from understudy.methods.dp_kps.density import TermDensity, TermHistogram, TermRows
+from understudy.methods.sec_pe.clusters import ClusterSums
+from understudy.prediction.sums import Sums, TokenSums
+from understudy.privacy.mechanisms import GroupSum
+from understudy.privacy.noise import InsecureSeededNoise, NoiseKind
+from understudy.privacy.subsampled import SubsampledTokens
+from understudy.privacy.unit import Unit
+from understudy.vocabulary.top_terms import TermCounts
+
+
+class Less(InsecureSeededNoise):
+    """Half the noise that is charged, and choices that are twice as sharp."""
+
+    def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
+        return super().draw(kind, scale=scale / 2, size=size)
+
+    def choose(self, utilities: NDArray[np.int64], *, scale: float) -> int:
+        return super().choose(utilities, scale=scale / 2)
+
+
+ATTACKS: dict[str, Any] = {
+    "counts": lambda: one_sum("counts", "gaussian", BUDGET),
+    "counts-laplace": lambda: one_sum("counts", "laplace", BUDGET),
+    "histogram": lambda: one_sum("histogram", "gaussian", BUDGET),
+    "histogram-laplace": lambda: one_sum("histogram", "laplace", BUDGET),
+    "density": lambda: one_sum("density", "gaussian", BUDGET),
+    "density-laplace": lambda: one_sum("density", "laplace", BUDGET),
+    "sequences": lambda: one_sum("sequences", "gaussian", BUDGET),
+    "sequences-laplace": lambda: one_sum("sequences", "laplace", BUDGET),
+    "labels": lambda: one_sum("labels", "gaussian", BUDGET),
+    "dp-kps": lambda: dp_kps("gaussian", Unit(), BUDGET),
+    "votes": lambda: aug_pe(1, Unit(), BUDGET),
+    "clusters": lambda: sec_pe(BUDGET, rate=1.0, records=1),
+    "clusters-drawn": lambda: sec_pe(BUDGET, rate=0.5, records=3),
+    "private-tokens": lambda: private_tokens("recenter", BUDGET),
+    "private-tokens-difference": lambda: private_tokens("difference", BUDGET),
+    "private-tokens-many": lambda: private_tokens("recenter", BUDGET, vocabulary=5000),
+    "subsets": lambda: few_shot("gaussian", BUDGET, rate=1.0, tokens=2),
+    "subsets-sampled": lambda: few_shot("gaussian", BUDGET, rate=0.5, tokens=1),
+    "subset-votes": lambda: few_shot("votes", BUDGET, rate=0.5, tokens=1),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_half_of_the_noise_is_caught(name: str) -> None:
+    pure = name.endswith(("laplace", "votes")) and name != "votes"
+    done = audited(replace(ATTACKS[name](), source=Less(0)), runs=10_000 if pure else 2_500)
+    assert done.violated
+    assert done.verdict == VIOLATION
+
+
+def query_replaced(attack: Any, query: Any) -> Any:
+    """The same noise, the same promise, another query; with noise that is fast and repeatable."""
+    mechanism = replace(attack.mechanisms[0], query=query)
+    return replace(attack, mechanisms=[mechanism], source=InsecureSeededNoise(0))
+
+
+def caught(attack: Any, *, runs: int = 2_500) -> bool:
+    return audited(replace(attack, source=InsecureSeededNoise(0)), runs=runs).violated
+
+
+# -- dp-kps -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ForgottenTerms(TermCounts):
+    """Noise for one term a record."""
+
+    @property
+    def l1_sensitivity(self) -> float:
+        return self.grid
+
+    @property
+    def l2_sensitivity(self) -> float:
+        return self.grid
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_counts_that_forget_how_many_terms_a_record_has_are_caught(noise: NoiseKind) -> None:
+    attack = one_sum("counts", noise, BUDGET)
+    counts: Any = attack.mechanisms[0].query
+    assert caught(query_replaced(attack, ForgottenTerms(counts.matcher, counts.size, counts.terms_per_record)))
+
+
+@dataclass(frozen=True)
+class WholeWeights(TermHistogram):
+    """Every term weighs 1: a sum instead of an average."""
+
+    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
+        histogram = np.zeros(self.shape, dtype=np.int64)
+        for rows, labels, _ in self.rows.batches(data):
+            for row, label in zip(rows, labels, strict=True):
+                histogram[label, row[row >= 0]] += int(self.grid)
+        return histogram
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_a_histogram_of_sums_instead_of_averages_is_caught(noise: NoiseKind) -> None:
+    attack = one_sum("histogram", noise, BUDGET)
+    query: Any = attack.mechanisms[0].query
+    assert caught(query_replaced(attack, WholeWeights(query.rows, query.labels, query.terms, noise)))
+
+
+@dataclass(frozen=True)
+class WrongNorm(TermHistogram):
+    """Weights of L2 norm 1 under noise for L1 norm 1: the divisor of the other noise."""
+
+    @property
+    def l1_sensitivity(self) -> float:
+        return self.grid
+
+
+def test_a_histogram_with_the_divisor_of_the_other_noise_is_caught() -> None:
+    attack = one_sum("histogram", "laplace", BUDGET)
+    query: Any = attack.mechanisms[0].query
+    assert caught(query_replaced(attack, WrongNorm(query.rows, query.labels, query.terms, "gaussian")), runs=12_000)
+
+
+@dataclass(frozen=True)
+class SummedFeatures(TermDensity):
+    """The features of a record's terms are added up, as printed, and not scaled onto the ball of one term."""
+
+    def _norms(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.where((rows >= 0).any(axis=1), self._bound, 0.0)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_a_density_of_summed_features_is_caught(noise: NoiseKind) -> None:
+    attack = one_sum("density", noise, BUDGET)
+    query: Any = attack.mechanisms[0].query
+    alike = np.tile(query.features[:1], (len(query.features), 1))  # terms that mean the same
+    assert caught(query_replaced(attack, SummedFeatures(query.rows, query.labels, alike, noise)))
+    assert not caught(query_replaced(attack, replace(query, features=alike)))
+
+
+class EveryPair(TermRows):
+    """All pairs of terms that follow one another, and not the first one alone."""
+
+    def batches(self, data: BoundedCorpus) -> Iterator[Any]:
+        for rows, labels, shares in super().batches(data):
+            yield rows, labels, shares
+            yield np.roll(rows, -1, axis=1), labels, shares
+
+
+def test_a_density_of_all_of_a_records_sequences_is_caught() -> None:
+    attack = one_sum("sequences", "gaussian", BUDGET)
+    query: Any = attack.mechanisms[0].query
+    every = EveryPair(query.rows.matcher, query.rows.terms_per_record)
+    assert caught(query_replaced(attack, replace(query, rows=every)))
+
+
+def test_two_sums_that_each_spend_the_whole_budget_are_caught() -> None:
+    attack = dp_kps("gaussian", Unit(), LOUD)
+    (whole,) = one_sum("counts", "gaussian", LOUD).mechanisms
+    both = [replace(each, noise_multiplier=whole.noise_multiplier) for each in attack.mechanisms]
+    assert not caught(attack)
+    assert caught(replace(attack, mechanisms=both))
+
+
+class NotShared(TermRows):
+    """An owner's records are added up, and not averaged."""
+
+    def batches(self, data: BoundedCorpus) -> Iterator[Any]:
+        for rows, labels, shares in super().batches(data):
+            yield rows, labels, np.ones_like(shares)
+
+
+def test_an_owners_records_that_are_not_averaged_are_caught() -> None:
+    attack = dp_kps("gaussian", OWNER, BUDGET)
+    counts, histogram = attack.mechanisms
+    query: Any = histogram.query
+    added = replace(query, rows=NotShared(query.rows.matcher, query.rows.terms_per_record))
+    assert caught(replace(attack, mechanisms=[counts, replace(histogram, query=added)]))
+
+
+# -- aug-pe -----------------------------------------------------------------------------------------------------------
+
+
+class WholeVotes(VoteHistogram):
+    """k whole votes a record."""
+
+    def evaluate(self, data: Any) -> NDArray[np.int64]:
+        return np.rint(super().evaluate(data) * math.sqrt(self.neighbours)).astype(np.int64)
+
+
+def test_votes_that_are_not_split_among_the_nearest_are_caught() -> None:
+    attack = aug_pe(1, Unit(), LOUD)
+    query: Any = attack.mechanisms[0].query
+    assert caught(query_replaced(attack, WholeVotes(**vars(query))))
+
+
+class VotesOfEachLabel(VoteHistogram):
+    """An owner's votes are normalised in each label, and not together."""
+
+    def _by_owner(self, votes: Any) -> NDArray[np.int64]:
+        total = np.zeros(self.shape, dtype=np.int64)
+        for units, chosen in votes:
+            for label in np.unique(self.labels):
+                here = np.where(self.labels[chosen] == label, chosen, -1)
+                total += super()._by_owner([(units, here)])
+        return total
+
+
+def test_an_owners_votes_that_are_normalised_label_by_label_are_caught() -> None:
+    attack = aug_pe(1, OWNER, LOUD)
+    query: Any = attack.mechanisms[0].query
+    assert caught(query_replaced(attack, VotesOfEachLabel(**vars(query))))
+
+
+def test_rounds_with_the_noise_of_one_are_caught() -> None:
+    attack, one = aug_pe(3, Unit(), BUDGET), aug_pe(1, Unit(), BUDGET)
+    noise = one.mechanisms[0].noise_multiplier
+    rounds = [replace(each, noise_multiplier=noise) for each in attack.mechanisms]
+    assert caught(replace(attack, mechanisms=rounds))
+
+
+def test_votes_of_secrets_that_count_one_record_where_three_hold_the_secret_are_caught() -> None:
+    attack = aug_pe(1, Unit("secret", 3), BUDGET)
+    group = attack.mechanisms[0].query
+    assert isinstance(group, GroupSum)
+    assert caught(query_replaced(attack, group.query))
+
+
+# -- sec-pe -----------------------------------------------------------------------------------------------------------
+
+
+class TwoStatistics(ClusterSums):
+    """Sizes and centres from one draw, each at the noise of one alone: the square root of two is left out."""
+
+    def _add(self, sums: NDArray[np.int64], vectors: NDArray[np.int16], labels: NDArray[np.int32]) -> None:
+        for share in (1e-9, 1 - 1e-9):
+            ClusterSums(self.clusters, self.embedder, self.clip, share)._add(sums, vectors, labels)
+
+
+def test_two_statistics_at_the_noise_of_one_are_caught() -> None:
+    attack = sec_pe(LOUD, rate=1.0, records=1)
+    both = replace(attack.mechanism, query=TwoStatistics(**vars(cluster_sums())))
+    assert caught(replace(attack, mechanism=both))
+
+
+def test_the_noise_for_one_record_where_up_to_three_are_drawn_is_caught() -> None:
+    attack = sec_pe(BUDGET, rate=0.5, records=3)
+    one = sec_pe(BUDGET, rate=1.0, records=1).mechanism.noise_multiplier
+    assert caught(replace(attack, mechanism=replace(attack.mechanism, noise_multiplier=one)), runs=5_000)
+
+
+def test_two_releases_with_the_noise_of_one_are_caught() -> None:
+    attack = sec_pe(LOUD, rate=1.0, records=1, releases=2)
+    once = sec_pe(LOUD, rate=1.0, records=1).mechanism
+    assert caught(replace(attack, mechanism=once))
+
+
+# -- private prediction -----------------------------------------------------------------------------------------------
+
+
+def test_a_clip_range_wider_than_charged_is_caught() -> None:
+    attack = private_tokens("recenter", BUDGET)
+    wider = replace(attack.sums, clip=2 * attack.sums.clip, grid=2 * attack.sums.grid)
+    assert caught(replace(attack, sums=wider))
+
+
+class ActualSize(TokenSums):
+    """The mean over the rows that happen to be there."""
+
+    def over(self, contexts: Any, candidates: Any, divisors: Any = None) -> Sums:
+        sums, rows = super().over(contexts, candidates, divisors), max(1, len(contexts) - 1)
+        return replace(sums, clipped=np.rint(sums.clipped * 20 / rows).astype(np.int64))
+
+
+def test_a_mean_over_the_actual_number_of_rows_is_caught() -> None:
+    """Declared are twenty rows; there are none but the unit's and one other."""
+    attack = private_tokens("recenter", BUDGET, batch_size=20)
+    assert not caught(attack)
+    assert caught(replace(attack, sums=ActualSize(**vars(attack.sums))))
+
+
+class NotDivided(TokenSums):
+    """An owner's rows weigh one each."""
+
+    def over(self, contexts: Any, candidates: Any, divisors: Any = None) -> Sums:
+        return super().over(contexts, candidates)
+
+
+def test_an_owners_rows_that_are_not_divided_are_caught() -> None:
+    attack = private_tokens("recenter", BUDGET, rows=3)
+    assert caught(replace(attack, sums=NotDivided(**vars(attack.sums))))
+
+
+class EqualNoise(InsecureSeededNoise):
+    """No more noise on an answer of the sparse vector than on its threshold."""
+
+    scale = token_test(BUDGET).vector.scale
+
+    def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
+        return super().draw(kind, scale=self.scale, size=size)
+
+
+def test_a_sparse_vector_with_equal_noise_on_answers_and_threshold_is_caught() -> None:
+    assert audited(replace(token_test(BUDGET), source=EqualNoise(0)), runs=40_000).violated
+
+
+# -- few-shot ---------------------------------------------------------------------------------------------------------
+
+
+class WithoutRoot(InsecureSeededNoise):
+    """Noise for a vector that moves by 1, where two distributions are the square root of 2 apart."""
+
+    def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
+        return super().draw(kind, scale=scale / math.sqrt(2), size=size)
+
+
+def test_subsets_without_the_square_root_of_two_are_caught() -> None:
+    attack = few_shot("gaussian", LOUD, rate=1.0, tokens=2)
+    assert audited(replace(attack, source=WithoutRoot(0)), runs=5_000).violated
+
+
+class Everybody(InsecureSeededNoise):
+    """The sample is everybody."""
+
+    def include(self, rates: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return np.ones(len(rates), dtype=np.bool_)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "votes"])
+def test_a_sample_of_everybody_is_caught(noise: Any) -> None:
+    attack = few_shot(noise, BUDGET, rate=0.1, tokens=1)
+    assert not caught(attack, runs=6_000)
+    assert audited(replace(attack, source=Everybody(0)), runs=6_000).violated
+
+
+def ordered(
+    included: NDArray[np.bool_], subset: NDArray[np.int64], priority: NDArray[np.int64], *, subsets: int, most: int
+) -> list[NDArray[np.int64]]:
+    """An ordered sample, cut into equal parts: one record more moves all that follow."""
+    return [part[:most] for part in np.array_split(np.flatnonzero(included), subsets)]
+
+
+def test_an_ordered_sample_cut_into_subsets_is_caught() -> None:
+    """Records say the first and the second token in turn; one more before them, and each subset begins with another."""
+    attack = few_shot("gaussian", BUDGET, rate=1.0, tokens=2)
+    says = {True: (99.0, 0.0), False: (0.0, 99.0)}
+    wide: SubsampledTokens = replace(attack.mechanism, subsets=6)
+    others = [says[number % 2 == 1] for number in range(11)]
+    shifted = replace(attack, mechanism=wide, others=others)
+    assert not caught(shifted)
+    assert caught(replace(shifted, deal=ordered))

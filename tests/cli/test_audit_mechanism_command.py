@@ -1,0 +1,120 @@
+"""``understudy audit mechanism``: what it prints, how it ends, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from run_fixtures import Said
+
+from understudy.audit.mechanisms.registry import MECHANISMS
+from understudy.errors import PrivacyError
+
+
+def test_the_list_names_every_mechanism_with_its_neighbours(understudy: Callable[..., Said]) -> None:
+    said = understudy("audit", "mechanism", "--list")
+    assert said.code == 0
+    lines = said.out.splitlines()[1:]
+    assert [line.split("\t")[0] for line in lines] == list(MECHANISMS)
+    assert all(MECHANISMS[line.split("\t")[0]].neighbours in line for line in lines)
+
+
+def test_an_audit_is_a_line_beside_the_promise_and_says_that_it_is_no_proof(understudy: Callable[..., Said]) -> None:
+    said = understudy("audit", "mechanism", "label-counts", "--runs", "150", "--confidence", "0.999999")
+    assert said.code == 0
+    heads, row, note = said.out.splitlines()
+    found = dict(zip(heads.split("\t"), row.split("\t"), strict=True))
+    assert (found["mechanism"], found["verdict"]) == ("label-counts", "no violation found")
+    assert found["number"] == "epsilon at delta 1e-06"
+    assert float(found["promised"]) == pytest.approx(4, rel=1e-3)
+    assert "(Gaussian)" in found["bound by the curve"]
+    assert "not a proof" in note
+
+
+def test_as_json_an_audit_is_all_that_is_known_of_it(understudy: Callable[..., Said]) -> None:
+    words = ("term-counts-laplace", "--runs", "120", "--epsilon", "2", "--confidence", "0.999999", "--json")
+    (found,) = json.loads(understudy("audit", "mechanism", *words).out)
+    assert found["promised"] == 2
+    assert found["quantity"] == "epsilon at delta 0"  # pure
+    assert (found["runs"], found["confidence"]) == (120, 0.999999)
+    assert (found["curve"], found["along_curve"]) == (None, None)
+    assert found["clopper_pearson"] <= found["promised"]
+    assert found["ideal"] < found["ceiling"]
+    assert found["neighbours"] == MECHANISMS["term-counts-laplace"].neighbours
+    assert "not a proof" in found["note"]
+
+
+def test_a_violation_is_shown_and_ends_with_the_code_of_a_broken_privacy_rule(
+    understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mechanism that adds no noise."""
+    from dataclasses import replace
+
+    from understudy.audit.mechanisms.terms import one_sum
+    from understudy.privacy.noise import InsecureNoNoise
+
+    def bare(budget: object) -> object:
+        return replace(one_sum("labels", "gaussian", budget), source=InsecureNoNoise())  # type: ignore[arg-type]
+
+    broken = replace(MECHANISMS["label-counts"], attack=bare)
+    monkeypatch.setitem(MECHANISMS, "label-counts", broken)
+    said = understudy("audit", "mechanism", "label-counts", "--runs", "150")
+    assert said.code == PrivacyError.exit_code
+    assert "VIOLATION" in said.out
+    assert "label-counts" in said.err.splitlines()[-2]
+
+
+def test_all_means_every_mechanism(understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
+    two = {name: MECHANISMS[name] for name in ("label-counts", "term-counts-laplace")}
+    monkeypatch.setattr("understudy.audit.mechanisms.registry.MECHANISMS", two)
+    said = understudy("audit", "mechanism", "all", "--runs", "100", "--confidence", "0.999999")
+    assert [line.split("\t")[0] for line in said.out.splitlines()[1:3]] == list(two)
+
+
+def test_without_torch_what_needs_it_is_left_out_of_all_and_refused_by_name(
+    understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = {name: MECHANISMS[name] for name in ("label-counts", "subsets")}
+    monkeypatch.setattr("understudy.audit.mechanisms.registry.MECHANISMS", two)
+    monkeypatch.setattr("understudy.audit.mechanisms.registry.find_spec", lambda _: None)
+    monkeypatch.setattr("understudy.models.extra.find_spec", lambda _: None)
+    said = understudy("audit", "mechanism", "all", "--runs", "100", "--confidence", "0.999999")
+    assert said.code == 0
+    assert "subsets" not in said.out
+    assert "extra `local`: subsets" in said.err
+    alone = understudy("audit", "mechanism", "subsets")
+    assert alone.code == 6
+    assert "understudy[local]" in alone.err
+
+
+REFUSED = {
+    "no name": [],
+    "unknown": ["nonsense"],
+    "few runs": ["votes", "--runs", "99"],
+    "no epsilon": ["votes", "--epsilon", "0"],
+    "a delta of 1": ["votes", "--delta", "1"],
+    "no delta": ["votes", "--delta", "0"],
+    "no number": ["votes", "--epsilon", "much"],
+    "certainty": ["votes", "--confidence", "1"],
+    "no confidence": ["votes", "--confidence", "nan"],
+    "a secret without delta": ["clusters", "--delta", "0"],
+    "subsets without delta": ["subsets", "--delta", "0"],
+    "tokens without delta": ["private-tokens", "--delta", "0"],
+    "out of range": ["votes", "--epsilon", "1e9"],
+}
+
+
+@pytest.mark.parametrize("words", REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_audited_is_one_clear_error(understudy: Callable[..., Said], words: list[str]) -> None:
+    said = understudy("audit", "mechanism", *words)
+    assert said.code in (2, PrivacyError.exit_code)
+    assert "Traceback" not in said.err
+    assert "Internal error" not in said.err
+    assert len(said.err.splitlines()) <= 3
+
+
+def test_help_of_an_audit_loads_no_model_and_no_noise() -> None:
+    from test_command_line import COMMAND, NOISE, loaded_by
+
+    assert not loaded_by(COMMAND, "audit", "mechanism", "--help") & set(NOISE)
