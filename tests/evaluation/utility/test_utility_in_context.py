@@ -63,6 +63,15 @@ def test_a_score_does_not_hang_on_the_questions_beside_it(model: CausalModel) ->
         assert together[number] == pytest.approx(alone[0], rel=1e-4)
 
 
+def test_a_model_that_answers_nonsense_is_one_clear_error(tmp_path: Path) -> None:
+    folder = make_llama(tmp_path)
+    network = AutoModelForCausalLM.from_pretrained(folder)
+    torch.nn.init.constant_(network.get_output_embeddings().weight, float("nan"))
+    network.save_pretrained(folder)
+    with pytest.raises(ModelError, match="not finite"):
+        measure_in_context(TEST, {}, label_names=tuple("ABCD"), model=f"hf:{folder}", shots=(0,))
+
+
 def test_a_prompt_names_the_labels_shows_the_texts_and_asks(model: CausalModel) -> None:
     frame = Questions(model, LABELS, tokens=9)
     prompt = [*frame.shots(("win\n money", "hello"), ("spam", "ham")), *frame.question("a text too long")]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.errors import ModelError
+
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
 
@@ -65,6 +67,9 @@ def answer_scores(
 
     Returns:
         ``Float64[len(questions), len(answers)]``.
+
+    Raises:
+        ModelError: one of them is not finite.
     """
     from understudy.models.contexts import Contexts
     from understudy.models.threads import alone
@@ -91,6 +96,10 @@ def answer_scores(
                     chances = next(contexts.blocks()).logits.float().log_softmax(-1)[:, token]
                 scores[numbers, place] += chances.double().cpu().numpy()
             contexts.rewind()
+    if not np.isfinite(scores).all():
+        raise ModelError(
+            f"The logits of {model.model_id} after a prompt are not finite.", "Measure with another model."
+        )
     return scores
 
 
