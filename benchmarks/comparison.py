@@ -3,6 +3,7 @@
     python benchmarks/comparison.py generate --set ag_news --out DIR [--rows aug-pe-e6 ...] [--repetitions 3]
     python benchmarks/comparison.py evaluate --set ag_news --out DIR
     python benchmarks/comparison.py table --set ag_news --out DIR        # as Markdown
+    python benchmarks/comparison.py leaks --set ag_news --out DIR        # as Markdown
     python benchmarks/comparison.py report --out DIR                     # DIR/comparison.html, of all sets
     python benchmarks/comparison.py speed [METRIC ...]
 
@@ -26,7 +27,8 @@ from comparison_rows import ROWS, SIZES, Place
 from sets import embed
 from understudy.evaluation.evaluation import Evaluation, load_evaluation
 from understudy.evaluation.fidelity.kernel import kernel_figures
-from understudy.evaluation.figure import SYNTHETIC, Figure
+from understudy.evaluation.figure import HOLDOUT, SYNTHETIC, Figure
+from understudy.evaluation.leakage import measure_leakage
 from understudy.evaluation.sample import Sample
 from understudy.evaluation.utility.kinds import kind_named, numbered
 from understudy.evaluation.utility.scores import ACCURACY, accuracy, accuracy_interval
@@ -43,6 +45,12 @@ LINES = {
     "few-shot-e6": "few-shot",
 }
 """The rows that promise an epsilon, and the line of the report that each is a point of."""
+LEAKS = {
+    "words in copied spans of 8": "copied_words",
+    "near duplicates": "near_duplicates",
+    "nearer to training than to test texts": "nearer_to_real_than_holdout",
+}
+"""Some leakage metrics: a column each of the table."""
 
 
 def generate(place: Place, rows: list[str], repetitions: int, first: int) -> None:
@@ -122,8 +130,29 @@ def show_table(place: Place, rows: list[str]) -> None:
 
 def _cell(figure: Figure, digits: int) -> str:
     assert figure.interval is not None
-    value, low, high = (f"{each:.{digits}f}" for each in (figure.value, figure.interval.low, figure.interval.high))
+    value, low, high = (f"{each:z.{digits}f}" for each in (figure.value, figure.interval.low, figure.interval.high))
     return f"{value} ({low} to {high})"
+
+
+def leaks(place: Place, rows: list[str]) -> None:
+    """What the first repetition of each row shares with all training texts, beside 2,000 test texts; as Markdown."""
+    read = Reading(place)
+    train, test = read(place.split("train")), read(place.split("test")).at_most(2000, seed=0)
+    print(f"| {place.name} | {' | '.join(LEAKS)} |\n|---|{'---|' * len(LEAKS)}")
+    told = False
+    for row in rows:
+        if row.startswith("real-") or not place.table(row, 0).exists():
+            continue
+        figures = measure_leakage(train, read(place.table(row, 0)), holdout=test, detectors=(), seed=0)
+        for name, of in ((row, SYNTHETIC),) if told else (("held-out texts", HOLDOUT), (row, SYNTHETIC)):
+            found = {each.metric.name: each for each in figures if each.of == of and _is_shown(each)}
+            cells = [_cell(found[metric], 3) if metric in found else "" for metric in LEAKS.values()]
+            print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        told = True
+
+
+def _is_shown(figure: Figure) -> bool:
+    return figure.settings.get("n", 8) == 8 and figure.settings.get("similarity", 0.8) == 0.8
 
 
 def report(out: Path) -> None:
@@ -162,7 +191,7 @@ def _accuracies(place: Place, row: str, of: str) -> list[Figure]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=["generate", "evaluate", "table", "report", "speed"])
+    parser.add_argument("task", choices=["generate", "evaluate", "table", "leaks", "report", "speed"])
     parser.add_argument("metrics", nargs="*", help="of speed")
     parser.add_argument("--set", default="ag_news", choices=sorted(SIZES))
     parser.add_argument("--out", type=Path)
@@ -183,6 +212,8 @@ def main() -> None:
         generate(place, arguments.rows, arguments.repetitions, arguments.first)
     elif arguments.task == "evaluate":
         evaluate(place, arguments.rows)
+    elif arguments.task == "leaks":
+        leaks(place, arguments.rows)
     else:
         show_table(place, arguments.rows)
 
