@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from understudy.evaluation.figure import Figure
+from understudy.evaluation.figure import HOLDOUT, Figure
 from understudy.evaluation.picture import Picture
 from understudy.privacy.guarantee import as_typed
 from understudy.privacy.secrets.budget import SecretBudget
@@ -55,6 +55,9 @@ MAP_TEXT = 400
 """Most characters of a text that the map tells."""
 
 
+_KEY = "↓ lower is better, ↑ higher is better, ≈ best if like the real texts"
+
+
 def view(contents: Contents, *, seed: int) -> dict[str, Any]:
     """The values of ``report.html``."""
     statement, picture = contents.statement, contents.picture
@@ -89,10 +92,9 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         "floor": any(figure.of in FLOORS for figure in families["utility"]),
         "utility": [(grid, _dots(grid, number)) for number, grid in enumerate(by_training(families["utility"]))],
         "fidelity": _grid(
-            families["fidelity"],
-            "Each table by itself, or against the real texts" if contents.internal else "Of the synthetic texts",
+            families["fidelity"], f"{'Beside the real texts' if contents.internal else 'By themselves'}. {_KEY}"
         ),
-        "leakage": _grid(families["leakage"], "Synthetic texts beside held-out real ones"),
+        "leakage": _grid(families["leakage"], f"{_beside(families['leakage'])}. {_KEY}"),
         "paid_for": paid_for,
         "charged_epsilon": as_typed(contents.charged.budget.epsilon) if contents.charged else "",
         "charged_table": [CHARGED],
@@ -169,6 +171,13 @@ def _map(picture: Picture) -> dict[str, Any]:
         "data": [{"of": p.of, "label": p.label, "text": cut(p.text, MAP_TEXT)} for p in picture.points],
         "counts": [(label, [counted[label, of] for of in tables]) for label in colours],
     }
+
+
+def _beside(figures: Sequence[Figure]) -> str:
+    held_out = any(figure.of == HOLDOUT for figure in figures)
+    return (
+        "Beside real texts that were never used" if held_out else "Without held-out texts to compare with (--holdout)"
+    )
 
 
 def _grid(figures: Sequence[Figure], title: str) -> Grid | None:
