@@ -130,3 +130,39 @@ def test_limits_share_their_chance_of_error() -> None:
     both = limits(3, 7, 100, alpha=0.02)
     assert both.false_positive == upper_limit(3, 100, alpha=0.01)
     assert both.false_negative == upper_limit(7, 100, alpha=0.01)
+
+
+# -- zCDP, and units that are drawn at a rate --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rho", [0.02, 0.5, 3.0])
+def test_no_test_of_a_gaussian_shows_more_rho_than_it_has_and_the_best_not_much_less(rho: float) -> None:
+    mu = math.sqrt(2 * rho)
+    thresholds = np.linspace(-4, 4 + mu, 400)
+    found = ErrorLimits(stats.norm.sf(thresholds), stats.norm.cdf(thresholds - mu)).rho
+    assert 0.6 * rho < found.max() <= rho
+
+
+def test_the_rho_of_randomised_response_is_its_largest_renyi_divergence_over_the_order() -> None:
+    wrong, right = 0.2, 0.8
+    orders = np.linspace(1.0001, 60, 200_000)
+    moments = right**orders * wrong ** (1 - orders) + wrong**orders * right ** (1 - orders)
+    reference = float((np.log(moments) / (orders - 1) / orders).max())
+    assert exact(wrong, wrong).rho == pytest.approx(reference, rel=1e-3)
+    assert exact(wrong, wrong).rho <= reference
+
+
+def test_both_directions_count_for_rho_and_a_test_worse_than_a_coin_shows_none() -> None:
+    assert exact(0.1, 0.4).rho == pytest.approx(float(exact(0.4, 0.1).rho))
+    assert exact(0.5, 0.5).rho == exact(0.8, 0.7).rho == 0
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 1.0])
+def test_the_exact_errors_of_a_unit_drawn_at_a_rate_give_its_mu(rate: float) -> None:
+    for threshold in (-0.5, 1.0, 2.5):
+        right = (1 - rate) * stats.norm.sf(threshold) + rate * stats.norm.sf(threshold - 1.5)
+        assert exact(float(stats.norm.sf(threshold)), float(1 - right)).mu(rate) == pytest.approx(1.5)
+
+
+def test_a_test_that_is_right_more_often_than_units_are_drawn_shows_a_mu_that_is_large_and_finite() -> None:
+    assert 5 < exact(0.01, 0.4).mu(0.5) < 20
