@@ -72,3 +72,14 @@ def test_no_texts_have_no_answers(kind: str) -> None:
 @pytest.mark.parametrize("kind", ALONE)
 def test_texts_of_one_label_make_a_classifier_that_always_gives_it(kind: str) -> None:
     assert answers(kind, toy(5, labels="sky"), toy(9)) == ["sky"] * 9
+
+
+@pytest.mark.parametrize("kind", ["tf-idf", "embedding"])
+def test_hundreds_of_labels_are_learned(kind: str) -> None:
+    generator = np.random.default_rng(0)
+    means = generator.normal(size=(500, 64))
+    labels = [str(row % 500) for row in range(1500)]
+    rows = means[[int(label) for label in labels]] + generator.normal(scale=0.3, size=(1500, 64))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    many = Sample(tuple(f"word{label} again" for label in labels), tuple(labels), rows.astype(np.float32))
+    assert np.mean([one == other for one, other in zip(answers(kind, many, many), labels, strict=True)]) > 0.95
