@@ -78,7 +78,8 @@ def _of_detector(
             note = "" if size == len(texts) else f"The mean over all choices of {size} of its texts."
             yield Figure(COUNT, expected, of, settings={**by_detector, "texts": size}, note=note)
         yield _share(len(holders), len(own), of, by_detector)
-        yield Figure(PUBLIC, float(len(known & found.keys())), of, settings=by_detector)
+        if known:
+            yield Figure(PUBLIC, float(len(known & found.keys())), of, settings=by_detector)
 
 
 def _share(replayed: int, strings: int, of: str, settings: Mapping[str, Setting]) -> Figure:
