@@ -75,9 +75,11 @@ def test_a_table_that_also_talks_of_something_else_has_recall_but_half_the_preci
     assert coverage > 0.8
 
 
-def test_copies_are_at_no_distance_whatever_rounding_says() -> None:
-    point = np.tile(cloud(1, 0, columns=384), (600, 1))
-    assert values(neighbourhoods(point[:300], point[300:])) == [1, 1, 300 / 5, 1]
+def test_copies_are_at_no_distance_whatever_rounding_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    points, generator = cloud(40, 0, columns=384) / 20, np.random.default_rng(1)
+    real, other = (generator.permutation(np.repeat(points, copies, axis=0)) for copies in (7, 14))
+    monkeypatch.setattr(neighbours, "_BLOCK", 3 * len(real))  # products of other shapes, which round otherwise
+    assert values(neighbourhoods(real, other)) == [1, 1, 7 / 5, 1]
 
 
 def test_roles_of_precision_and_recall_swap_with_the_tables() -> None:
