@@ -131,7 +131,7 @@ def audit_mechanism(
         found[0],
         promise.curve,
         found[1] if promise.curve else None,
-        _expected(promise, counted(runs), np.geomspace(1e-3, 0.9, 25), alpha=alpha),
+        _expected(promise, counted(runs), np.geomspace(1e-4, 0.9, 30), alpha=alpha),
         max(_at(promise, limits(0, 0, counted(runs), alpha=alpha))),
         runs,
         confidence,
