@@ -11,9 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rapidfuzz.distance import Indel
 
+from understudy.evaluation.leakage.copying import measure_copying
 from understudy.evaluation.leakage.figures import chance_of_none
 from understudy.evaluation.leakage.near_duplicates import measure_near_duplicates
 from understudy.evaluation.leakage.neighbours import measure_neighbours
+from understudy.evaluation.leakage.replay import measure_replay
 from understudy.evaluation.sample import Sample
 
 
@@ -24,6 +26,38 @@ def test_the_chance_of_none_counts_choices(lengths: list[int], data: st.DataObje
     choices = list(combinations(range(len(lengths)), drawn))
     counted = [np.mean([min(choice) >= count for choice in choices]) for count in marked]
     assert chance_of_none(marked, len(lengths), drawn) == pytest.approx(counted)
+
+
+def test_the_longest_span_of_fewer_texts_is_the_mean_over_all_choices() -> None:
+    real = ["abcdefgh"]
+    longer, shorter = ["abcde", "abx", "x", "cdef", "h"], ["x", "y"]
+    figures = measure_copying(real, {"synthetic": longer, "holdout": shorter}, seed=0, draws=2)
+    found = {
+        (each.of, each.settings["texts"]): each.value for each in figures if each.metric.name == "longest_copied_span"
+    }
+    choices = combinations([5, 2, 0, 4, 1], 2)
+    assert found["synthetic", 5] == 5
+    assert found["synthetic", 2] == pytest.approx(np.mean([max(choice) for choice in choices]))
+    assert found["holdout", 2] == 0
+
+
+def test_the_count_of_replayed_strings_of_fewer_texts_is_the_mean_over_all_choices() -> None:
+    texts = ["a@x.org", "b@x.org and a@x.org", "c@x.org", "nothing", "b@x.org"]
+    figures = measure_replay(
+        ["a@x.org b@x.org d@x.org"], {"synthetic": texts, "holdout": ["", "e@x.org"]}, public=(), detectors=["email"]
+    )
+    found = {(each.of, each.settings["texts"]): each.value for each in figures if each.metric.name == "pii_replayed"}
+    choices = combinations([{"a"}, {"a", "b"}, set(), set(), {"b"}], 2)
+    assert found["synthetic", 5] == 2
+    assert found["synthetic", 2] == pytest.approx(np.mean([len(set.union(*choice)) for choice in choices]))
+    assert found["holdout", 2] == 0
+
+
+def test_the_real_text_that_shares_most_words_is_found_among_many_candidates() -> None:
+    frame = [f"frame{number}" for number in range(40)]
+    real = [[*frame, *(f"own{text}of{number}" for number in range(20))] for text in range(400)]
+    (_, close) = measure_near_duplicates(real, {"synthetic": [[*real[399][:-2], "two", "others"]]}, seed=0)
+    assert (close.settings["similarity"], close.value) == (0.9, 1.0)
 
 
 @pytest.mark.parametrize("edits", [1, 2, 4, 6, 8])
