@@ -288,6 +288,23 @@ def test_what_cannot_be_audited_is_an_error_with_a_cure(
     assert "Traceback" not in said.err
 
 
+def test_a_file_in_the_place_of_the_folder_is_an_error(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    (tmp_path / "out").write_text("here already", "utf-8")
+    said = understudy("audit", "run", written(tmp_path), *COMMAND)
+    assert said.code == ConfigError.exit_code
+    assert "cannot be made" in said.err
+
+
+def test_two_audits_cannot_use_one_folder_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def second(*_: Any, **__: Any) -> Result:
+        audit_run(config(tmp_path), PARAMETERS)
+        raise AssertionError
+
+    monkeypatch.setattr(running, "run", second)
+    with pytest.raises(ResumeError, match="Another process"):
+        audit_run(config(tmp_path), PARAMETERS)
+
+
 def test_a_configuration_that_is_not_there_is_an_error(tmp_path: Path, understudy: Callable[..., Said]) -> None:
     said = understudy("audit", "run", str(tmp_path / "none.yaml"))
     assert said.code == ConfigError.exit_code

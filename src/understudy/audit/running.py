@@ -110,8 +110,8 @@ def audit_run(
         from understudy.models.catalog import load_embedder
 
         embedder = load_embedder(config.embedder)
-    private = private_folder(Path(config.output) / "private")
-    with _locked(private_folder(private / FOLDER)) as folder:
+    private = Path(config.output) / "private"
+    with _locked(private) as folder:
         canaries = _prepare(config, parameters, corpus, folder, attacks)
         result = run(on_the_copy(config, folder), listener=listener)
     texts = [record.text for record in result.records if record.text]
@@ -157,8 +157,18 @@ def promise(plan: Plan) -> tuple[float, float]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[Path]:
-    """The folder, which no other audit may use meanwhile: it would toss other coins."""
+def _locked(private: Path) -> Iterator[Path]:
+    """The audit's folder in ``private``, which no other audit may use meanwhile: it would toss other coins.
+
+    Raises:
+        ConfigError: if it cannot be made.
+        ResumeError: if another audit uses it.
+    """
+    try:
+        private_folder(private)
+        folder = private_folder(private / FOLDER)
+    except OSError as error:
+        raise ConfigError(f"The folder {private} cannot be made ({error.strerror}).", "Use another --output.") from None
     lock = FolderLock(folder)
     try:
         yield folder
