@@ -245,6 +245,8 @@ def test_a_run_without_noise_is_stamped(tmp_path: Path) -> None:
     text = shareable(make_run(tmp_path / "run", statement=made_statement(private=False)))
     assert "NOT PRIVATE" in text
     assert "With or without any one unit" not in text
+    assert "What an attacker can reach" not in text
+    assert ">shareable<" not in text
     assert "Booked" not in text
 
 

@@ -109,14 +109,15 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
 
 def _facts(contents: Contents) -> list[tuple[str, str]]:
     statement, budget = contents.statement, contents.statement.budget
+    texts = ("texts", f"{len(contents.texts):,}")
+    if not statement.private:
+        return [("promised", "nothing"), texts]
     if isinstance(budget, SecretBudget):
-        promised = [
-            ("prior", power_of_ten(as_typed(budget.prior))),
-            ("posterior", power_of_ten(as_typed(budget.posterior))),
-        ]
+        promised = {"prior": budget.prior, "posterior": budget.posterior}
     else:
-        promised = [("epsilon", as_typed(budget.epsilon)), ("delta", power_of_ten(as_typed(budget.delta)))]
-    return [*promised, ("protects", f"one {statement.unit.kind}"), ("texts", f"{len(contents.texts):,}")]
+        promised = {"epsilon": budget.epsilon, "delta": budget.delta}
+    typed = [(name, power_of_ten(as_typed(value))) for name, value in promised.items()]
+    return [*typed, ("protects", f"one {statement.unit.kind}"), texts]
 
 
 def _tradeoff(statement: Statement) -> str:
