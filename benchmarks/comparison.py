@@ -19,12 +19,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 import comparison_speed
 import understudy as us
-from comparison_rows import ROWS, SIZES, Place
-from sets import embed
+from comparison_rows import ROWS, SIZES, Place, Remembering
 from understudy.evaluation.evaluation import Evaluation, load_evaluation
 from understudy.evaluation.fidelity.kernel import kernel_figures
 from understudy.evaluation.figure import HOLDOUT, SYNTHETIC, Figure
@@ -69,20 +67,15 @@ def generate(place: Place, rows: list[str], repetitions: int, first: int) -> Non
 
 
 class Reading:
-    """Reads tables with their embeddings; those of the real splits are at hand."""
+    """Reads tables with their embeddings."""
 
     def __init__(self, place: Place) -> None:
-        self._known: dict[str, NDArray[np.float32]] = {}
-        for split in ("train", "test"):
-            texts = pq.read_table(place.split(split), columns=["text"])["text"].to_pylist()
-            self._known |= zip(texts, embed(texts), strict=True)
+        self._embedder = Remembering(place)
 
     def __call__(self, path: Path) -> Sample:
         table = pq.read_table(path, columns=["text", "label"])
-        texts = table["text"].to_pylist()
-        new = list(dict.fromkeys(text for text in texts if text not in self._known))
-        self._known |= zip(new, embed(new), strict=True) if new else ()
-        return Sample(tuple(texts), tuple(table["label"].to_pylist()), np.stack([self._known[text] for text in texts]))
+        texts = tuple(table["text"].to_pylist())
+        return Sample(texts, tuple(table["label"].to_pylist()), self._embedder.embed(texts))
 
 
 def evaluate(place: Place, rows: list[str]) -> None:

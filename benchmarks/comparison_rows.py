@@ -7,7 +7,8 @@ repetition come of one Release (what they differ in is free); other methods have
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 import understudy as us
-from sets import DATA, VOCABULARIES
+import understudy.models.catalog as catalog
+from sets import DATA, VOCABULARIES, embed, embedder
 from understudy.evolution.keywords import keywords_of_labels
 from understudy.evolution.parameters import EvolutionParameters
 from understudy.evolution.variation import TextAPI
@@ -26,7 +29,6 @@ from understudy.generation.parameters import WritingParameters
 from understudy.generation.template import load_template
 from understudy.generation.writing import Writer
 from understudy.methods.few_shot.method import FewShot
-from understudy.models.catalog import load_chat
 from understudy.privacy.secrets.budget import SecretBudget
 
 DELTA = "1e-6"
@@ -131,6 +133,34 @@ class Place:
         return {"keywords": str(path), "keywords_are_public": True}
 
 
+class Remembering:
+    """The embedded embedder, with the embeddings of the real splits at hand and of all it has seen."""
+
+    def __init__(self, place: Place) -> None:
+        self._known: dict[str, NDArray[np.float32]] = {}
+        for split in ("train", "test"):
+            texts = pq.read_table(place.split(split), columns=["text"])["text"].to_pylist()
+            self._known |= zip(map(str.strip, texts), embed(texts), strict=True)
+        self.model_id, self.fingerprint = embedder().model_id, embedder().fingerprint
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        texts = [text.strip() for text in texts]
+        new = list(dict.fromkeys(text for text in texts if text not in self._known))
+        self._known |= zip(new, embed(new), strict=True) if new else ()
+        return np.stack([self._known[text] for text in texts])
+
+
+@contextmanager
+def remembering(place: Place) -> Iterator[None]:
+    """Within it the library uses such an embedder."""
+    known, load = Remembering(place), catalog.load_embedder
+    catalog.load_embedder = lambda *_, **__: known  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        catalog.load_embedder = load
+
+
 def _in_words(label: str) -> str:
     """``EducationalInstitution`` as ``Educational Institution``."""
     return "".join(f" {letter}" if letter.isupper() else letter for letter in label).strip().replace("/ ", "/")
@@ -141,7 +171,7 @@ def zero_shot(place: Place, repetition: int) -> None:
     labels, size = place.labels, place.size
     parameters = EvolutionParameters(**WORDS, **place.keywords())
     template = load_template(size.document_type)
-    chat = load_chat("embedded", seed=repetition)
+    chat = catalog.load_chat("embedded", seed=repetition)
     writer = Writer(chat, template, WritingParameters(**WRITING), labels=labels, seed=repetition)
     api = TextAPI(writer, parameters, keywords_of_labels(parameters, template.evolution, labels))
     answers = api.random([size.written] * len(labels), round_number=0, stage=0)
@@ -215,9 +245,9 @@ def with_llm(epsilon: int) -> Callable[[Place, int], None]:
 
 def aug_pe(place: Place, repetition: int) -> None:
     method = us.AugPE(population=(place.size.evolved,), **EVOLUTION, **place.keywords())
-    us.synthesize(
-        _corpus(place), method, us.Budget(6, DELTA), **_written(place), **_common(place, "aug-pe-e6", repetition)
-    )
+    common = _common(place, "aug-pe-e6", repetition)
+    with remembering(place):
+        us.synthesize(_corpus(place), method, us.Budget(6, DELTA), **_written(place), **common)
 
 
 def sec_pe(place: Place, repetition: int) -> None:
@@ -233,15 +263,16 @@ def sec_pe(place: Place, repetition: int) -> None:
         **EVOLUTION,
         **place.keywords(),
     )
-    us.synthesize(
-        _corpus(place),
-        method,
-        SecretBudget(PRIOR, POSTERIOR),
-        secret_detectors="email,phone,us_ssn,iban,credit_card",
-        max_records_per_secret=5,
-        **_written(place),
-        **_common(place, "sec-pe", repetition),
-    )
+    with remembering(place):
+        us.synthesize(
+            _corpus(place),
+            method,
+            SecretBudget(PRIOR, POSTERIOR),
+            secret_detectors="email,phone,us_ssn,iban,credit_card",
+            max_records_per_secret=5,
+            **_written(place),
+            **_common(place, "sec-pe", repetition),
+        )
 
 
 def private_prediction(place: Place, repetition: int) -> None:
