@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from understudy.audit.mechanisms.audit import VIOLATION
 from understudy.audit.mechanisms.clusters import cluster_sums, sec_pe
+from understudy.audit.mechanisms.corpus_sums import OWNER, charged_metrics, dp_kps, one_sum
 from understudy.audit.mechanisms.subsets import few_shot
-from understudy.audit.mechanisms.terms import OWNER, dp_kps, one_sum
 from understudy.audit.mechanisms.tokens import private_tokens, token_test
 from understudy.audit.mechanisms.votes import aug_pe
 from understudy.corpus.bounding import BoundedCorpus
+from understudy.evaluation.counting import MetricCounts
 from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.methods.dp_kps.density import TermDensity, TermHistogram, TermRows
 from understudy.methods.sec_pe.clusters import ClusterSums
@@ -193,6 +194,20 @@ def test_an_owners_records_that_are_not_averaged_are_caught() -> None:
     query: Any = histogram.query
     added = replace(query, rows=NotShared(query.rows.matcher, query.rows.terms_per_record))
     assert caught(replace(attack, mechanisms=[counts, replace(histogram, query=added)]))
+
+
+class OneBlock(MetricCounts):
+    """Noise for one block of counts, where a record is in each."""
+
+    @property
+    def l1_sensitivity(self) -> float:
+        return self.grid
+
+
+def test_charged_metrics_that_forget_a_block_are_caught() -> None:
+    attack = charged_metrics(Unit(), BUDGET)
+    query: Any = attack.mechanisms[0].query
+    assert caught(query_replaced(attack, OneBlock(**vars(query))))
 
 
 # -- aug-pe -----------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.metadata import entry_points
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from audited import BUDGET, SURE, audited
 
 from understudy.audit.mechanisms.audit import audit_mechanism
 from understudy.audit.mechanisms.registry import MECHANISMS
+from understudy.methods.registry import GROUP
 from understudy.privacy.noise import InsecureSeededNoise
 
 
@@ -28,3 +30,8 @@ def test_every_attack_comes_near_to_an_ideal_one_and_stays_below_the_promise(nam
     nearly = 0.2 if name == "token-test" else 0.5  # no test of a sparse vector comes to what is charged for it
     assert nearly * done.ideal < done.bound <= done.promised
     assert done.ideal < done.promised < done.ceiling
+
+
+def test_every_method_has_an_audit() -> None:
+    titles = " ".join(each.title for each in MECHANISMS.values())
+    assert [point.name for point in entry_points(group=GROUP) if f"{point.name}:" not in titles] == []

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 
 from understudy.audit.mechanisms.audit import Auditable
 from understudy.audit.mechanisms.clusters import sec_pe
+from understudy.audit.mechanisms.corpus_sums import OWNER, TERMS, charged_metrics, dp_kps, one_sum
 from understudy.audit.mechanisms.subsets import few_shot
-from understudy.audit.mechanisms.terms import OWNER, TERMS, dp_kps, one_sum
 from understudy.audit.mechanisms.tokens import private_tokens, token_test
 from understudy.audit.mechanisms.votes import aug_pe
 from understudy.errors import ConfigError
@@ -35,6 +35,18 @@ _TERMS: tuple[Auditable, ...] = (
     Auditable("sequences-laplace", "dp-kps, pure", _RECORD, partial(one_sum, "sequences", "laplace")),
     Auditable("dp-kps", "dp-kps: all that it releases", _RECORD, partial(dp_kps, "gaussian", Unit())),
     Auditable("dp-kps-owners", "dp-kps: the same for owners", _OWNER, partial(dp_kps, "gaussian", OWNER)),
+    Auditable(
+        "charged-metrics",
+        "evaluate: counts behind charged metrics, pure",
+        "one record more, which counts in every block",
+        partial(charged_metrics, Unit()),
+    ),
+    Auditable(
+        "charged-metrics-owners",
+        "evaluate: the same for owners",
+        "one owner more, with three records that count alike",
+        partial(charged_metrics, OWNER),
+    ),
     Auditable(
         "label-counts", "aug-pe: records of each label", "one record more", partial(one_sum, "labels", "gaussian")
     ),

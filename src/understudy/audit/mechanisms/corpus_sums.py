@@ -1,4 +1,4 @@
-"""Attacks on what is released of terms: counts, histograms, densities, and a whole release of DP-KPS."""
+"""Attacks on sums over the corpus: counts, histograms, densities, a whole release of DP-KPS, charged metrics."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import IntegerSum, NoisySum
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.unit import Unit
+from understudy.run.charged_metrics import ChargedMetrics
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.top_terms import TermCounts
 
@@ -71,6 +72,13 @@ def dp_kps(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack[BoundedCor
         NoisySum(queries[charge.name], noise, float(charge.parameters["noise_multiplier"])) for charge in plan.charges
     ]
     return _attack(mechanisms, unit, float(plan.budget.delta))  # type: ignore[union-attr]
+
+
+def charged_metrics(unit: Unit, budget: Budget) -> SumAttack[BoundedCorpus]:
+    """The counts behind metrics that are released, by a classifier that is always right."""
+    metrics = ChargedMetrics("audit", unit, float(budget.epsilon), ["a classifier"], seed=0)
+    always = {"a classifier": lambda batch: np.ones(len(batch.texts), dtype=np.bool_)}
+    return _attack([metrics.mechanism(LABELS, always)], unit, 0.0)
 
 
 def _attack(mechanisms: Sequence[NoisySum[Any]], unit: Unit, delta: float) -> SumAttack[BoundedCorpus]:
