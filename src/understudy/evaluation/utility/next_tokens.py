@@ -14,7 +14,7 @@ from understudy.models.threads import alone
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
 
-_BATCH = 16
+_BATCH = 8
 
 
 @dataclass(frozen=True, eq=False, repr=False)
