@@ -62,3 +62,16 @@ def test_no_result_is_longer_than_its_reach() -> None:
 def test_weights_of_zero_leave_the_bias() -> None:
     layer = ExactLinear.rounded(np.zeros((3, 2)), np.array([1.5, -2.0]), reach=1.0)
     assert layer(np.ones((2, 3))).tolist() == [[1.5, -2.0]] * 2
+
+
+def test_a_row_that_is_too_long_or_no_number_leaves_the_others_as_they_are() -> None:
+    layer = ExactLinear.rounded(np.random.default_rng(0).normal(size=(384, 5)), np.zeros(5), reach=1.0)
+    rows = unit_rows(30, 384, seed=2)
+    expected = layer(rows)
+    for odd in (1e30, -np.inf, np.nan):
+        beside = np.vstack([rows[:7], np.full((1, 384), odd), rows[7:]])
+        found = layer(beside)
+        assert np.array_equal(np.delete(found, 7, axis=0), expected)
+        assert np.array_equal(layer(beside[7:8]), found[7:8], equal_nan=True)
+    long = rows * np.float32(1e9)
+    assert np.array_equal(layer(long), np.concatenate([layer(row[None]) for row in long]))

@@ -8,6 +8,7 @@ from toys import relabelled, toy
 
 from understudy.evaluation.sample import Sample
 from understudy.evaluation.utility.kinds import kind_named
+from understudy.evaluation.utility.linear import Predict
 
 ALONE = ("tf-idf", "embedding", "network")
 
@@ -25,17 +26,33 @@ def hard(count: int, *, seed: int) -> Sample:
     return relabelled(sample, [str(each) for each in generator.permutation(np.array(sample.labels))])
 
 
+def minds_others(predict: Predict, test: Sample) -> bool:
+    """Whether some text's class changes with the texts beside it: in blocks of several sizes, in another order."""
+    together = predict(test)
+    order = np.random.default_rng(0).permutation(len(test))
+    found = [np.array_equal(predict(test.take(order)), together[order])]
+    for size in (1, 2, 7, 64):
+        parts = [test.take(range(start, min(start + size, len(test)))) for start in range(0, len(test), size)]
+        found.append(np.array_equal(np.concatenate([predict(part) for part in parts]), together))
+    return not all(found)
+
+
 @pytest.mark.parametrize("kind", ALONE)
-def test_a_text_is_right_or_wrong_whatever_texts_are_beside_it(kind: str) -> None:
+def test_a_text_has_its_class_whatever_texts_are_beside_it(kind: str) -> None:
     labels, predict = kind_named(kind).train(hard(60, seed=1), seed=0)
     test = hard(150, seed=2)
-    together = predict(test)
-    assert len(labels) == len(set(together.tolist())) == 3
-    for size in (1, 2, 7, 64):
-        parts = [test.take(range(start, min(start + size, 150))) for start in range(0, 150, size)]
-        assert np.array_equal(np.concatenate([predict(part) for part in parts]), together)
-    order = np.random.default_rng(0).permutation(150)
-    assert np.array_equal(predict(test.take(order)), together[order])
+    assert set(predict(test).tolist()) == set(range(len(labels)))
+    assert not minds_others(predict, test)
+
+
+def test_a_classifier_that_takes_off_the_mean_of_its_test_texts_is_caught() -> None:
+    _, predict = kind_named("embedding").train(hard(60, seed=1), seed=0)
+
+    def centred(sample: Sample) -> np.ndarray:
+        assert sample.embeddings is not None
+        return predict(sample.with_embeddings(sample.embeddings - sample.embeddings.mean(0)))
+
+    assert minds_others(centred, hard(150, seed=2))
 
 
 def answers(kind: str, train: Sample, test: Sample, *, seed: int = 0) -> list[str]:

@@ -18,7 +18,7 @@ from understudy.models.embedder import load_transformer
 from understudy.models.extra import best_device
 from understudy.models.hub import model_folder
 
-_BATCH = 32
+_BATCH = 16
 _EPOCHS = 3
 _STEPS = 60  # at least, however few texts there are
 _RATE, _HEAD_RATE = 5e-5, 1e-3
@@ -28,7 +28,7 @@ _WARM = 0.1  # share of the steps in which the rates rise
 def fit_encoder(train: Sample, targets: NDArray[np.int64], *, seed: int, encoder: str) -> Predict:
     """Tune all weights of a sentence embedder, with a linear layer on its vectors, on the cross-entropy.
 
-    Three epochs (at least 60 steps) of AdamW in batches of 32, with rates that rise and fall in straight lines, as
+    Three epochs (at least 60 steps) of AdamW in batches of 16, with rates that rise and fall in straight lines, as
     Devlin et al. 2019 tune BERT. Dropout draws from torch's global generators, whose state is put back. A text's class
     may depend on the texts beside it by rounding, so this kind cannot be counted for a charge.
 

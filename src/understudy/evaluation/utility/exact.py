@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 _GRID = 2.0**22
-"""Rows and columns are at most this long in steps: a product is at most 2^44, plus what rounding adds to a length (the
-root of the width, halved), which leaves room for 2^16 columns and more below the 2^53 that float64 holds exactly."""
+"""Rows and columns are at most this long in steps: a product is at most 2^44 and a little, for what rounding adds to a
+length. A row that is longer than it should be is clipped: with d coordinates of at most 2^22 a product is at most
+sqrt(d) 2^44. Up to d = 2^17 all are below the 2^53 that float64 holds exactly."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ class ExactLinear:
         )
 
     def __call__(self, rows: Any) -> NDArray[np.float64]:
-        """``Float64[n, k]`` of ``rows``: ``Float[n, d]``, an array or a sparse one."""
+        """``Float64[n, k]`` of ``rows``: ``Float[n, d]``, an array, or a sparse one with rows as long as said."""
         scaled = rows.astype(np.float64) * self.row_step
-        steps = np.rint(scaled) if isinstance(scaled, np.ndarray) else scaled.rint()
+        steps = np.rint(scaled).clip(-_GRID, _GRID) if isinstance(scaled, np.ndarray) else scaled.rint()
         return np.asarray(steps @ self.weights) / (self.row_step * self.weight_step) + self.bias
 
     def highest(self, rows: Any) -> NDArray[np.int64]:

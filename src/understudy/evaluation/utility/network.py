@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from understudy.evaluation.sample import Sample
 from understudy.evaluation.utility.exact import ExactLinear
 from understudy.evaluation.utility.linear import Predict
+from understudy.models.extra import require_local
 from understudy.models.threads import one_core
 
 _HIDDEN = (256, 128)
@@ -40,7 +41,11 @@ def fit_network(train: Sample, targets: NDArray[np.int64], *, seed: int, recipie
         targets: ``Int64[len(train)]``, classes numbered 0, 1, ..., k - 1.
         seed: of the weights, the texts held out and the order of training.
         recipient: unlabelled texts with embeddings, of those who will use the classifier; never the test's.
+
+    Raises:
+        ModelError: the extra ``local`` is missing, which holds torch.
     """
+    require_local()
     import torch
 
     assert train.embeddings is not None
