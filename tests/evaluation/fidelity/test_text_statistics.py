@@ -65,6 +65,15 @@ def test_vocabularies_diverge_as_their_word_counts_do() -> None:
     assert found.note
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_vocabulary_interval_knows_the_texts_of_both_tables(turned: bool) -> None:
+    tables = [[["a"], ["b"]] * 10, [["a"]] * 20]
+    real, other = reversed(tables) if turned else tables
+    interval = vocabulary_figures(real, other, of=SYNTHETIC, **DRAWN)[0].interval
+    assert interval is not None
+    assert interval.low < interval.high
+
+
 def test_tables_without_words_have_no_vocabulary_to_compare() -> None:
     found = vocabulary_figures([[], []], [["a"], ["b"]], of=SYNTHETIC, **DRAWN)[0]
     assert found.value is None
