@@ -101,6 +101,11 @@ def test_every_section_is_in_the_internal_report(measured: OutputFolder) -> None
     assert re.findall(r'<section id="(\w+)"', text) == names
 
 
+def test_the_curve_names_the_statement_s_own_figure_rounded_up(measured: OutputFolder) -> None:
+    assert 0.1292 < made_statement().power < 0.1293
+    assert "1 % wrong, 12.93 % right" in shareable(measured)
+
+
 def test_every_metric_shown_has_its_definition_and_source(measured: OutputFolder) -> None:
     text = Elements(internal(measured)).text
     for metric in (ACCURACY, FRECHET, COPIED):
