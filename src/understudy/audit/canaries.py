@@ -88,7 +88,7 @@ def load_canaries(path: Path, *, settings: str) -> Canaries:
     if fields["settings"] != settings:
         raise ResumeError(
             "The folder holds an audit with other settings.",
-            "Use the settings it began with, another --output, or --fresh to start anew.",
+            "Use the settings it began with, another --output, or --fresh to start anew, at no charge.",
         )
     return Canaries(made)
 
