@@ -137,13 +137,12 @@ def _elsewhere(statement: Statement) -> dict[str, Any]:
 def _picture_charts(picture: Picture | None) -> dict[str, str]:
     if picture is None:
         return {}
-    lengths = {"lengths": lengths_chart(picture.profiles)} if any(p.texts for p in picture.profiles.values()) else {}
-    tables = Counter(point.of for point in picture.points)
-    counted = " and ".join(f"{count} {of}" for of, count in tables.items())
-    return {
-        **lengths,
-        "map": map_chart(picture.points, f"{counted} texts by what they say. The table below counts them."),
-    }
+    charts: dict[str, str] = {"lengths": lengths_chart(picture.profiles)}
+    if picture.points:
+        tables = Counter(point.of for point in picture.points)
+        counted = " and ".join(f"{count} {table_words(of)}" for of, count in tables.items())
+        charts["map"] = map_chart(picture.points, f"{counted} texts by what they say. The table below counts them.")
+    return charts
 
 
 def _looks(picture: Picture, charged: Charged | None) -> dict[str, Any]:

@@ -36,6 +36,7 @@
   if (!map) return;
   const texts = JSON.parse(document.getElementById("map-texts").textContent);
   const svg = map.querySelector("svg");
+  const view = svg.viewBox.baseVal;
   const ring = document.getElementById("map-chosen");
   const readout = document.getElementById("map-readout");
   const hint = document.getElementById("map-help");
@@ -99,7 +100,7 @@
   };
   const under = (event) => {
     const box = svg.getBoundingClientRect();
-    const scale = svg.viewBox.baseVal.width / box.width;
+    const scale = view.width / box.width;
     return nearest((event.clientX - box.left) * scale, (event.clientY - box.top) * scale, 18);
   };
   const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -114,7 +115,7 @@
     if (event.key === "Escape") choose(null);
     if (!(event.key in steps)) return;
     event.preventDefault();
-    const point = chosen ? towards(...steps[event.key]) : nearest(300, 300, Infinity);
+    const point = chosen ? towards(...steps[event.key]) : nearest(view.width / 2, view.height / 2, Infinity);
     if (point) choose(point);
   });
   filter();
