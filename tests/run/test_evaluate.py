@@ -142,6 +142,7 @@ def test_a_new_run_in_the_folder_takes_the_old_figures_away(tmp_path: Path, made
         ({"max_texts": 1}, "max_texts"),
         ({"json_schema": "missing.json"}, "cannot be read"),
         ({"detectors": "zebra"}, "zebra"),
+        ({"public_texts": "missing.txt"}, "missing.txt"),
         ({"holdout": "missing.csv"}, "missing.csv"),
         ({"epsilon": 3}, "epsilon"),
         ({"embedder": "zebra"}, "no embedder"),
@@ -152,6 +153,18 @@ def test_what_cannot_be_measured_is_one_clear_error(
 ) -> None:
     with pytest.raises(UnderstudyError, match=told):
         us.evaluate(tmp_path / "notes.csv", made.root, **{**FEW, **options})
+
+
+def test_personal_data_of_public_texts_are_told_apart(tmp_path: Path, made: OutputFolder) -> None:
+    table = rows()
+    table[3]["note"] += " desk@clinic.example"
+    table[4]["note"] += " zebra@clinic.example"
+    real = write_csv(tmp_path / "mailed.csv", table)
+    (tmp_path / "examples.txt").write_text("Write to desk@clinic.example.\n", "utf-8")
+    options = {"detectors": "email", "metrics": "leakage", "public_texts": str(tmp_path / "examples.txt"), **FEW}
+    found = {each.metric.name: each for each in us.evaluate(real, made.root, **options).figures}
+    assert found["pii_replayed"].value == 0
+    assert found["pii_replayed_public"].settings["detector"] == "email"
 
 
 def test_every_classifier_that_can_be_named_is_known() -> None:

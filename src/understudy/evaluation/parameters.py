@@ -31,6 +31,8 @@ class EvaluationParameters(Parameters):
     """The model for both: ``embedded``, ``hf:ORG/NAME`` or ``hf:./FOLDER``."""
     detectors: CommaSeparated = ("email", "phone", "url", "iban", "credit_card", "us_ssn")
     """Detectors of personal data that may be replayed (docs/secrets.md)."""
+    public_texts: str | None = public_file(None)
+    """A file of public text, such as a prompt's examples: personal data that stand in it too are told apart."""
     json_schema: str | None = public_file(None)
     """JSON Schema that texts should keep to."""
     max_texts: int = Field(10_000, ge=2)

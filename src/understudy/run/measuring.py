@@ -112,7 +112,14 @@ def _measure(
         from understudy.evaluation.leakage import measure_leakage
 
         listener.say("Looking for leaks.")
-        figures += measure_leakage(sample, table, holdout=holdout, detectors=config.detectors, seed=config.seed)
+        figures += measure_leakage(
+            sample,
+            table,
+            holdout=holdout,
+            public=_lines(config.public_texts),
+            detectors=config.detectors,
+            seed=config.seed,
+        )
     listener.say("Drawing a map of the texts.")
     picture = draw_picture({"real": sample, SYNTHETIC: table}, seed=config.seed)
     settings = config.part(EvaluationParameters).model_dump(mode="json", exclude={"holdout", "beside", "recipient"})
@@ -243,6 +250,15 @@ def _embedded(sample: Sample, embedder: Embedder | None, listener: Listener) -> 
         return sample
     listener.say(f"Embedding {'the' if len(sample) != 1 else 'one'} texts with {embedder.model_id}.")
     return sample.with_embeddings(embedder.embed(list(sample.texts)))
+
+
+def _lines(path: str | None) -> list[str]:
+    if path is None:
+        return []
+    try:
+        return Path(path).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError(f"The public texts {Path(path).name} cannot be read.", "Give a UTF-8 text file.") from None
 
 
 def _schema(path: str | None) -> Mapping[str, Any] | None:
