@@ -252,7 +252,14 @@ def test_the_command_says_the_promise_the_bound_and_the_power(
 ) -> None:
     said = understudy("audit", "run", written(tmp_path), *COMMAND, "--confidence", str(1 - 1e-6))
     assert said.code == 0, said.err
-    for words in ("Promised: epsilon 2 at delta 1e-10", "Found: epsilon at least", "Power of the test", "consistent"):
+    for words in (
+        "400 canaries, ",
+        "600 synthetic texts",
+        "Promised: epsilon 2 at delta 1e-10",
+        "Found: epsilon at least",
+        "Power of the test",
+        "consistent",
+    ):
         assert words in said.out
     assert said.out.endswith("audit.json\n")
     assert not any(word in said.out + said.err for word in PRIVATE_WORDS)

@@ -55,7 +55,8 @@ def run(config: str, *, output: str | None, insecure_no_noise: bool, fresh: bool
 
 def _show(audit: RunAudit) -> None:
     click.echo(f"Method {audit.method}, protecting {audit.unit}.")
-    click.echo(f"{audit.canaries} canaries, each planted by a coin of its own; {audit.seconds:.0f} s.\n")
+    texts = audit.settings["synthetic_texts"]
+    click.echo(f"{audit.canaries} canaries, {audit.planted} planted; {texts} synthetic texts; {audit.seconds:.0f} s.\n")
     show_table(("attack", "AUC", "TPR at 1 % FPR", "epsilon at least"), [_row(attack) for attack in audit.attacks])
     click.echo(f"\nPromised: epsilon {audit.epsilon:g} at delta {audit.delta:g}.")
     click.echo(f"Found: epsilon at least {audit.bound:.2f}, at {audit.confidence:.6g} confidence over all attacks.")
