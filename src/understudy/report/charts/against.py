@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -16,6 +15,8 @@ from understudy.report.numbers import cut, short
 
 _APART = 15
 """Least distance of two labels."""
+_LEADER = 22
+"""Length of the line to a label."""
 _LETTER, _LONGEST = 7.4, 30
 """About a letter's width, and the most letters of a label."""
 
@@ -37,7 +38,7 @@ def against_epsilon(name: str, comparison: Comparison, column: str) -> Markup | 
         if (figure := comparison.reference(of, column)) is not None and figure.value is not None
     ]
     names = [cut(name, _LONGEST) for name in lines] + [training_words(of) for of, _ in references]
-    right = 12 + _LETTER * max(map(len, names))
+    right = 10 + _LEADER + _LETTER * max(map(len, names))
     frame = Frame(width=360 + right, height=320, right=right)
     epsilons = sorted({epsilon for points in lines.values() for epsilon, _ in points})
     values = [end for points in lines.values() for _, figure in points for end in _ends(figure)]
@@ -74,7 +75,7 @@ def against_epsilon(name: str, comparison: Comparison, column: str) -> Markup | 
         y_axis(frame, y, comparison.metric.title),
         x_axis(frame, x, "epsilon (logarithmic)"),
         *marks,
-        *_apart(labels, frame.x[1] + 8),
+        *_apart(labels, frame.x[1] + 4),
     )
 
 
@@ -98,12 +99,14 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _apart(labels: Sequence[tuple[float, str, str]], left: float) -> list[Markup]:
-    """Labels at their heights, pushed down where they would touch."""
-    ordered = sorted(labels)
-    heights = [ordered[0][0]] if ordered else []
-    for (_, _, _), (wanted, _, _) in pairwise(ordered):
-        heights.append(max(wanted, heights[-1] + _APART))
-    return [
-        tag("text", words, x=left, y=height + 4, class_=kind)
-        for height, (_, words, kind) in zip(heights, ordered, strict=True)
-    ]
+    """Labels pushed apart where they would touch, around their mean height, each with a line from where it belongs."""
+    heights: list[float] = []
+    for wanted, _, _ in (ordered := sorted(labels)):
+        heights.append(max(wanted, heights[-1] + _APART) if heights else wanted)
+    up = sum(height - wanted for height, (wanted, _, _) in zip(heights, ordered, strict=True)) / len(ordered)
+    marks = []
+    for height, (wanted, words, kind) in zip(heights, ordered, strict=True):
+        at = height - up
+        marks.append(tag("line", x1=left, x2=left + _LEADER - 4, y1=wanted, y2=at, class_="leader"))
+        marks.append(tag("text", words, x=left + _LEADER, y=at + 4, class_=kind))
+    return marks
