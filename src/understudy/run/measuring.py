@@ -122,7 +122,8 @@ def _measure(
         )
     listener.say("Drawing a map of the texts.")
     picture = draw_picture({"real": sample, SYNTHETIC: table}, seed=config.seed)
-    settings = config.part(EvaluationParameters).model_dump(mode="json", exclude={"holdout", "beside", "recipient"})
+    files = {"holdout", "beside", "recipient", "public_texts", "json_schema"}
+    settings = config.part(EvaluationParameters).model_dump(mode="json", exclude=files)
     return Evaluation(tuple(figures), picture, settings | {"holdout": holdout is not None})
 
 
@@ -146,7 +147,7 @@ def _utility(
         from understudy.evaluation.utility.classifiers import measure_classifiers
 
         listener.say("Training classifiers.")
-        kinds = [kind for kind in config.classifiers if kind == "tf-idf" or embedder is not None]
+        kinds = [kind for kind in config.classifiers if embedder is not None or kind in ("tf-idf", "encoder")]
         recipient = None
         if config.recipient is not None and embedder is not None:
             recipient = read_sample(open_beside(config.recipient, made), at_most=config.max_texts, seed=config.seed)
@@ -159,7 +160,7 @@ def _utility(
             seeds=config.seeds,
             seed=config.seed,
             recipient=recipient,
-            encoder=config.embedder,
+            encoder="embedded" if embedder is None else config.embedder,
         )
     if config.language_model:
         from understudy.evaluation.utility.language import measure_language_model
