@@ -80,6 +80,15 @@ def test_metrics_that_depend_on_the_size_are_of_equally_many_texts() -> None:
     }
 
 
+def test_more_real_texts_than_synthetic_ones_are_cut_before_they_are_compared() -> None:
+    real, synthetic = sample(60, 0), sample(40, 1)
+    cut = measured(real.at_most(40, seed=0), synthetic)
+    whole = {(each.metric.name, each.of): each.value for each in measured(real, synthetic)}
+    for each in cut:
+        if each.of == SYNTHETIC and each.metric.name in {"frechet_distance", "mauve", "recall", "length_ks"}:
+            assert whole[each.metric.name, each.of] == each.value
+
+
 ODD = {
     "nothing": Sample((), (), np.zeros((0, 8), np.float32)),
     "one text": sample(1, 3),

@@ -54,3 +54,9 @@ def test_an_interval_stays_within_the_range() -> None:
     figure = figure_of_subsamples(METRIC, [0.95, 0.5, 0.7, 0.9, 0.99], "synthetic", low=0.0, high=1.0)
     assert figure.interval is not None
     assert figure.interval.high == 1.0
+
+
+def test_a_statistic_that_strays_upward_may_have_been_lower() -> None:
+    figure = figure_of_subsamples(METRIC, [5.0, *[4.0] * 8, 9.0], "synthetic", share=0.5)
+    assert figure.interval is not None
+    assert 5 - figure.interval.low > figure.interval.high - 5

@@ -117,6 +117,10 @@ def test_self_bleu_is_the_mean_of_sentence_bleu_against_the_others() -> None:
     assert self_bleu_figures(texts, SYNTHETIC, **DRAWN)[0].value == pytest.approx(np.mean(expected))
 
 
+def test_copies_of_less_than_four_words_are_copies_too() -> None:
+    assert self_bleu(["too short"] * 3) == pytest.approx([1] * 3)
+
+
 def test_self_bleu_takes_two_hundred_texts() -> None:
     figure = self_bleu_figures([f"text number {row}" for row in range(300)], REAL, **DRAWN)[0]
     assert figure.interval is not None
