@@ -23,6 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+_CAUTION = 1e-3
+"""Of the limits by which a threshold is chosen, lest luck choose one far out in a tail. No bound rests on it."""
 _NEARLY_ONE = 1 - 2**-50
 CHOOSING = 4
 """One run in so many serves to choose a threshold; the others are counted."""
@@ -116,7 +118,7 @@ def best_bound(absent: Floats, present: Floats, bound: Bound, *, alpha: float) -
     """
     first = len(absent) // CHOOSING
     thresholds = np.unique(np.concatenate([absent[:first], present[:first]]))
-    trial = _limits(absent[:first], present[:first], thresholds, alpha=alpha)
+    trial = _limits(absent[:first], present[:first], thresholds, alpha=_CAUTION)
     threshold = thresholds[np.argmax(bound(trial))]
     return float(bound(_limits(absent[first:], present[first:], threshold, alpha=alpha)))
 
