@@ -14,6 +14,7 @@ from understudy.errors import ConfigError
 from understudy.privacy.guarantee import Budget
 
 LEAST_RUNS = 100
+LARGEST_EPSILON = 50
 NO_VIOLATION, VIOLATION = "no violation found", "VIOLATION"
 NO_PROOF = "A low bound is not a proof: it says what this attack found, not what a better one would."
 
@@ -116,6 +117,11 @@ def audit_mechanism(
         raise ConfigError(f"{runs} runs tell nothing.", f"Run a mechanism at least {LEAST_RUNS} times.")
     if not 0 < confidence < 1:
         raise ConfigError(f"Expected a confidence in (0, 1), got {confidence}.", "Give one such as 0.95.")
+    if budget.epsilon > LARGEST_EPSILON:
+        raise ConfigError(
+            f"An epsilon of {float(budget.epsilon):g} promises so little that no audit can refute it.",
+            f"Audit with an epsilon of {LARGEST_EPSILON} at most.",
+        )
     attack = auditable.attack(budget)
     promise = attack.promise
     absent, present = attack.scores(runs, present=False), attack.scores(runs, present=True)

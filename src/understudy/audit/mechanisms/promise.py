@@ -30,7 +30,7 @@ class Promise(Protocol):
 
     @property
     def curve(self) -> Curve | None:
-        """What else is promised, and gives the number: mu of a Gaussian (drawn at a known rate, too), or rho, or no."""
+        """What else is promised, and gives the number: mu of a Gaussian (of drawn units, too) or rho. None: neither."""
         ...
 
     def bound(self, limits: ErrorLimits) -> Floats:
