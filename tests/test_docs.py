@@ -98,7 +98,7 @@ class Echo:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with small tables in it, a ledger of its own, and models that need no weights."""
     words = {"cardiology": "heart chest rhythm murmur ankle pressure", "other": "knee skin rash headache sleep itch"}
-    for seed, table in enumerate(["notes.csv", "other.csv", "third.csv"]):
+    for seed, table in enumerate(["notes.csv", "later_notes.csv", "other.csv", "third.csv"]):
         generator = np.random.default_rng(seed)
         rows = ["note,department"]
         for department in generator.choice(list(words), 60):

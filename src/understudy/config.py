@@ -24,11 +24,9 @@ from understudy.privacy.unit import Unit, recognised_by
 DEFAULT_METHOD = "dp-kps"
 
 
-class DataParameters(Parameters):
-    """The private table."""
+class TableParameters(Parameters):
+    """The columns of the private table, and how its rows are read."""
 
-    data: OneOrSeveral = ()
-    """Private files: CSV, TSV, JSONL or Parquet, also compressed; globs; ``-`` for standard input."""
     text: str | None = None
     """Column of the texts."""
     record_columns: CommaSeparated = ()
@@ -45,14 +43,6 @@ class DataParameters(Parameters):
     """Column of the owners: protects all records of an owner together."""
     max_records_per_owner: int = Field(5, ge=1)
     """Contribution bound: records of one owner that are used."""
-    secrets: CommaSeparated = ()
-    """Columns that list a record's secrets, where secrets are protected."""
-    secrets_file: str | None = None
-    """A private file with one secret string a line."""
-    secret_detectors: CommaSeparated = ()
-    """Detectors that find secrets in the texts: ``email``, ``phone``, ``iban``, ... (docs/secrets.md)."""
-    max_records_per_secret: int | None = Field(None, ge=1)
-    """Most records that hold one secret (m): declared, and checked before anything is charged."""
     format: Literal["csv", "tsv", "jsonl", "parquet"] | None = None
     """File format, where the name does not say."""
     delimiter: str | None = None
@@ -65,6 +55,26 @@ class DataParameters(Parameters):
     """What to do with a row that cannot be used."""
     max_cell_bytes: int = Field(1_048_576, ge=1)
     """A row with a longer cell is bad."""
+
+
+class _SourceParameters(Parameters):
+    data: OneOrSeveral = ()
+    """Private files: CSV, TSV, JSONL or Parquet, also compressed; globs; ``-`` for standard input."""
+
+
+class _SecretsParameters(Parameters):
+    secrets: CommaSeparated = ()
+    """Columns that list a record's secrets, where secrets are protected."""
+    secrets_file: str | None = None
+    """A private file with one secret string a line."""
+    secret_detectors: CommaSeparated = ()
+    """Detectors that find secrets in the texts: ``email``, ``phone``, ``iban``, ... (docs/secrets.md)."""
+    max_records_per_secret: int | None = Field(None, ge=1)
+    """Most records that hold one secret (m): declared, and checked before anything is charged."""
+
+
+class DataParameters(_SecretsParameters, TableParameters, _SourceParameters):
+    """The private table."""
 
 
 class LedgerParameters(Parameters):

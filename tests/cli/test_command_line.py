@@ -168,8 +168,8 @@ def test_standard_input_is_read_once_and_kept_private(
     assert understudy("run", *flags(values)).code == 0  # released: standard input is not read
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
-def test_the_schema_and_the_model_accept_the_example_configurations(path: Path) -> None:
+def test_the_schema_and_the_model_accept_the_example_configuration() -> None:
+    path = ROOT / "examples" / "demo.yaml"
     values: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
     jsonschema.validate(values, json_schema())
     config = run_config(values)

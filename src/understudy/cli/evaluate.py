@@ -9,7 +9,7 @@ import click
 
 from understudy.cli.listening import listener
 from understudy.cli.options import ParametersCommand, given
-from understudy.config import DataParameters, LedgerParameters
+from understudy.config import LedgerParameters, TableParameters
 from understudy.evaluation.parameters import ChargeParameters, EvaluationParameters
 from understudy.parameters import Parameters
 from understudy.run.evaluation_tables import ResultParameters
@@ -21,7 +21,7 @@ class _NoMethod(Parameters):
 
 
 class _Evaluate(ParametersCommand):
-    groups = (EvaluationParameters, DataParameters, ChargeParameters, LedgerParameters, ResultParameters)
+    groups = (EvaluationParameters, TableParameters, ChargeParameters, LedgerParameters, ResultParameters)
 
     def method_parameters(self, method: type[Any]) -> type[Parameters]:  # noqa: ARG002 - there is no method
         return _NoMethod

@@ -64,10 +64,12 @@ class ParametersCommand(click.Command):
         for group in self._all_groups():
             records = [record for option in options_of(group) if (record := option.get_help_record(ctx))]
             title = (group.__doc__ or group.__name__).split("\n")[0].rstrip(".")
-            with formatter.section(title):
-                formatter.write_dl(records)
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
         with formatter.section("Other"):
-            own = [param.get_help_record(ctx) for param in super().get_params(ctx)]
+            options = [param for param in super().get_params(ctx) if isinstance(param, click.Option)]
+            own = [option.get_help_record(ctx) for option in options]
             formatter.write_dl([record for record in own if record])
 
     def _all_groups(self) -> list[type[Parameters]]:

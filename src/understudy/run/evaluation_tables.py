@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from understudy.config import DataParameters, LedgerParameters
+from understudy.config import LedgerParameters, TableParameters
 from understudy.corpus import Corpus, read_corpus
 from understudy.errors import ConfigError
 from understudy.evaluation.parameters import ChargeParameters, EvaluationParameters
@@ -32,7 +32,7 @@ class ResultParameters(Parameters):
     """Release metrics anew in a folder that holds some; charges again."""
 
 
-class EvaluationConfig(DataParameters, EvaluationParameters, ChargeParameters, LedgerParameters, ResultParameters):
+class EvaluationConfig(TableParameters, EvaluationParameters, ChargeParameters, LedgerParameters, ResultParameters):
     """Everything an evaluation may be told."""
 
     def part(self, group: type[Parameters]) -> Any:
@@ -131,13 +131,5 @@ def reopened(corpus: Corpus, path: str, config: EvaluationConfig) -> Corpus:
 
 
 def _reading(config: EvaluationConfig) -> dict[str, Any]:
-    left_out = {
-        "data",
-        "max_records_per_owner",
-        "secrets",
-        "secrets_file",
-        "secret_detectors",
-        "max_records_per_secret",
-    }
-    data: DataParameters = config.part(DataParameters)
-    return data.model_dump(exclude=left_out)
+    table: TableParameters = config.part(TableParameters)
+    return table.model_dump(exclude={"max_records_per_owner"})

@@ -202,7 +202,7 @@ def _charge(
     assert config.charge_metrics is not None
     dataset = config.dataset or (made.statement.dataset if made.statement is not None else None) or corpus.name
     wanted = ChargedMetrics(
-        dataset_name(dataset, config.data),
+        dataset_name(dataset, ()),
         _unit(config, corpus, made.statement),
         config.charge_metrics,
         [each for each in config.charged_classifiers if each == "tf-idf" or embedder is not None],
