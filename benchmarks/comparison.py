@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 import comparison_speed
 import understudy as us
-from comparison_rows import ROWS, SIZES, Place, Remembering
+from comparison_rows import REAL, ROWS, SIZES, Place, Remembering
 from understudy.evaluation.evaluation import Evaluation, load_evaluation
 from understudy.evaluation.fidelity.kernel import kernel_figures
 from understudy.evaluation.figure import HOLDOUT, SYNTHETIC, Figure
@@ -157,7 +157,7 @@ def report(out: Path) -> None:
                 continue
             own = _accuracies(place, row, SYNTHETIC)
             count = int(own[0].settings["training texts"]) / len(place.labels)
-            as_many = min((20, 50, 100), key=lambda size: abs(size - count))
+            as_many = min(REAL, key=lambda size: abs(size - count))
             beside = {f"real-{as_many}": "real", "real-all": "real (all)", "zero-shot": "zero-shot"}
             figures = [*own, *(each for other, of in beside.items() for each in _accuracies(place, other, of))]
             folder = OutputFolder(place.folder(row, 0))

@@ -39,6 +39,10 @@ PHRASES: dict[str, Any] = {"llm_temperature": 0.6, "max_tokens": 80, "label_in_p
 EVOLUTION: dict[str, Any] = {"rounds": 2, "variations": 3, "blank_probability": 0, **WORDS}
 
 
+REAL = (6, 15, 20, 50, 100)
+"""Real texts of each label, for rows of about so many."""
+
+
 @dataclass(frozen=True)
 class Size:
     """What is asked for of a set.
@@ -337,9 +341,7 @@ def _written(place: Place) -> dict[str, Any]:
 
 
 ROWS: dict[str, Callable[[Place, int], None]] = {
-    "real-20": real(20),
-    "real-50": real(50),
-    "real-100": real(100),
+    **{f"real-{count}": real(count) for count in REAL},
     "real-all": real(None),
     **{f"dp-kps-none-e{epsilon}": phrases(epsilon) for epsilon in (1, 2, 6, 15)},
     **{

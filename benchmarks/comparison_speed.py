@@ -7,6 +7,7 @@ Processor seconds tell more than the clock where other work is on the machine.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -114,9 +115,9 @@ def measure_one(name: str) -> None:
 
 
 def measure(names: list[str]) -> None:
-    """Each metric in a process of its own, whose peak memory is its own."""
+    """Each metric in a process of its own, whose peak memory is its own, with one thread for matrix products."""
     for name in names or METRICS:
-        subprocess.run([sys.executable, __file__, name], check=False)
+        subprocess.run([sys.executable, __file__, name], check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
 if __name__ == "__main__":
