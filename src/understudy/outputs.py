@@ -71,6 +71,11 @@ class OutputFolder:
         return self.private / "evaluation.json"
 
     @property
+    def audit_file(self) -> Path:
+        """What an audit of such a run found."""
+        return self.private / "audit.json"
+
+    @property
     def report_file(self) -> Path:
         """The shareable report."""
         return self.shareable / REPORT
@@ -90,7 +95,13 @@ class OutputFolder:
         tables = [self.synthetic_file(output_format) for output_format in FORMATS]
         releases = [self.release_file(method) for method in method_names()]
         statements = [self.shareable / "statement.md", self.shareable / "statement.json"]
-        measured = [self.metrics_file, self.report_file, self.evaluation_file, self.internal_report_file]
+        measured = [
+            self.metrics_file,
+            self.report_file,
+            self.evaluation_file,
+            self.audit_file,
+            self.internal_report_file,
+        ]
         for path in (*tables, *measured, *releases, *statements):
             for half in path.parent.glob(f".{path.name}.*.tmp"):
                 half.unlink(missing_ok=True)

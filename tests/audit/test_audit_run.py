@@ -97,7 +97,7 @@ def test_owners_are_audited_by_canaries_that_are_owners(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("embedder", "varied_chat")
 def test_secrets_are_audited_beside_what_their_noise_means_as_an_epsilon(tmp_path: Path) -> None:
-    settings = run_config(protecting(tmp_path))
+    settings = run_config(protecting(tmp_path, llm="embedded"))
     audit = audit_run(settings, AuditParameters(canaries=50, confidence=1 - 1e-6))
     assert {attack.name for attack in audit.attacks} == {"terms", "ngram", "embedding"}
     assert "secret" in audit.unit
@@ -107,7 +107,7 @@ def test_secrets_are_audited_beside_what_their_noise_means_as_an_epsilon(tmp_pat
 
 
 def test_which_record_holds_which_secret_cannot_be_public_in_an_audit(tmp_path: Path) -> None:
-    settings = run_config(protecting(tmp_path))
+    settings = run_config(protecting(tmp_path, llm="embedded"))
     parameters = {**settings.method_parameters, "incidence": "public"}
     with pytest.raises(ConfigError, match="which this run declares public"):
         audit_run(settings.model_copy(update={"method_parameters": parameters}))
@@ -316,3 +316,15 @@ def test_a_configuration_that_is_not_there_is_an_error(tmp_path: Path, understud
     said = understudy("audit", "run", str(tmp_path / "none.yaml"))
     assert said.code == ConfigError.exit_code
     assert "none.yaml cannot be read" in said.err
+
+
+@pytest.mark.parametrize("llm", ["openai:gpt", "acme:writer"])
+def test_a_language_model_that_may_be_elsewhere_is_refused(tmp_path: Path, llm: str) -> None:
+    with pytest.raises(ConfigError, match="may leave this machine"):
+        audit_run(config(tmp_path, llm=llm), PARAMETERS)
+
+
+def test_nothing_that_looks_releasable_is_left_of_an_audit(tmp_path: Path) -> None:
+    audit_run(config(tmp_path), PARAMETERS)
+    assert not list(tmp_path.rglob("*.release"))
+    assert not list(tmp_path.rglob("statement.*"))

@@ -48,6 +48,34 @@ def test_intervals_hold_the_value_and_grow_with_the_noise() -> None:
     assert wide.interval.high - wide.interval.low > 2 * (narrow.interval.high - narrow.interval.low)
 
 
+@pytest.mark.parametrize("labels", [2, 50])
+def test_the_number_of_records_is_told_without_a_bias(labels: int) -> None:
+    generator, scale, found = np.random.default_rng(2), 6.0, []
+    held = 0
+    for _ in range(150):
+        counts = np.full(labels, 400 / labels) + generator.laplace(0, scale, labels)
+        (made,) = of(figures(list(counts), [], scale=scale), "records")
+        assert made.value is not None
+        assert made.interval is not None
+        found.append(made.value)
+        held += made.interval.low <= 400 <= made.interval.high
+    spread = scale * np.sqrt(2 * labels / 150)
+    assert abs(np.mean(found) - 400) < 4 * spread
+    assert 130 <= held <= 150  # 142 expected, the standard deviation is 3
+
+
+@pytest.mark.parametrize("labels", [2, 10, 50])
+def test_the_interval_of_a_share_holds_the_truth_with_many_labels_too(labels: int) -> None:
+    generator, scale, held = np.random.default_rng(3), 6.0, 0
+    truth = np.array([0.5, *np.full(labels - 1, 0.5 / (labels - 1))])
+    for _ in range(150):
+        counts = generator.multinomial(2000, truth) + generator.laplace(0, scale, labels)
+        interval = of(figures(list(counts), [], scale=scale), "label_share")[0].interval
+        assert interval is not None
+        held += interval.low <= 0.5 <= interval.high
+    assert 130 <= held <= 150
+
+
 def test_the_interval_of_an_accuracy_holds_the_truth_as_often_as_it_says() -> None:
     generator, scale, held = np.random.default_rng(1), 4.0, 0
     for _ in range(200):

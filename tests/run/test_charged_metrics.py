@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from understudy.ledger import Ledger
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum
+from understudy.privacy.unit import Unit
+from understudy.run.charged_metrics import ChargedMetrics
 
 
 class Crash(BaseException):
@@ -112,8 +116,6 @@ def test_a_run_that_was_killed_at_its_draw_goes_on_with_its_charge(
 def test_a_copy_of_the_folder_cannot_draw_another_value(
     tmp_path: Path, made: OutputFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import shutil
-
     def crash(*args: Any, **kwargs: Any) -> Any:
         raise Crash
 
@@ -150,13 +152,80 @@ def test_a_table_read_without_its_owners_is_refused(tmp_path: Path) -> None:
         us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, text="note"))
 
 
-def test_a_dataset_of_owners_cannot_be_charged_by_record(tmp_path: Path) -> None:
-    made = run_with_room(tmp_path, owner="clinician", max_records_per_owner=3)
-    words = {"text": "note", "label": "department", "labels_from_data": True, "dataset": "notes"}
+def test_a_dataset_of_owners_cannot_be_charged_by_record(tmp_path: Path, made: OutputFolder) -> None:
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.open_dataset("people", cap=Budget(5, "1e-6"), unit=Unit("owner", 3, "clinician"))
     with pytest.raises(LedgerError, match="protects one owner"):
-        us.evaluate(
-            tmp_path / "notes.csv", made.synthetic_file("parquet"), **options(tmp_path, output=str(made.root), **words)
-        )
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, dataset="people"))
+
+
+def test_an_owner_of_too_many_records_is_refused_before_the_charge(tmp_path: Path) -> None:
+    made = run_with_room(tmp_path, owner="clinician", max_records_per_owner=23)
+    with pytest.raises(ConfigError, match="at most 22"):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+
+
+@pytest.mark.parametrize("insecure", [{"insecure_no_noise": True}, {"insecure_noise_seed": 3}])
+def test_counts_without_noise_are_never_taken_for_private_ones(
+    tmp_path: Path, made: OutputFolder, insecure: dict[str, Any]
+) -> None:
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, **insecure))
+    assert released(made)["private"] is False
+    with pytest.raises(ResumeError, match="insecure"):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    assert released(made)["private"] is False
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, fresh=True))
+    assert released(made)["private"] is True
+    with pytest.raises(ResumeError, match="insecure"):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, **insecure))
+
+
+def test_texts_made_without_noise_have_no_private_accuracy(tmp_path: Path) -> None:
+    result = running.run(run_config(settings(tmp_path, insecure_no_noise=True)))
+    assert result.folder is not None
+    with pytest.raises(ConfigError, match="made without noise"):
+        us.evaluate(tmp_path / "notes.csv", result.folder.root, **options(tmp_path))
+
+
+@pytest.mark.parametrize("synthetic", ["notes.csv", "out/release/synthetic.parquet"])
+def test_a_table_without_a_statement_is_trained_on_for_nobody(
+    tmp_path: Path, made: OutputFolder, synthetic: str
+) -> None:
+    words = {"text": "note", "label": "department", "labels": "cardiology,dermatology", "output": str(tmp_path / "new")}
+    with pytest.raises(ConfigError, match="statement"):
+        us.evaluate(tmp_path / "notes.csv", tmp_path / synthetic, **options(tmp_path, **words))
+
+
+def test_labels_of_the_data_are_not_named(tmp_path: Path, made: OutputFolder) -> None:
+    table = rows()
+    table[3]["department"] = "zebras"
+    path = write_csv(tmp_path / "rare.csv", table)
+    words = {"text": "note", "label": "department", "labels_from_data": True}
+    with pytest.raises(ConfigError, match="not protected"):
+        us.evaluate(path, made.root, **options(tmp_path, **words))
+    assert not made.metrics_file.exists()
+
+
+def test_a_run_whose_labels_were_read_from_the_data_releases_none(tmp_path: Path) -> None:
+    made = run_with_room(tmp_path, labels=None, labels_from_data=True)
+    with pytest.raises(ConfigError, match="not protected"):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+
+
+def test_figures_do_not_stand_beside_another_run_s_statement(tmp_path: Path, made: OutputFolder) -> None:
+    apart = {"output": str(tmp_path / "other"), "ledger": str(tmp_path / "other.sqlite")}
+    other = running.run(run_config(settings(tmp_path, **apart)))
+    assert other.folder is not None
+    with pytest.raises(ConfigError, match="another run"):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, output=str(other.folder.root)))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
+def test_the_private_folder_of_copied_texts_is_its_owner_s_alone(tmp_path: Path, made: OutputFolder) -> None:
+    shutil.rmtree(made.private)
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    assert made.private.stat().st_mode & 0o777 == 0o700
 
 
 def test_secrets_have_no_epsilon(tmp_path: Path, embedder: Any, varied_chat: Any) -> None:
@@ -224,19 +293,16 @@ def test_an_epsilon_that_is_none_is_one_clear_error(tmp_path: Path, made: Output
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
-def test_metrics_that_are_charged_need_a_folder(tmp_path: Path, made: OutputFolder) -> None:
+def test_metrics_that_are_charged_need_an_output_folder(tmp_path: Path, made: OutputFolder) -> None:
     real = us.read_corpus(rows(), text="note", label="department", labels="cardiology,dermatology")
     synthetic = us.read_corpus(made.synthetic_file("parquet"), text="text", label="label", labels_from_data=True)
-    with pytest.raises(ConfigError, match="no folder"):
+    with pytest.raises(ConfigError, match="statement"):
         us.evaluate(real, synthetic, **options(tmp_path, dataset="notes"))
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1 / 3, 0.1, 0.7, 3.0, 49.0])
 def test_the_calibration_never_passes_the_charge(epsilon: float) -> None:
-    from understudy.privacy.unit import Unit
-    from understudy.run.charged_metrics import ChargedMetrics
-
     wanted = ChargedMetrics("notes", Unit(), epsilon, ["tf-idf"], 0)
-    plan = wanted.plan(wanted.mechanism(3, {"tf-idf": lambda batch: NotImplemented}))
+    plan = wanted.plan(wanted.mechanism(3, {"tf-idf": lambda batch: NotImplemented}), ["tf-idf"])
     assert plan.total <= epsilon
     assert plan.total == pytest.approx(epsilon)

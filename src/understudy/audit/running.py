@@ -26,13 +26,14 @@ from pydantic import Field
 
 from understudy.audit.canaries import Canaries, load_canaries
 from understudy.audit.one_run import MOST_CANARIES, canaries_needed, guess_rules, largest_bound
-from understudy.audit.planting import CORPUS, choose_canaries, on_the_copy, open_corpus, plant
+from understudy.audit.planting import CORPUS, RUN, choose_canaries, on_the_copy, open_corpus, plant
 from understudy.audit.run_audit import RunAudit, judge
 from understudy.audit.scoring import EMBEDDING, attacks_of, score
 from understudy.config import RunConfig
 from understudy.corpus import Corpus
 from understudy.errors import ConfigError
 from understudy.files import private_folder
+from understudy.outputs import OutputFolder
 from understudy.parameters import CommaSeparated, Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
@@ -143,6 +144,7 @@ def audit_run(
         settings={**parameters.model_dump(mode="json"), "synthetic_texts": len(texts)},
     )
     audit.save(private / AUDIT)
+    shutil.rmtree(OutputFolder(private / FOLDER / RUN).shareable, ignore_errors=True)  # nobody has paid for it
     return audit
 
 
@@ -211,11 +213,12 @@ def _require_inside(config: RunConfig) -> None:
     Raises:
         ConfigError: if the language model is an endpoint elsewhere.
     """
-    if not config.llm.startswith("openai:"):
+    provider = config.llm.partition(":")[0]
+    if provider in ("embedded", "none", "hf"):
         return
     host = urlsplit(config.base_url or "").hostname or ""
     try:
-        near = host == "localhost" or ip_address(host).is_loopback
+        near = provider == "openai" and (host == "localhost" or ip_address(host).is_loopback)
     except ValueError:
         near = False
     if not near:

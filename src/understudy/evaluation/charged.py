@@ -43,8 +43,8 @@ def charged_figures(
 ) -> tuple[Figure, ...]:
     """What noisy counts say: shares of labels and lengths, and the accuracy of classifiers of synthetic texts.
 
-    Shares are ratios of noisy counts, negatives taken as 0. Intervals take the noise as known and the records as a
-    random sample: counts are drawn again around the released ones.
+    Shares are ratios of noisy sums, brought into [0, 1]. Intervals take the noise as known and, for shares, the records
+    as a random sample: counts are drawn again around the released ones.
 
     Args:
         counts: ``Float64`` in the order of :class:`~understudy.evaluation.counting.MetricCounts`.
@@ -58,15 +58,15 @@ def charged_figures(
     of_labels, rest = counts[:cells], counts[cells:]
     of_lengths, of_right = rest[: len(LENGTH_EDGES)], rest[len(LENGTH_EDGES) :]
     ratio = _Ratios(noise_scale, seed)
-    figures = [_figure(RECORDS, *ratio(of_labels, None), {})]
+    figures = [_figure(RECORDS, *ratio.total(of_labels), {})]
     figures += [
-        _figure(LABEL_SHARE, *ratio(of_labels, place), {"label": label})
+        _figure(LABEL_SHARE, *ratio.share(of_labels, place), {"label": label})
         for place, label in enumerate(labels if len(labels) > 1 else ())
     ]
     edges = [*LENGTH_EDGES[1:], None]
     for place, (low, high) in enumerate(zip(LENGTH_EDGES, edges, strict=True)):
         words = f"{low} or more" if high is None else f"{low} to {high - 1}"
-        figures.append(_figure(LENGTH_SHARE, *ratio(of_lengths, place), {"words": words}))
+        figures.append(_figure(LENGTH_SHARE, *ratio.share(of_lengths, place), {"words": words}))
     for place, name in enumerate(classifiers):
         right = of_right[place * cells : (place + 1) * cells]
         settings: dict[str, Setting] = {"classifier": name, "training texts": training_texts}
@@ -81,27 +81,28 @@ class _Ratios:
         self._scale = scale
         self._generator = np.random.default_rng(seed)
 
-    def __call__(self, counts: NDArray[np.float64], place: int | None) -> tuple[float, Interval]:
-        """One cell's share of all; the sum of all where ``place`` is None."""
-        again = self._again(counts)
-        if place is None:
-            return float(np.maximum(counts, 0).sum()), _interval(again.sum(axis=1))
-        total = float(np.maximum(counts, 0).sum())
-        value = float(max(counts[place], 0)) / total if total > 0 else 0.0
-        return value, _interval(_divide(again[:, place], again.sum(axis=1)))
+    def total(self, counts: NDArray[np.float64]) -> tuple[float, Interval]:
+        """The sum of all counts."""
+        total = float(counts.sum())
+        return max(total, 0.0), _interval(np.maximum(total + self._noise(len(counts)), 0))
+
+    def share(self, counts: NDArray[np.float64], place: int) -> tuple[float, Interval]:
+        """One count over the sum of all."""
+        noise = self._noise(1)
+        return self._ratio(float(counts[place]), float(counts.sum()), noise, noise + self._noise(len(counts) - 1))
 
     def between(self, part: NDArray[np.float64], whole: NDArray[np.float64]) -> tuple[float, Interval]:
         """The sum of some counts over that of others, of which they count a part."""
-        hits, total = float(part.sum()), float(whole.sum())
-        value = min(max(hits / total, 0.0), 1.0) if total > 0 else 0.0
-        right = self._generator.binomial(max(0, round(total)), value, size=_DRAWS) + self._noise(len(part))
-        return value, _interval(_divide(right, total + self._noise(len(whole))))
+        noises = self._noise(len(part)), self._noise(len(whole))
+        return self._ratio(float(part.sum()), float(whole.sum()), *noises)
 
-    def _again(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Counts as they might as well have come out, ``Float64[draws, len(counts)]``, none negative."""
-        size = (_DRAWS, len(counts))
-        sampled = self._generator.poisson(np.maximum(counts, 0), size=size)
-        return np.maximum(sampled + self._generator.laplace(0.0, self._scale, size=size), 0)
+    def _ratio(
+        self, hits: float, total: float, noise: NDArray[np.float64], noise_of_total: NDArray[np.float64]
+    ) -> tuple[float, Interval]:
+        """Hits over total, in [0, 1]; the interval is of what might as well have come out."""
+        value = min(max(hits / total, 0.0), 1.0) if total > 0 else 0.0
+        again = self._generator.binomial(max(0, round(total)), value, size=_DRAWS) + noise
+        return value, _interval(_divide(again, total + noise_of_total))
 
     def _noise(self, terms: int) -> NDArray[np.float64]:
         """That of a sum of so many counts, ``Float64[draws]``."""

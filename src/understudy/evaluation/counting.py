@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.errors import ConfigError
 from understudy.privacy.unit import Unit
 
 LENGTH_EDGES = (0, 5, 10, 15, 20, 30, 40, 60, 80, 120, 160, 240, 320, 640)
 """Words; public. The last bin is open."""
 
 NAME = "metrics"
+LARGEST_GRID = 2.0**28
+"""Counts of 2^35 owners still fit into 64-bit integers."""
 
 Right = Callable[[BoundedBatch], NDArray[np.bool_]]
 """Which records of a batch a classifier labels right, ``Bool[n]``: each told from that record alone."""
@@ -37,12 +40,22 @@ class MetricCounts:
         labels: size of the label set, 1 without labels.
         classifiers: by name, which records are labelled right.
         unit: the privacy unit.
+
+    Raises:
+        ConfigError: if an owner may have so many records that their averages are not counted exactly.
     """
 
     labels: int
     classifiers: Mapping[str, Right]
     unit: Unit
     name: str = NAME
+
+    def __post_init__(self) -> None:
+        if self.grid > LARGEST_GRID:
+            raise ConfigError(
+                f"Averages over up to {self.unit.max_records} records of an owner are too fine to be counted exactly.",
+                "Use at most 22 records of an owner (--max-records-per-owner).",
+            )
 
     @property
     def blocks(self) -> int:

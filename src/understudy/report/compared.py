@@ -10,6 +10,7 @@ from understudy.errors import ConfigError
 from understudy.evaluation.evaluation import load_evaluation
 from understudy.evaluation.figure import SYNTHETIC, Figure, Metric
 from understudy.outputs import OutputFolder
+from understudy.privacy.guarantee import as_typed
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.report.contents import read_charged, read_statement
 from understudy.report.grids import SIZE, Grid, Row, column_words, remarks, training_words
@@ -22,17 +23,23 @@ REFERENCES = ("real (all)", "real", "zero-shot", "untuned")
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its name on the page, its promise, and the figures of its texts' utility."""
+    """One run: its name on the page, its promise, the figures of its texts' utility, and what those cost."""
 
     name: str
     statement: Statement
     figures: tuple[Figure, ...]
+    cost: str = ""
 
     @property
     def epsilon(self) -> float | None:
         """What was promised; None where noise was off."""
         assert not isinstance(self.statement.budget, SecretBudget)
         return float(self.statement.budget.epsilon) if self.statement.private else None
+
+    @property
+    def promised(self) -> str:
+        """In words, with what the figures cost."""
+        return "noise off: NOT PRIVATE" if self.epsilon is None else f"epsilon = {self.epsilon:g}{self.cost}"
 
     def figure(self, metric: str, column: str, of: str) -> Figure | None:
         """The figure of one metric and setting, or None."""
@@ -73,11 +80,7 @@ class Comparison:
     def grid(self) -> Grid:
         """A row a run, and one a ceiling or floor."""
         rows = [
-            Row(
-                run.name,
-                f"{'noise off: NOT PRIVATE' if run.epsilon is None else f'epsilon = {run.epsilon:g}'}{_size(cells)}",
-                cells,
-            )
+            Row(run.name, f"{run.promised}{_size(cells)}", cells)
             for run in self.runs
             for cells in [tuple(run.figure(self.metric.name, column, SYNTHETIC) for column in self.columns)]
         ]
@@ -134,9 +137,17 @@ def _read(folder: OutputFolder, name: str | None, shareable: bool) -> Run:
         raise ConfigError(
             f"The run {folder.root.name} protects secrets: it has no epsilon to compare by.", "Leave it out."
         )
+    cost = ""
     if shareable:
         charged = read_charged(folder.shareable / "metrics.json")
         figures = () if charged is None else charged.figures
+        if charged is not None:
+            cost = f" + {as_typed(charged.budget.epsilon)} for the figures"
+            if not charged.private:
+                raise ConfigError(
+                    f"The figures of {folder.root.name} were released without noise: they are NOT PRIVATE.",
+                    "Release them with noise, or leave out --shareable.",
+                )
         cure = "Release some with `understudy evaluate --charge-metrics`, or leave out --shareable."
     else:
         path = folder.private / "evaluation.json"
@@ -145,4 +156,4 @@ def _read(folder: OutputFolder, name: str | None, shareable: bool) -> Run:
     utility = tuple(figure for figure in figures if figure.metric.family == "utility")
     if not utility:
         raise ConfigError(f"Nothing was measured of what the texts of {folder.root.name} are good for.", cure)
-    return Run(name or statement.method, statement, utility)
+    return Run(name or statement.method, statement, utility, cost)

@@ -57,8 +57,13 @@ def _text(row: Mapping[str, Any]) -> SyntheticText:
     label, provenance = row.get(LABEL), row.get(PROVENANCE)
     known = json.loads(provenance) if provenance else {}
     return SyntheticText(
-        row[TEXT] or "",
-        None if label in (None, "") else canonical(label),
-        tuple(str(phrase) for phrase in known.get("phrases", ())),
-        str(known.get("model") or ""),
+        _whole(row[TEXT] or ""),
+        None if label in (None, "") else _whole(canonical(label)),
+        tuple(_whole(str(phrase)) for phrase in known.get("phrases", ())),
+        _whole(str(known.get("model") or "")),
     )
+
+
+def _whole(text: str) -> str:
+    """Half a character (a lone surrogate, which JSON can hold) cannot be written: U+FFFD stands for it."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -9,6 +9,7 @@ from typing import Any
 
 from understudy.evaluation.figure import HOLDOUT, Figure
 from understudy.evaluation.picture import Picture
+from understudy.privacy.accountant import Composition
 from understudy.privacy.guarantee import as_typed
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.report.audited import Audited
@@ -35,7 +36,7 @@ from understudy.report.samples import as_record, samples_of
 from understudy.report.spending import spending
 from understudy.report.tradeoff import tradeoff
 from understudy.statement import FALSE_ALARMS, Statement
-from understudy.statement.rounding import round_up
+from understudy.statement.rounding import in_a_hundred, round_up
 
 TITLES = {
     "promise": "What is promised",
@@ -97,6 +98,7 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         "leakage": _grid(families["leakage"], f"{_beside(families['leakage'])}. {_KEY}"),
         "paid_for": paid_for,
         "charged_epsilon": as_typed(contents.charged.budget.epsilon) if contents.charged else "",
+        "together": _together(contents),
         "charged_table": [CHARGED],
         "settings": _settings(contents.settings),
         "words": table_words,
@@ -117,12 +119,26 @@ def _facts(contents: Contents) -> list[tuple[str, str]]:
     else:
         promised = {"epsilon": budget.epsilon, "delta": budget.delta}
     typed = [(name, power_of_ten(as_typed(value))) for name, value in promised.items()]
+    if contents.charged is not None and contents.charged.private:
+        typed[0] = ("epsilon", f"{typed[0][1]} + {as_typed(contents.charged.budget.epsilon)} for figures")
     return [*typed, ("protects", f"one {statement.unit.kind}"), texts]
 
 
 def _tradeoff(statement: Statement) -> str:
     unit = statement.unit.kind
     return tradeoff_chart(tradeoff(statement), at=(FALSE_ALARMS, statement.power), unit=unit)
+
+
+def _together(contents: Contents) -> dict[str, str] | None:
+    """What the texts and the figures that were paid for promise together; None without such figures."""
+    statement, charged = contents.statement, contents.charged
+    if charged is None or not contents.promises or isinstance(statement.budget, SecretBudget):
+        return None
+    events = tuple(charge.event for charge in (*statement.charges, *charged.charges))
+    return {
+        "epsilon": as_typed(statement.budget.epsilon + charged.budget.epsilon),
+        "power": in_a_hundred(Composition(events).power(FALSE_ALARMS)),
+    }
 
 
 def _elsewhere(statement: Statement) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from understudy.evaluation.counting import NAME, MetricCounts, Right
 from understudy.evaluation.evaluation import Evaluation
 from understudy.evaluation.sample import Sample
 from understudy.evaluation.utility.kinds import kind_named
-from understudy.files import atomic_file
+from understudy.files import atomic_file, private_folder
 from understudy.models.types import Embedder
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
@@ -71,8 +71,8 @@ class ChargedMetrics:
             multiplier = math.nextafter(multiplier, math.inf)
         return NoisySum(MetricCounts(labels, classifiers, self.unit), "laplace", multiplier)
 
-    def plan(self, mechanism: NoisySum[BoundedCorpus]) -> Plan:
-        names = f", right answers of {', '.join(self.classifiers)}" if self.classifiers else ""
+    def plan(self, mechanism: NoisySum[BoundedCorpus], classifiers: Sequence[str]) -> Plan:
+        names = f", right answers of {', '.join(classifiers)}" if classifiers else ""
         why = f"noisy counts of labels, lengths{names}"
         parameters = {"noise": "laplace", "noise_multiplier": mechanism.noise_multiplier, "counts": why}
         return Plan(
@@ -102,7 +102,7 @@ def release_metrics(
         folder: whose ``private/metrics`` keeps the noisy counts.
 
     Raises:
-        ConfigError: if secrets are protected, or a classifier cannot be trained.
+        ConfigError: if secrets are protected, labels are not declared, or a classifier cannot be trained.
         BudgetExceeded: if the dataset has not so much left.
     """
     from understudy.store import RunStore
@@ -112,11 +112,17 @@ def release_metrics(
             "Metrics are charged by epsilon, and this dataset's budget protects secrets.",
             "Leave --charge-metrics out: the figures in private/ are for the data's holder.",
         )
+    if not corpus.schema.labels_declared:
+        raise ConfigError(
+            "Labels that are read from the real table are not protected, and would be released by name.",
+            "Declare the label set with --labels, or leave --charge-metrics out.",
+        )
     labels = [canonical(label) for label in corpus.labels]
     classifiers = _classifiers(wanted, synthetic, labels, embedder)
     mechanism = wanted.mechanism(max(1, len(labels)), classifiers)
-    plan, noise = wanted.plan(mechanism), noise_source(settings)
-    lasting = _lasting(wanted, labels, synthetic, embedder)
+    plan, noise = wanted.plan(mechanism, list(classifiers)), noise_source(settings)
+    lasting = _lasting(wanted, labels, synthetic, embedder) | _noise_of(settings)
+    private_folder(folder.private)
     with ExitStack() as stack:
         store = stack.enter_context(RunStore.open(folder.private / _STORE, fresh=fresh))
         folder.make()
@@ -134,7 +140,7 @@ def release_metrics(
         seed=wanted.seed,
     )
     made = Evaluation(figures, None, {"classifiers": list(classifiers), "seed": wanted.seed})
-    _write(folder, wanted, plan, made, noise.private, corpus.schema.labels_declared, run_id)
+    _write(folder, wanted, plan, made, noise.private, run_id)
     listener.say(f"Wrote what was released to {folder.metrics_file}.")
     return made
 
@@ -207,13 +213,18 @@ def _lasting(
     }
 
 
+def _noise_of(settings: LedgerParameters) -> dict[str, Any]:
+    """Whether there is any: counts without noise are never taken up by a call that has it."""
+    insecure = {"insecure_no_noise": settings.insecure_no_noise, "insecure_noise_seed": settings.insecure_noise_seed}
+    return {name: value for name, value in insecure.items() if value not in (None, False)}
+
+
 def _write(
     folder: OutputFolder,
     wanted: ChargedMetrics,
     plan: Plan,
     made: Evaluation,
     private: bool,
-    labels_declared: bool,
     run_id: str,
 ) -> None:
     fields = {
@@ -225,7 +236,6 @@ def _write(
         "protects": plan.unit.describe(),
         "budget": plan.budget.to_json(),
         "charges": [charge.to_json() for charge in plan.charges],
-        "labels_declared": labels_declared,
         "evaluation": made.to_json(),
     }
     with atomic_file(folder.metrics_file) as file:

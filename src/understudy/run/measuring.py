@@ -21,7 +21,6 @@ from understudy.models.types import Embedder
 from understudy.outputs import OutputFolder
 from understudy.privacy.unit import Unit
 from understudy.run.charged_metrics import ChargedMetrics, release_metrics
-from understudy.run.charging import dataset_name
 from understudy.run.evaluation_tables import (
     EvaluationConfig,
     Made,
@@ -65,6 +64,7 @@ def evaluate(
         if not isinstance(real, Corpus):
             stack.enter_context(corpus)
         folder = OutputFolder(Path(config.output)) if config.output else made.folder
+        _check_folder(folder, made)
         embedder = _load_embedder(config.embedder)
         table = _embedded(read_sample(made.table, at_most=config.max_texts, seed=config.seed), embedder, listener)
         if len(table) < 1:
@@ -77,6 +77,17 @@ def evaluate(
         evaluation.save(folder.evaluation_file)
         listener.say(f"Wrote the figures to {folder.evaluation_file}: they are not covered by epsilon.")
     return evaluation
+
+
+def _check_folder(folder: OutputFolder | None, made: Made) -> None:
+    """See that figures do not come to stand beside another table's statement."""
+    if folder is None or not (folder.shareable / "statement.json").exists():
+        return
+    if made.folder is None or made.folder.root.resolve() != folder.root.resolve():
+        raise ConfigError(
+            f"The folder {folder.root.name} holds another run, beside whose statement these figures would stand.",
+            "Evaluate that folder, or use another --output.",
+        )
 
 
 def _measure(
@@ -197,12 +208,25 @@ def _charge(
     listener: Listener,
 ) -> None:
     """Release what may be shared."""
-    if folder is None:
-        raise ConfigError("Metrics that are charged are stored, and there is no folder.", "Name one with --output.")
+    if folder is None or made.folder is None or made.statement is None:
+        raise ConfigError(
+            "Metrics that are charged stand beside the statement of the synthetic texts, and there is none.",
+            "Evaluate the output folder of `understudy run` or `generate`.",
+        )
+    if not made.statement.private and not (config.insecure_no_noise or config.insecure_noise_seed is not None):
+        raise ConfigError(
+            "The synthetic texts were made without noise, so nothing that is learnt from them is private.",
+            "Evaluate a run with a promise.",
+        )
+    if not made.statement.labels_declared:
+        raise ConfigError(
+            "The label set of the synthetic texts was read from the data: it is not protected, and would be named.",
+            "Leave --charge-metrics out, or make a run with a declared label set.",
+        )
     assert config.charge_metrics is not None
-    dataset = config.dataset or (made.statement.dataset if made.statement is not None else None) or corpus.name
+    dataset = config.dataset or made.statement.dataset
     wanted = ChargedMetrics(
-        dataset_name(dataset, ()),
+        dataset,
         _unit(config, corpus, made.statement),
         config.charge_metrics,
         [each for each in config.charged_classifiers if each == "tf-idf" or embedder is not None],
@@ -221,15 +245,15 @@ def _charge(
     )
 
 
-def _unit(config: EvaluationConfig, corpus: Corpus, statement: Statement | None) -> Unit:
-    """Whom the charged metrics protect: whom the synthetic table's promise names, or else whom the real table tells.
+def _unit(config: EvaluationConfig, corpus: Corpus, statement: Statement) -> Unit:
+    """Whom the charged metrics protect: whom the synthetic table's promise names, if no owner column is given.
 
     Raises:
         ConfigError: if the real table was read without the column that tells units apart, or with another.
     """
-    unit = Unit("owner", config.max_records_per_owner, config.owner) if config.owner else Unit()
-    if statement is not None and not config.owner:
-        unit = statement.unit
+    unit = statement.unit
+    if config.owner:
+        unit = Unit("owner", config.max_records_per_owner, config.owner)
     if unit.kind != "secret" and corpus.schema.owner != unit.column:
         raise ConfigError(
             f"The real table has the owner column {corpus.schema.owner!r}, and one {unit.name} is protected.",
