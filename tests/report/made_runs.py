@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -149,10 +150,16 @@ def made_picture(points: int = 60, *, text: str = "") -> Picture:
 def measure(folder: OutputFolder, *, accuracy: float = 0.8, picture: Picture | None = None) -> None:
     """The private half: an evaluation and an audit."""
     private_folder(folder.private)
-    settings = {"seeds": 5, "embedder": PLANTED}
+    settings = {"seeds": 5, "embedder": PLANTED, **told_table(folder)}
     Evaluation(made_figures(accuracy), picture or made_picture(), settings).save(folder.private / "evaluation.json")
     (folder.private / "audit.json").write_text(json.dumps(made_audit()), "utf-8")
     (folder.private / "bad_rows.jsonl").write_text(PLANTED, "utf-8")
+
+
+def told_table(folder: OutputFolder) -> dict[str, str]:
+    """Which table was measured, as an evaluation says it."""
+    table = next(folder.shareable.glob("synthetic.*"), None)
+    return {} if table is None else {"table_sha256": hashlib.sha256(table.read_bytes()).hexdigest()}
 
 
 def made_audit(**changes: Any) -> dict[str, Any]:
@@ -188,6 +195,7 @@ def charge_metrics(folder: OutputFolder, accuracy: float = 0.75, *, private: boo
     charge = Charge("metrics", PureEvent(0.5), {}, "noisy counts of labels")
     fields = {
         "version": 1,
+        **told_table(folder),
         "private": private,
         "protects": "one record",
         "budget": Budget("0.5", 0).to_json(),

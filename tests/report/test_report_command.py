@@ -76,6 +76,6 @@ def test_an_embedder_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_no_run_is_an_error_with_a_cure(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nothing", Path(__file__)):
-        error = call(path).exception
+        error = call(path, "--embedder", "not looked for").exception
         assert isinstance(error, ConfigError)
         assert "no folder of a run" in error.problem

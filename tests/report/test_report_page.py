@@ -25,7 +25,7 @@ from made_runs import (
 
 from understudy.errors import ConfigError
 from understudy.outputs import FORMATS, OutputFolder
-from understudy.report import write_reports
+from understudy.report import write_comparison, write_reports
 from understudy.report.page import policy
 
 NASTY = [
@@ -328,3 +328,29 @@ def test_many_labels_and_long_ones_are_all_listed(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no folder of a run"):
         write_reports(OutputFolder(tmp_path / "nothing"), embedder=None)
+
+
+@pytest.mark.parametrize("name", ["release/metrics.json", "private/evaluation.json"])
+def test_figures_of_another_table_are_not_shown(measured: OutputFolder, name: str) -> None:
+    charge_metrics(measured)
+    (path,) = measured.shareable.glob("synthetic.*")
+    path.rename(measured.root / "old.parquet")
+    make_run(measured.root / "other", [("Another text.", 0)]).synthetic_file("parquet").rename(path)
+    (measured.metrics_file if name.startswith("private") else measured.evaluation_file).unlink()
+    for write in (
+        lambda: write_reports(measured, embedder=None),
+        lambda: write_comparison([measured.root], measured.root / "c.html", shareable=name.startswith("release")),
+    ):
+        with pytest.raises(ConfigError, match="another synthetic table") as caught:
+            write()
+        assert name in caught.value.problem
+        assert name in caught.value.cure
+
+
+def test_figures_that_do_not_tell_their_table_are_shown(measured: OutputFolder) -> None:
+    path = measured.evaluation_file
+    path.write_text(path.read_text("utf-8").replace("table_sha256", "older"), "utf-8")
+    (table,) = measured.shareable.glob("synthetic.*")
+    table.unlink()
+    make_run(measured.root / "other", [("Another text.", 0)]).synthetic_file("parquet").rename(table)
+    assert "0.900" in internal(measured)

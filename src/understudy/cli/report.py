@@ -44,6 +44,7 @@ def report(
     """
     from understudy.outputs import OutputFolder
     from understudy.report import write_comparison, write_reports
+    from understudy.report.contents import read_statement
 
     if compare:
         if output is None:
@@ -55,9 +56,12 @@ def report(
         raise ConfigError(
             "--output, --name and --shareable belong to a comparison.", "Add --compare, or leave them out."
         )
+    written = [OutputFolder(Path(run)) for run in runs]
+    for folder in written:
+        read_statement(folder.shareable)  # a wrong path is told before seconds go into loading a model
     loaded = _embedder(embedder)
-    for run in runs:
-        paths = write_reports(OutputFolder(Path(run)), embedder=loaded, seed=seed)
+    for folder in written:
+        paths = write_reports(folder, embedder=loaded, seed=seed)
         click.echo(paths.shareable)
         if paths.internal is not None:
             click.echo(paths.internal)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from understudy.errors import ConfigError
-from understudy.evaluation.evaluation import load_evaluation
 from understudy.evaluation.figure import SYNTHETIC, Figure, Metric
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import as_typed
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.report.contents import read_charged, read_statement
+from understudy.report.contents import read_charged, read_evaluation, read_statement
 from understudy.report.grids import SIZE, Grid, Row, column_words, remarks, training_words
 from understudy.statement import Statement
 
@@ -139,7 +138,7 @@ def _read(folder: OutputFolder, name: str | None, shareable: bool) -> Run:
         )
     cost = ""
     if shareable:
-        charged = read_charged(folder.shareable / "metrics.json")
+        charged = read_charged(folder.shareable)
         figures = () if charged is None else charged.figures
         if charged is not None:
             cost = f" + {as_typed(charged.budget.epsilon)} for the figures"
@@ -150,8 +149,8 @@ def _read(folder: OutputFolder, name: str | None, shareable: bool) -> Run:
                 )
         cure = "Release some with `understudy evaluate --charge-metrics`, or leave out --shareable."
     else:
-        path = folder.private / "evaluation.json"
-        figures = load_evaluation(path).figures if path.exists() else ()
+        evaluation = read_evaluation(folder.shareable, folder.evaluation_file)
+        figures = () if evaluation is None else evaluation.figures
         cure = "Measure it first with `understudy evaluate`."
     utility = tuple(figure for figure in figures if figure.metric.family == "utility")
     if not utility:

@@ -19,7 +19,7 @@ from understudy.privacy.plan import Charge
 from understudy.release import Release, load_release
 from understudy.report.alone import look_at
 from understudy.report.audited import Audited, read_audit
-from understudy.report.table import SyntheticText, read_synthetic
+from understudy.report.table import SyntheticText, read_synthetic, require_measured_on
 from understudy.statement import Statement
 
 
@@ -90,25 +90,26 @@ def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Content
         figures=alone.figures,
         picture=alone.picture,
         no_map=alone.no_map,
-        charged=read_charged(release / "metrics.json"),
+        charged=read_charged(release),
         settings={},
     )
 
 
-def internal(public: Contents, private: Path) -> Contents | None:
+def internal(public: Contents, release: Path, private: Path) -> Contents | None:
     """The same with all that was measured on private texts; None where nothing was, or it may not be read.
 
     Args:
         public: what may be handed out.
-        private: the private folder of the run.
+        release: the shareable folder of the run.
+        private: its private folder.
 
     Raises:
-        ConfigError: if what is in it cannot be read.
+        ConfigError: if what is in it cannot be read, or was measured on another table.
     """
     evaluated, audited = private / "evaluation.json", private / "audit.json"
     if not os.access(private, os.R_OK | os.X_OK) or not (evaluated.exists() or audited.exists()):
         return None
-    evaluation = load_evaluation(evaluated) if evaluated.exists() else Evaluation((), None, {})
+    evaluation = read_evaluation(release, evaluated) or Evaluation((), None, {})
     return replace(
         public,
         internal=True,
@@ -145,12 +146,26 @@ def _read_release(release: Path, method: str) -> Release | None:
     return load_release(path) if path.exists() else None
 
 
-def read_charged(path: Path) -> Charged | None:
+def read_evaluation(release: Path, path: Path) -> Evaluation | None:
+    """What was measured of the table in ``release``; None where there is no such file.
+
+    Raises:
+        ConfigError: if it cannot be read, or is of another table.
+    """
+    if not path.exists():
+        return None
+    evaluation = load_evaluation(path)
+    require_measured_on(release, evaluation.settings.get("table_sha256"), path)
+    return evaluation
+
+
+def read_charged(release: Path) -> Charged | None:
     """What ``release/metrics.json`` holds; None where there is no such file.
 
     Raises:
-        ConfigError: if it cannot be read.
+        ConfigError: if it cannot be read, or is of another table.
     """
+    path = release / "metrics.json"
     if not path.exists():
         return None
     cure = "Make it anew with `understudy evaluate --charge-metrics`."
@@ -159,9 +174,12 @@ def read_charged(path: Path) -> Charged | None:
         figures = Evaluation.from_json(fields["evaluation"]).figures
         charges = tuple(Charge.from_json(each) for each in fields["charges"])
         budget = Budget.from_json(fields["budget"])
-        return Charged(budget, str(fields["protects"]), bool(fields["private"]), charges, figures)
+        charged = Charged(budget, str(fields["protects"]), bool(fields["private"]), charges, figures)
+        digest = fields.get("table_sha256")
     except (KeyError, ValueError, TypeError, AttributeError):
         raise ConfigError(f"{path.name} is damaged or was made by another version.", cure) from None
+    require_measured_on(release, digest, path)
+    return charged
 
 
 def _read_json(path: Path, cure: str) -> Any:

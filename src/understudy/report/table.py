@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -30,15 +31,46 @@ def read_synthetic(release: Path) -> tuple[SyntheticText, ...]:
     Raises:
         ConfigError: if the table cannot be read, or has no column of texts.
     """
-    found = [path for name in FORMATS if (path := release / f"synthetic.{name}").exists()]
-    if not found:
+    path = _table(release)
+    if path is None:
         return ()
     try:
-        return tuple(_text(row) for row in _rows(found[0]))
+        return tuple(_text(row) for row in _rows(path))
     except Exception:  # a damaged table fails in many ways
         raise ConfigError(
-            f"The synthetic table {found[0].name} cannot be read.", "Make it anew with `understudy generate`."
+            f"The synthetic table {path.name} cannot be read.", "Make it anew with `understudy generate`."
         ) from None
+
+
+def require_measured_on(release: Path, digest: object, path: Path) -> None:
+    """See that figures are of the synthetic table in ``release``.
+
+    Args:
+        release: the shareable folder of a run.
+        digest: SHA-256 of the table's bytes when it was measured, in hex; None where an older version did not tell.
+        path: the file of the figures.
+
+    Raises:
+        ConfigError: if the table is another one by now.
+    """
+    table = _table(release)
+    if digest is None or table is None:
+        return
+    try:
+        found = hashlib.sha256(table.read_bytes()).hexdigest()
+    except OSError:
+        raise ConfigError(f"The synthetic table {table.name} cannot be read.", "See that it may be read.") from None
+    if found == digest:
+        return
+    name = "/".join(path.parts[-3:])
+    raise ConfigError(
+        f"{name} was measured on another synthetic table than the one in the folder.",
+        f"Make it anew with `understudy evaluate`, or remove {name}.",
+    )
+
+
+def _table(release: Path) -> Path | None:
+    return next((path for name in FORMATS if (path := release / f"synthetic.{name}").exists()), None)
 
 
 def _rows(path: Path) -> Iterable[Mapping[str, Any]]:

@@ -33,7 +33,7 @@ def write_reports(folder: OutputFolder, *, embedder: Embedder | None, seed: int 
     """
     public = shareable(folder.shareable, embedder=embedder, seed=seed)
     write_page(folder.report_file, page(public, seed=seed), private=False)
-    inside = internal(public, folder.private)
+    inside = internal(public, folder.shareable, folder.private)
     if inside is None:
         return ReportPaths(folder.report_file, None)
     write_page(folder.internal_report_file, page(inside, seed=seed), private=True)
