@@ -8,6 +8,7 @@ out/
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -59,6 +60,12 @@ class OutputFolder:
 
     def synthetic_file(self, output_format: str) -> Path:
         return self.shareable / f"synthetic.{output_format}"
+
+    @property
+    def table_sha256(self) -> str:
+        """Of the synthetic table; empty where there is none."""
+        there = [path for name in FORMATS if (path := self.synthetic_file(name)).exists()]
+        return hashlib.sha256(there[0].read_bytes()).hexdigest() if there else ""
 
     @property
     def metrics_file(self) -> Path:

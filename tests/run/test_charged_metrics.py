@@ -213,6 +213,22 @@ def test_a_run_whose_labels_were_read_from_the_data_releases_none(tmp_path: Path
         us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
 
 
+def test_another_table_is_charged_to_the_run_s_dataset_only_if_the_user_says_so(
+    tmp_path: Path, made: OutputFolder
+) -> None:
+    other = write_csv(tmp_path / "other.csv", rows(60)[40:])
+    with pytest.raises(ConfigError, match="not the one that the ledger knows"):
+        us.evaluate(other, made.root, **options(tmp_path))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+    us.evaluate(other, made.root, **options(tmp_path, dataset="notes"))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 2
+
+
+def test_released_metrics_name_the_table_that_they_were_trained_on(tmp_path: Path, made: OutputFolder) -> None:
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    assert released(made)["table_sha256"] == made.table_sha256 != ""
+
+
 def test_figures_do_not_stand_beside_another_run_s_statement(tmp_path: Path, made: OutputFolder) -> None:
     apart = {"output": str(tmp_path / "other"), "ledger": str(tmp_path / "other.sqlite")}
     other = running.run(run_config(settings(tmp_path, **apart)))

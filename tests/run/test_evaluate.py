@@ -16,6 +16,7 @@ from run_fixtures import Said
 import understudy as us
 from understudy import run as running
 from understudy.config import run_config
+from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, UnderstudyError
 from understudy.evaluation.evaluation import Evaluation, load_evaluation
 from understudy.evaluation.parameters import CLASSIFIERS, EvaluationParameters
@@ -165,6 +166,52 @@ def test_personal_data_of_public_texts_are_told_apart(tmp_path: Path, made: Outp
     found = {each.metric.name: each for each in us.evaluate(real, made.root, **options).figures}
     assert found["pii_replayed"].value == 0
     assert found["pii_replayed_public"].settings["detector"] == "email"
+
+
+@pytest.mark.parametrize("name", ["floor.jsonl", "floor.csv", "floor.parquet"])
+@pytest.mark.parametrize("keys", [("text", "label"), ("note", "department")])
+def test_a_table_may_have_our_columns_or_the_real_table_s(
+    tmp_path: Path, made: OutputFolder, name: str, keys: tuple[str, str]
+) -> None:
+    path, columns = tmp_path / name, {keys[0]: ["heart pulse", "skin rash"], keys[1]: list(LABELS)}
+    write_table(path, columns)
+    words = {"text": "note", "label": "department", "labels": ",".join(LABELS)}
+    found = us.evaluate(tmp_path / "notes.csv", path, metrics="utility", **words, **FEW)
+    assert {each.settings["training texts"] for each in found.figures if each.of == "synthetic"} == {2}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"holdout": "missing.csv"},
+        {"beside": "floor=missing.csv"},
+        {"charge_metrics": "-1"},
+        {"json_schema": "missing.json"},
+    ],
+)
+def test_what_is_wrong_is_told_before_a_model_is_loaded(
+    tmp_path: Path, made: OutputFolder, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(spec: str) -> Any:
+        raise AssertionError("no model is needed for that")
+
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", load)
+    with pytest.raises(UnderstudyError):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options)
+
+
+def test_figures_that_would_go_nowhere_are_not_measured(
+    tmp_path: Path, made: OutputFolder, understudy: Callable[..., Said]
+) -> None:
+    table = str(made.synthetic_file("parquet"))
+    said = understudy("evaluate", str(tmp_path / "notes.csv"), table, "--text", "note")
+    assert said.code == 2
+    assert "no place for the figures" in said.err
+
+
+def test_an_evaluation_names_the_table_that_it_measured(tmp_path: Path, made: OutputFolder) -> None:
+    found = us.evaluate(tmp_path / "notes.csv", made.root, metrics="leakage", **FEW)
+    assert found.settings["table_sha256"] == made.table_sha256
 
 
 def test_every_classifier_that_can_be_named_is_known() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ import click
 from understudy.cli.listening import listener
 from understudy.cli.options import ParametersCommand, given
 from understudy.config import LedgerParameters, TableParameters
+from understudy.errors import ConfigError
 from understudy.evaluation.parameters import ChargeParameters, EvaluationParameters
 from understudy.parameters import Parameters
 from understudy.run.evaluation_tables import ResultParameters
@@ -38,8 +40,13 @@ def evaluate(real: str, synthetic: str, config: str | None, show: bool, **values
     The figures are private, for the data's holder: they go to private/evaluation.json of the output folder.
     --charge-metrics EPSILON releases a few of them, with noise, to release/metrics.json.
     """
+    settings = given(values, config)
+    if not (show or settings.get("output") or Path(synthetic).is_dir()):
+        raise ConfigError(
+            "There is no place for the figures.", "Name a folder with --output, or print them with --show."
+        )
     with listener() as told:
-        made = measure(real, synthetic, listener=told, **given(values, config))
+        made = measure(real, synthetic, listener=told, **settings)
     if show:
         click.echo(_table(made.figures))
 

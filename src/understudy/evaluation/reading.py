@@ -43,9 +43,16 @@ def open_table(path: Path, columns: Sequence[tuple[str, str | None]]) -> Corpus:
         CorpusError: if the table has none of them, or cannot be read.
     """
     problems: list[CorpusError] = []
+    empty: list[Corpus] = []
     for text, label in columns:
         try:
-            return read_corpus(path, text=text, label=label, labels_from_data=label is not None, on_bad_row="skip")
+            found = read_corpus(path, text=text, label=label, labels_from_data=label is not None, on_bad_row="skip")
         except CorpusError as error:
             problems.append(error)
+            continue
+        if next(found.batches(1), None) is not None:
+            return found
+        empty.append(found)  # of JSON lines nobody knows which keys are there
+    if empty:
+        return empty[0]
     raise problems[0]

@@ -35,6 +35,8 @@ from understudy.run.listener import Listener
 from understudy.run.session import Session
 
 if TYPE_CHECKING:
+    from understudy.ledger import Ledger
+
     pass
 
 VERSION = 1
@@ -51,6 +53,7 @@ class ChargedMetrics:
         epsilon: what the metrics cost (pure, delta 0).
         classifiers: those whose accuracy is released.
         seed: of their training.
+        named: whether the user named the dataset, or the synthetic texts' statement did.
     """
 
     dataset: str
@@ -58,6 +61,7 @@ class ChargedMetrics:
     epsilon: str | float | int
     classifiers: Sequence[str]
     seed: int
+    named: bool = False
 
     @property
     def budget(self) -> Budget:
@@ -129,7 +133,7 @@ def release_metrics(
         session = Session(folder, store, lasting, folder)
         if session.begun:
             session.begin()  # with the same settings, or it is an error
-        values = _counts(mechanism, plan, wanted.dataset, corpus, session, settings, listener)
+        values = _counts(mechanism, plan, wanted, corpus, session, settings, listener)
         run_id = store.run_id
     figures = charged_figures(
         values,
@@ -148,7 +152,7 @@ def release_metrics(
 def _counts(
     mechanism: NoisySum[BoundedCorpus],
     plan: Plan,
-    dataset: str,
+    wanted: ChargedMetrics,
     corpus: Corpus,
     session: Session,
     settings: LedgerParameters,
@@ -159,15 +163,31 @@ def _counts(
         ledger = stack.enter_context(open_ledger(settings)) if noise.private else None
         rows = ""
         if ledger is not None:
-            if ledger.dataset(dataset) is not None:
-                ledger.check(dataset, plan, run_id=session.store.run_id)  # before any private read
+            if ledger.dataset(wanted.dataset) is not None:
+                ledger.check(wanted.dataset, plan, run_id=session.store.run_id)  # before any private read
             found = contents(corpus, ledger.fingerprint_key)
             rows = found.digest
+            _require_known(ledger, wanted, corpus)
             corpus = SteadyCorpus(corpus, key=ledger.fingerprint_key, expected=found)
-        paid = pay(ledger, dataset, plan, corpus, rows, session, listener)
+        paid = pay(ledger, wanted.dataset, plan, corpus, rows, session, listener)
         bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key)
         kept = paid.keep(NAME, lambda: {"counts": mechanism.run(bounded, receipt=paid.receipt, source=noise)})
     return np.asarray(kept["counts"], dtype=np.float64)
+
+
+def _require_known(ledger: Ledger, wanted: ChargedMetrics, corpus: Corpus) -> None:
+    """See that the table is the one that the statement's dataset is known by, or that the user says whose it is.
+
+    Raises:
+        ConfigError: if it is another.
+    """
+    if wanted.named or ledger.dataset(wanted.dataset) is None:
+        return
+    if ledger.known_as(corpus.fingerprint(ledger.fingerprint_key)) is None:
+        raise ConfigError(
+            f"The real table is not the one that the ledger knows as {wanted.dataset!r}, whose stand-in is evaluated.",
+            f"Give that one; or, if these are more data of it, say so with --dataset {wanted.dataset}.",
+        )
 
 
 def _classifiers(
@@ -229,6 +249,7 @@ def _write(
 ) -> None:
     fields = {
         "version": VERSION,
+        "table_sha256": folder.table_sha256,
         "private": private,
         "dataset": wanted.dataset,
         "run": run_id,

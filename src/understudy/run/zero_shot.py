@@ -35,7 +35,7 @@ class ZeroShotParameters(Parameters):
     max_words: int = 100
     """Most words that a prompt asks for."""
     keywords: str | None = public_file(None)
-    """A file of keywords, one a line, or YAML with a list for each label. Default: the template's."""
+    """A file of keywords, one a line, or YAML with a list for each label. Default: none, the label alone."""
     keywords_are_public: bool = False
     """Your word that the keywords do not come from the private data."""
 
@@ -73,7 +73,9 @@ def zero_shot(
         session.begin()
         evolution = _evolution(config)
         template = load_template(writing.prompts.parameters.document_type, file=writing.prompts.parameters.prompt)
-        keywords = keywords_of_labels(evolution, template.evolution, [canonical(name) for name in names])
+        keywords: Sequence[Sequence[str]] = [()] * max(1, len(names))  # the template's would outweigh the label
+        if evolution.keywords is not None:
+            keywords = keywords_of_labels(evolution, template.evolution, [canonical(name) for name in names])
         writer = writing.writer(config, names, listener)
         assert writer.chat is not None
         listener.say(f"Making {sum(counts)} texts with {writer.chat.model_id}; no private text is read.")
