@@ -20,6 +20,7 @@ from understudy.evaluation.sample import Sample
 WORDS = ["a", "patient", "came", "with", "pain", "in", "the", "knee", "was", "sent", "home", "after", "some", "rest"]
 OF_EMBEDDINGS = {"frechet_distance", "kernel_distance", "mauve", "frontier_integral", "precision", "recall"}
 OF_EMBEDDINGS |= {"density", "coverage"}
+OF_MANY = OF_EMBEDDINGS - {"frechet_distance", "kernel_distance"}
 OF_TEXTS = {"length_divergence", "length_ks", "vocabulary_divergence", "distinct_n", "self_bleu"}
 OF_LABELS = {"label_distance", "label_share"}
 OF_JSON = {"json_parsed", "json_valid"}
@@ -47,7 +48,7 @@ def names(figures: Sequence[Figure]) -> set[str]:
 
 
 def test_every_metric_is_measured_of_the_synthetic_texts_and_of_the_holdout() -> None:
-    figures = measured(sample(40, 0), sample(40, 1), sample(40, 2))
+    figures = measured(sample(100, 0), sample(100, 1), sample(100, 2))
     everything = OF_EMBEDDINGS | OF_TEXTS | OF_LABELS | OF_JSON
     for of in (SYNTHETIC, HOLDOUT):
         assert names([each for each in figures if each.of == of]) == everything
@@ -67,13 +68,13 @@ def test_what_the_tables_do_not_have_is_left_out() -> None:
 
 
 def test_the_same_seed_gives_the_same_figures() -> None:
-    real, synthetic = sample(40, 0), sample(30, 1)
+    real, synthetic = sample(110, 0), sample(100, 1)
     assert measured(real, synthetic) == measured(real, synthetic)
 
 
 def test_metrics_that_depend_on_the_size_are_of_equally_many_texts() -> None:
-    figures = measured(sample(60, 0), sample(40, 1), sample(30, 2))
-    noted = {each.metric.name for each in figures if each.note == "On 30 texts of each table."}
+    figures = measured(sample(130, 0), sample(110, 1), sample(100, 2))
+    noted = {each.metric.name for each in figures if each.note == "On 100 texts of each table."}
     assert noted == (OF_EMBEDDINGS - {"kernel_distance"}) | {"length_divergence", "length_ks"} | {
         "vocabulary_divergence",
         "label_distance",
@@ -81,23 +82,33 @@ def test_metrics_that_depend_on_the_size_are_of_equally_many_texts() -> None:
 
 
 def test_more_real_texts_than_synthetic_ones_are_cut_before_they_are_compared() -> None:
-    real, synthetic = sample(60, 0), sample(40, 1)
-    cut = measured(real.at_most(40, seed=0), synthetic)
+    real, synthetic = sample(130, 0), sample(100, 1)
+    cut = measured(real.at_most(100, seed=0), synthetic)
     whole = {(each.metric.name, each.of): each.value for each in measured(real, synthetic)}
     for each in cut:
         if each.of == SYNTHETIC and each.metric.name in {"frechet_distance", "mauve", "recall", "length_ks"}:
             assert whole[each.metric.name, each.of] == each.value
 
 
+@pytest.mark.parametrize("sizes", [(99, 100), (100, 99)])
+def test_metrics_of_clusters_and_neighbours_are_not_told_of_so_few_texts_that_nonsense_looks_real(
+    sizes: tuple[int, int],
+) -> None:
+    few = measured(*(sample(size, seed) for seed, size in enumerate(sizes)))
+    untold = {each.metric.name: each.note for each in few if each.value is None}
+    assert untold == dict.fromkeys(OF_MANY, "Takes at least 100 texts of a table: fewer say nothing.")
+    assert all("100 texts" in each.metric.definition for each in few if each.metric.name in OF_MANY)
+
+
 ODD = {
     "nothing": Sample((), (), np.zeros((0, 8), np.float32)),
     "one text": sample(1, 3),
     "two texts": sample(2, 4),
-    "fewer than a ball needs": sample(5, 5),
+    "fewer than clusters need": sample(99, 5),
     "empty texts": replace(sample(30, 6), texts=("",) * 30),
     "no words": replace(sample(30, 6), texts=("...",) * 30),
-    "all the same": alike("the same", "hip", 30),
-    "all nothing": replace(alike("", "", 30), embeddings=np.zeros((30, 8), np.float32)),
+    "all the same": alike("the same", "hip", 100),
+    "all nothing": replace(alike("", "", 100), embeddings=np.zeros((100, 8), np.float32)),
     "lone surrogates": replace(sample(25, 7), texts=("\ud800 x",) * 25),
 }
 
@@ -105,7 +116,7 @@ ODD = {
 @pytest.mark.parametrize("synthetic", ODD)
 @pytest.mark.parametrize("real", ["usual", *ODD])
 def test_odd_tables_give_finite_figures_or_none_with_a_reason(real: str, synthetic: str) -> None:
-    usual = sample(40, 0)
+    usual = sample(100, 0)
     figures = measured(ODD.get(real, usual), ODD[synthetic])
     json.dumps(Evaluation(figures, None, {}).to_json(), allow_nan=False)
     for figure in figures:
@@ -115,7 +126,7 @@ def test_odd_tables_give_finite_figures_or_none_with_a_reason(real: str, synthet
 
 @pytest.mark.parametrize("name", ["usual", "all the same", "all nothing"])
 def test_a_table_is_at_no_distance_from_itself(name: str) -> None:
-    table = ODD.get(name, sample(40, 0))
+    table = ODD.get(name, sample(100, 0))
     found = {each.metric.name: each.value for each in measured(table, table) if each.of == SYNTHETIC}
     for metric in ("frechet_distance", "frontier_integral", "length_divergence", "length_ks", "label_distance"):
         assert found[metric] == pytest.approx(0, abs=1e-9)

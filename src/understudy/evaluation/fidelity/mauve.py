@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.evaluation.fidelity.subsamples import over_subsamples
+from understudy.evaluation.fidelity.subsamples import LEAST_TO_TELL, over_subsamples
 from understudy.evaluation.figure import Figure, Metric
 from understudy.evaluation.sample import Sample
 
@@ -25,7 +25,8 @@ _HOW = (
     "Both tables' embeddings together, reduced by PCA to 90 % of their variance, are put into k-means clusters, one "
     f"for every {TEXTS_PER_CLUSTER} texts of the smaller table, at most {MOST_CLUSTERS}; half a text is added to every "
     f"cluster of either table (Krichevsky-Trofimov); mean over {SEEDS} clusterings. It depends on the number of texts, "
-    "so all tables are cut to one size."
+    f"so all tables are cut to one size. Not told below {LEAST_TO_TELL} texts of each table: its clusters then say "
+    "nothing."
 )
 MAUVE = Metric(
     name="mauve",

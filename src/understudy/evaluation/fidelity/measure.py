@@ -15,8 +15,9 @@ from understudy.evaluation.fidelity.kernel import KERNEL, kernel_figures
 from understudy.evaluation.fidelity.labels import LABEL_DISTANCE, label_distance_figures, label_share_figures
 from understudy.evaluation.fidelity.lengths import LENGTH_JS, LENGTH_KS, length_figures
 from understudy.evaluation.fidelity.mauve import FRONTIER, MAUVE, mauve_figures
-from understudy.evaluation.fidelity.neighbours import COVERAGE, DENSITY, PRECISION, RECALL, K, neighbour_figures
+from understudy.evaluation.fidelity.neighbours import COVERAGE, DENSITY, PRECISION, RECALL, neighbour_figures
 from understudy.evaluation.fidelity.self_bleu import SELF_BLEU, self_bleu_figures
+from understudy.evaluation.fidelity.subsamples import LEAST_TO_TELL
 from understudy.evaluation.fidelity.validity import JSON_PARSED, JSON_VALID, validity_figures
 from understudy.evaluation.fidelity.vocabulary import VOCABULARY, vocabulary_figures
 from understudy.evaluation.figure import HOLDOUT, REAL, SYNTHETIC, Figure, Metric
@@ -75,8 +76,9 @@ def measure_fidelity(
 def _of_embeddings(tables: Mapping[str, Sample], drawn: Mapping[str, int]) -> Iterator[Figure]:
     tables = {of: table for of, table in tables.items() if table.embeddings is not None}
     yield from _against_real(tables, [FRECHET], frechet_figures, drawn)
-    yield from _against_real(tables, [MAUVE, FRONTIER], mauve_figures, drawn)
-    yield from _against_real(tables, [PRECISION, RECALL, DENSITY, COVERAGE], neighbour_figures, drawn, least=K + 1)
+    yield from _against_real(tables, [MAUVE, FRONTIER], mauve_figures, drawn, least=LEAST_TO_TELL)
+    near = [PRECISION, RECALL, DENSITY, COVERAGE]
+    yield from _against_real(tables, near, neighbour_figures, drawn, least=LEAST_TO_TELL)
 
 
 def _of_kernels(tables: Mapping[str, Sample], drawn: Mapping[str, int]) -> Iterator[Figure]:
@@ -140,7 +142,10 @@ def _each(
 
 
 def _too_few(metrics: Sequence[Metric], of: str, least: int) -> Iterator[Figure]:
-    return (Figure(metric, None, of, note=f"Needs at least {least} texts.") for metric in metrics)
+    return (
+        Figure(metric, None, of, note=f"Takes at least {least} texts of a table: fewer say nothing.")
+        for metric in metrics
+    )
 
 
 def _noted(figures: Iterable[Figure], note: str) -> Iterator[Figure]:

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.evaluation.fidelity.subsamples import figure_of_subsamples, whole_and_subsamples
+from understudy.evaluation.fidelity.subsamples import LEAST_TO_TELL, figure_of_subsamples, whole_and_subsamples
 from understudy.evaluation.figure import Figure, Metric
 from understudy.evaluation.sample import Sample
 
 K = 5
 _BALL = f"A text's ball reaches to the {K}th nearest text of its own table, by embedding."
-_SIZES = "It depends on the number of texts, so all tables are cut to one size."
+_SIZES = (
+    "It depends on the number of texts, so all tables are cut to one size. Not told below "
+    f"{LEAST_TO_TELL} texts of each table: the balls then hold almost anything."
+)
 
 PRECISION = Metric(
     name="precision",

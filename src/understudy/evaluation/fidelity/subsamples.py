@@ -14,6 +14,9 @@ from understudy.evaluation.intervals import LEVEL
 LEAST = 20
 """A table of fewer texts gets no interval."""
 
+LEAST_TO_TELL = 100
+"""Of fewer embeddings a table, clusters and nearest neighbours say nothing: nonsense looks like real texts."""
+
 SHARE = 0.9
 """How many of a table's texts are in a subsample."""
 
