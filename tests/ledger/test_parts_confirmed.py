@@ -14,7 +14,7 @@ from ledger_plans import CAP, RECORD, pure_plan
 from understudy.errors import LedgerError, PrivacyError
 from understudy.ledger import Ledger, rows
 from understudy.ledger.schema import draws
-from understudy.run.releasing import _confirmed
+from understudy.run.charging import _confirmed
 from understudy.store import RunStore
 
 THREADS = 4
