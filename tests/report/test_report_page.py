@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -354,3 +355,32 @@ def test_figures_that_do_not_tell_their_table_are_shown(measured: OutputFolder) 
     table.unlink()
     make_run(measured.root / "other", [("Another text.", 0)]).synthetic_file("parquet").rename(table)
     assert "0.900" in internal(measured)
+
+
+def test_texts_that_are_their_phrases_are_shown_once(tmp_path: Path) -> None:
+    bare = shareable(make_run(tmp_path / "bare", [("chest pain, murmur", 0)]))
+    assert 'class="phrase"' not in bare
+    assert 'class="phrase"' in shareable(make_run(tmp_path / "run", [("chest pain and a murmur", 0)]))
+
+
+def test_few_texts_are_said_to_say_little(measured: OutputFolder) -> None:
+    assert "figures of 30 texts a table vary much" in internal(measured)
+    assert "vary much" not in shareable(measured)
+    picture = made_picture()
+    many = {of: replace(profile, texts=400) for of, profile in picture.profiles.items()}
+    measure(measured, picture=replace(picture, profiles=many))
+    assert "vary much" not in internal(measured)
+
+
+def test_what_is_said_of_usefulness_is_said_of_what_is_shown(measured: OutputFolder) -> None:
+    charge_metrics(measured)
+    charged, inside = shareable(measured), internal(measured)
+    assert "no training saw" not in charged
+    assert "the ceiling" not in charged
+    assert "usually the one that the texts come from" in charged
+    assert "All real texts are the ceiling; what was made without any private text is the floor." in inside
+
+
+def test_how_to_make_them_again_names_the_verb_that_does(tmp_path: Path) -> None:
+    assert "understudy run --config" in shareable(make_run(tmp_path / "run"))
+    assert "understudy release --config" in shareable(make_run(tmp_path / "release", []))

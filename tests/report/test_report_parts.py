@@ -25,8 +25,9 @@ from understudy.report.numbers import paragraphs, short
 from understudy.report.recipe import recipe
 from understudy.report.samples import samples_of
 from understudy.report.spending import spending
-from understudy.report.table import SyntheticText
+from understudy.report.table import SyntheticText, read_synthetic
 from understudy.report.tradeoff import tradeoff
+from understudy.run.planning import check_wanted
 from understudy.statement import FALSE_ALARMS, Statement
 
 
@@ -116,12 +117,40 @@ def test_texts_without_labels_are_one_group() -> None:
 
 
 def test_the_recipe_is_a_configuration_of_the_same_run(tmp_path: Path) -> None:
-    release = load_release(make_run(tmp_path / "run").shareable / "dp-kps.release")
-    config = run_config({**yaml.safe_load(recipe(release)), "data": ["notes.csv"]})
+    folder = make_run(tmp_path / "run")
+    release = load_release(folder.shareable / "dp-kps.release")
+    made = recipe(release, read_synthetic(folder.shareable))
+    config = run_config({**yaml.safe_load(made), "data": ["notes.csv"]})
     assert config.method_parameters["length"] == 3
     assert (config.dataset, config.text, config.label) == ("clinic", "note", "department")
     assert tuple(config.labels or ()) == LABELS
     assert Budget(config.epsilon, config.delta) == release.statement.budget  # type: ignore[arg-type]
+    assert (config.records_per_label, config.records, config.llm) == (10, None, "embedded")
+    check_wanted(config)
+
+
+@pytest.mark.parametrize(
+    ("texts", "written"),
+    [
+        ([SyntheticText("a, b", label, ("a", "b")) for label in LABELS], {"records_per_label": 1, "llm": "none"}),
+        ([SyntheticText("Some.", LABELS[0], ("a",), "openai:x")] * 4, {"records": 4, "llm": "openai:x"}),
+        ([SyntheticText("Some.", None, (), model) for model in ("openai:x", "hf:y/z")], {"records": 2}),
+        ([], {}),
+    ],
+)
+def test_the_recipe_tells_how_many_texts_and_by_which_model(
+    tmp_path: Path, texts: list[SyntheticText], written: dict[str, object]
+) -> None:
+    release = load_release(make_run(tmp_path / "run").shareable / "dp-kps.release")
+    made = yaml.safe_load(recipe(release, texts))
+    assert {name: made[name] for name in ("records_per_label", "records", "llm") if name in made} == written
+
+
+def test_how_many_texts_were_compared_stands_in_the_row() -> None:
+    metric = made_figures()[-1].metric
+    noted = Figure(metric, 0.5, settings={"n": 1}, note="On 1,044 texts of each table. And more.")
+    grid = by_table([noted, Figure(metric, 0.5, settings={"n": 2}, note="Noisy.")], "title")
+    assert [row.below for row in grid.rows] == ["n = 1, 1,044 texts each", "n = 2"]
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-3, 17), (0.61, 0.64), (0, 1e-6), (0, 12345)])

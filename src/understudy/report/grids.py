@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -11,6 +12,7 @@ from understudy.evaluation.figure import HOLDOUT, REAL, SYNTHETIC, Figure, Metri
 _TABLES = {SYNTHETIC: "synthetic", REAL: "real", HOLDOUT: "held-out real", "charged": "real, with noise"}
 _TRAINED_ON = {SYNTHETIC: "synthetic texts", REAL: "as many real texts", "real (all)": "all real texts"}
 SIZE = "training texts"
+_CUT = re.compile(r"On ([\d,]+) texts of each table\.")
 T = TypeVar("T")
 BETTER = {"lower": "lower is better", "higher": "higher is better", "same": "best if alike", "none": ""}
 SIGNS = {"lower": "↓", "higher": "↑", "same": "≈", "none": ""}
@@ -53,16 +55,32 @@ def by_table(figures: Sequence[Figure], title: str) -> Grid:
     columns = _distinct(known, lambda figure: figure.of)
     keys = _distinct(known, lambda figure: (figure.metric.name, setting_words(figure)))
     cells = {(figure.metric.name, setting_words(figure), figure.of): figure for figure in figures}
+    sizes = {
+        (figure.metric.name, setting_words(figure)): f"{texts:,} texts each"
+        for figure in known
+        if (texts := texts_each(figure)) is not None
+    }
     return Grid(
         title,
         tuple(table_words(of) for of in columns),
         tuple(
-            Row(metrics[name].title, words, tuple(cells.get((name, words, of)) for of in columns), metrics[name])
+            Row(
+                metrics[name].title,
+                ", ".join(filter(None, (words, sizes.get((name, words))))),
+                tuple(cells.get((name, words, of)) for of in columns),
+                metrics[name],
+            )
             for name, words in sorted(keys, key=lambda key: order[key[0]])
         ),
         tuple(metrics.values()),
         remarks(figures),
     )
+
+
+def texts_each(figure: Figure) -> int | None:
+    """How many texts of each table it was cut to, where its note says so."""
+    found = _CUT.match(figure.note)
+    return int(found[1].replace(",", "")) if found else None
 
 
 def remarks(figures: Sequence[Figure]) -> tuple[str, ...]:

@@ -1,7 +1,9 @@
-"""The configuration that made a Release, as far as its public half tells: for ``understudy release --config``."""
+"""The configuration of a run, as far as its public half tells: for ``understudy run --config``."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -12,12 +14,19 @@ from understudy.privacy.guarantee import as_typed
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release
+from understudy.report.table import SyntheticText
 
 
-def recipe(release: Release) -> str:
-    """YAML: the columns, the unit, the budget, and the method's parameters where they are not its defaults.
+def recipe(release: Release, texts: Sequence[SyntheticText]) -> str:
+    """YAML: the columns, the unit, the budget, the method's parameters where they are not its defaults, how many texts
+    and by which model.
 
-    What is private is not in it: the data, and a file that lists secrets.
+    What is private is not in it: the data, and what tells secrets. Nor is what neither the Release nor the table
+    tells: how texts were written.
+
+    Args:
+        release: the Release.
+        texts: the synthetic table; without one the recipe is of the Release alone.
     """
     statement = release.statement
     fields = {
@@ -27,6 +36,7 @@ def recipe(release: Release) -> str:
         **_budget(statement.budget),
         "method": release.method,
         **_parameters(release),
+        **_writing(release, texts),
     }
     text: str = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=100, default_flow_style=None)
     return text
@@ -64,6 +74,40 @@ def _parameters(release: Release) -> dict[str, Any]:
         for name, value in release.parameters.items()
         if value is not None and (name not in defaults or value != _plain(defaults[name]))
     }
+
+
+def _writing(release: Release, texts: Sequence[SyntheticText]) -> dict[str, Any]:
+    """How many texts and by which model; nothing of a method whose Release holds the texts itself."""
+    if not texts or _exports(release.method):
+        return {}
+    counts = Counter(text.label for text in texts)
+    if (
+        release.schema.label is not None
+        and len(set(counts.values())) == 1
+        and len(counts) == len(release.schema.labels)
+    ):
+        asked = {"records_per_label": counts[texts[0].label]}
+    else:
+        asked = {"records": len(texts)}
+    return {**asked, **_model(texts)}
+
+
+def _model(texts: Sequence[SyntheticText]) -> dict[str, str]:
+    """As ``--llm`` names it; nothing where the table does not tell."""
+    models = {text.model for text in texts}
+    if all(text.bare for text in texts):
+        return {"llm": "none"}
+    if len(models) != 1 or models == {""}:
+        return {}
+    (model,) = models
+    return {"llm": "embedded" if model.startswith("embedded:") else model}
+
+
+def _exports(method: str) -> bool:
+    try:
+        return method_class(method).exports
+    except ConfigError:
+        return False
 
 
 def _plain(value: Any) -> Any:

@@ -24,6 +24,11 @@ class SyntheticText:
     phrases: tuple[str, ...] = ()
     model: str = ""
 
+    @property
+    def bare(self) -> bool:
+        """Whether it is its phrases and nothing else, as without a language model."""
+        return bool(self.phrases) and self.text == ", ".join(self.phrases)
+
 
 def read_synthetic(release: Path) -> tuple[SyntheticText, ...]:
     """The rows of the synthetic table in a shareable folder; none where no text was made yet.

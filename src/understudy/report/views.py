@@ -20,7 +20,7 @@ from understudy.report.charts.histogram import lengths_chart
 from understudy.report.charts.line import value_line
 from understudy.report.charts.scatter import COLOURS, colours_of, map_chart
 from understudy.report.contents import Charged, Contents
-from understudy.report.grids import BETTER, SIGNS, Grid, by_table, by_training, table_words
+from understudy.report.grids import BETTER, SIGNS, Grid, by_table, by_training, table_words, texts_each
 from understudy.report.looks import (
     CHARGED,
     charged_length_rows,
@@ -54,6 +54,8 @@ TITLES = {
 }
 MAP_TEXT = 400
 """Most characters of a text that the map tells."""
+FEW = 100
+"""Below so many texts a table the page says that distances mean little."""
 
 
 _KEY = "↓ lower is better, ↑ higher is better, ≈ best if like the real texts"
@@ -90,11 +92,13 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         "map": None if picture is None else _map(picture),
         "samples": samples_of(contents.texts, seed=seed),
         "as_record": as_record,
+        "ceiling": any(figure.of == "real (all)" for figure in families["utility"]),
         "floor": any(figure.of in FLOORS for figure in families["utility"]),
         "utility": [(grid, _dots(grid, number)) for number, grid in enumerate(by_training(families["utility"]))],
         "fidelity": _grid(
             families["fidelity"], f"{'Beside the real texts' if contents.internal else 'By themselves'}. {_KEY}"
         ),
+        "few": _few(contents, families["fidelity"]),
         "leakage": _grid(families["leakage"], f"{_beside(families['leakage'])}. {_KEY}"),
         "paid_for": paid_for,
         "charged_epsilon": as_typed(contents.charged.budget.epsilon) if contents.charged else "",
@@ -102,7 +106,7 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         "charged_table": [CHARGED],
         "settings": _settings(contents.settings),
         "words": table_words,
-        "recipe": "" if contents.release is None else recipe(contents.release),
+        "recipe": "" if contents.release is None else recipe(contents.release, contents.texts),
         "writers": sorted({text.model for text in contents.texts if text.model}),
         "audit": contents.audit,
         **_elsewhere(statement),
@@ -198,6 +202,17 @@ def _beside(figures: Sequence[Figure]) -> str:
 
 def _grid(figures: Sequence[Figure], title: str) -> Grid | None:
     return by_table(figures, title) if figures else None
+
+
+def _few(contents: Contents, fidelity: Sequence[Figure]) -> int | None:
+    """How many texts a table were compared, where they are so few that it must be said."""
+    if not (contents.internal and fidelity):
+        return None
+    counts = [texts for figure in fidelity if (texts := texts_each(figure)) is not None]
+    if contents.picture is not None:
+        counts += [profile.texts for profile in contents.picture.profiles.values()]
+    fewest = min(counts, default=FEW)
+    return fewest if fewest < FEW else None
 
 
 def _paid(contents: Contents, family: str) -> list[Grid]:
