@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from understudy.cli.listening import listener
 from understudy.cli.options import ParametersCommand, given
+from understudy.cli.table import show_table
 from understudy.config import LedgerParameters, TableParameters
 from understudy.errors import ConfigError
+from understudy.evaluation.evaluation import Evaluation
+from understudy.evaluation.figure import Family, Figure
 from understudy.evaluation.parameters import ChargeParameters, EvaluationParameters
 from understudy.parameters import Parameters
 from understudy.run.evaluation_tables import ResultParameters
@@ -48,14 +50,27 @@ def evaluate(real: str, synthetic: str, config: str | None, show: bool, **values
     with listener() as told:
         made = measure(real, synthetic, listener=told, **settings)
     if show:
-        click.echo(_table(made.figures))
+        _show(made)
 
 
-def _table(figures: Sequence[Any]) -> str:
-    lines = []
-    for figure in figures:
-        settings = ", ".join(f"{name} {value}" for name, value in figure.settings.items())
-        value = "-" if figure.value is None else f"{figure.value:.4g}"
-        reach = "" if figure.interval is None else f" [{figure.interval.low:.4g}, {figure.interval.high:.4g}]"
-        lines.append(f"{figure.metric.title:38} {figure.of:18} {value}{reach}  {settings}  {figure.note}".rstrip())
-    return "\n".join(lines)
+_HEADS = ("metric", "of", "value", "interval", "settings", "note")
+
+
+def _show(made: Evaluation) -> None:
+    """A table of each family. Kinds of personal data that cannot be told are left out: there are many."""
+    for family in get_args(Family):
+        rows = [
+            _row(figure)
+            for figure in made.of_family(family)
+            if figure.value is not None or not figure.metric.name.startswith("pii_")
+        ]
+        if rows:
+            click.echo(f"\n{family}")
+            show_table(_HEADS, rows)
+
+
+def _row(figure: Figure) -> tuple[str, ...]:
+    value = "-" if figure.value is None else f"{figure.value:.4g}"
+    reach = "" if figure.interval is None else f"{figure.interval.low:.4g} to {figure.interval.high:.4g}"
+    settings = ", ".join(f"{name} {setting}" for name, setting in figure.settings.items())
+    return figure.metric.title, figure.of, value, reach, settings, figure.note

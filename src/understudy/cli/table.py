@@ -16,10 +16,11 @@ def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(*heads)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # not markup: labels may hold brackets
     Console().print(table)
 
 
