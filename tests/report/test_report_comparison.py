@@ -106,3 +106,28 @@ def test_a_name_too_few_and_a_folder_that_is_not_there_are_said(runs: list[Path]
         write_comparison(runs, tmp_path / "c.html", names=["one"])
     with pytest.raises(ConfigError, match="cannot be written"):
         write_comparison(runs, tmp_path / "no" / "c.html")
+
+
+def test_runs_of_one_method_and_one_epsilon_are_told_apart_by_their_folders(runs: list[Path], tmp_path: Path) -> None:
+    again = make_run(tmp_path / "again" / runs[0].name, statement=made_statement(6, method="dp-kps"))
+    measure(again)
+    (comparison,) = compare(read_runs([*runs[:3], again.root], names=None, shareable=False))
+    place = tmp_path.name
+    assert [(run.name, run.epsilon) for run in comparison.runs] == [
+        (f"dp-kps ({place}/dp-kps-6)", 6),
+        ("dp-kps", 1),
+        ("dp-kps", 15),
+        ("dp-kps (again/dp-kps-6)", 6),
+    ]
+
+
+def test_ceilings_that_were_measured_otherwise_are_said_to_differ(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / str(e), statement=made_statement(e)) for e in (1, 6)]
+    for folder in folders:
+        measure(folder, accuracy=0.6)
+    roots = [folder.root for folder in folders]
+    assert "do not agree" not in write_comparison(roots, tmp_path / "c.html").read_text("utf-8")
+    path = folders[1].evaluation_file
+    path.write_text(path.read_text("utf-8").replace('"training texts": 400', '"training texts": 1400'), "utf-8")
+    text = write_comparison(roots, tmp_path / "c.html").read_text("utf-8")
+    assert "all real texts, tf-idf: 0.700 (400 texts) and 0.700 (1,400 texts)" in text

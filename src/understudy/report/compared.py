@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from understudy.errors import ConfigError
@@ -13,6 +14,7 @@ from understudy.privacy.guarantee import as_typed
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.report.contents import read_charged, read_evaluation, read_statement
 from understudy.report.grids import SIZE, Grid, Row, column_words, remarks, training_words
+from understudy.report.numbers import short
 from understudy.statement import Statement
 
 COLOURS = 8
@@ -76,6 +78,21 @@ class Comparison:
         return next((figure for figure in found if figure is not None), None)
 
     @property
+    def unlike(self) -> tuple[str, ...]:
+        """The ceilings and floors that runs measured differently, in words: other real texts or other sizes."""
+        said = []
+        for of in REFERENCES:
+            for column in self.columns:
+                found = (run.figure(self.metric.name, column, of) for run in self.runs)
+                known = dict.fromkeys((short(f.value), f.settings.get(SIZE)) for f in found if f is not None)
+                if len(known) > 1:
+                    values = " and ".join(
+                        value if size is None else f"{value} ({size:,} texts)" for value, size in known
+                    )
+                    said.append(f"{training_words(of)}{f', {column}' if column else ''}: {values}")
+        return tuple(said)
+
+    @property
     def grid(self) -> Grid:
         """A row a run, and one a ceiling or floor."""
         rows = [
@@ -102,7 +119,7 @@ def read_runs(folders: Sequence[Path], *, names: Sequence[str] | None, shareable
     """The runs in ``folders``, in order.
 
     Args:
-        names: one a folder; None: by their methods.
+        names: one a folder; None: by their methods, and where those and epsilon agree by their folders, too.
         shareable: read only figures that were released with a charge.
 
     Raises:
@@ -110,10 +127,26 @@ def read_runs(folders: Sequence[Path], *, names: Sequence[str] | None, shareable
     """
     if names is not None and len(names) != len(folders):
         raise ConfigError(f"There are {len(folders)} runs and {len(names)} names.", "Give each run one --name.")
+    if names is not None:
+        return tuple(_read(OutputFolder(folder), name, shareable) for folder, name in zip(folders, names, strict=True))
+    runs = [_read(OutputFolder(folder), None, shareable) for folder in folders]
+    count = Counter(map(_promise, runs))
     return tuple(
-        _read(OutputFolder(folder), None if names is None else names[place], shareable)
-        for place, folder in enumerate(folders)
+        replace(run, name=f"{run.name} ({folder})") if count[_promise(run)] > 1 else run
+        for run, folder in zip(runs, _apart(folders), strict=True)
     )
+
+
+def _promise(run: Run) -> tuple[str, str, float | None]:
+    return run.statement.dataset, run.statement.method, run.epsilon
+
+
+def _apart(folders: Sequence[Path]) -> list[str]:
+    """Their names, with as many of the folders above as it takes to tell them apart."""
+    parts = [folder.absolute().parts for folder in folders]
+    depths = range(1, max(map(len, parts), default=1) + 1)
+    depth = next((d for d in depths if len({own[-d:] for own in parts}) == len(parts)), 1)
+    return ["/".join(own[-depth:]) for own in parts]
 
 
 def compare(runs: Sequence[Run]) -> tuple[Comparison, ...]:

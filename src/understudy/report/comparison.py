@@ -22,7 +22,8 @@ def write_comparison(
     Args:
         runs: folders of runs, each with ``private/evaluation.json``.
         output: the file to write, readable by its owner only unless ``shareable``.
-        names: one a run; runs of one name are one line. None: by their methods.
+        names: one a run; runs of one name are one line. None: by their methods, and by their folders where several
+            promise the same epsilon.
         shareable: show only figures that were released with a charge, from ``release/metrics.json``.
 
     Raises:
