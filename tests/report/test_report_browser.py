@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_runs import made_statement, make_run, measure
+from made_runs import charge_metrics, made_statement, make_run, measure
 
 from understudy.report import write_comparison, write_reports
 
@@ -129,6 +129,37 @@ def test_a_page_fits_a_phone_and_asks_for_nothing(look: Any, name: str) -> None:
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.title()
+
+
+def test_on_a_phone_a_row_s_name_is_broken_between_words(look: Any) -> None:
+    page = look("internal", viewport={"width": 360, "height": 740}).page
+    heights = """() => {
+      const name = document.querySelector('#corpus tbody th');
+      return ['fibrillation', 'hypertrophic cardiomyopathy'].map((words) => {
+        name.textContent = words;
+        const range = document.createRange();
+        range.selectNodeContents(name);
+        return range.getClientRects().length;
+      });
+    }"""
+    one, two = page.evaluate(heights)
+    assert one == 1
+    assert two <= 2
+
+
+def test_with_three_tables_the_bars_have_room(browser: Any, tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    measure(folder)
+    charge_metrics(folder)
+    written = write_reports(folder, embedder=None).internal
+    assert written is not None
+    seen = Seen(browser, written)
+    cut_off = """() => [...document.querySelectorAll('#corpus > * .tables-3 .rail')].map((bar) =>
+        bar.closest('.scroll').getBoundingClientRect().right - bar.getBoundingClientRect().right)"""
+    found = seen.page.evaluate(cut_off)
+    seen.context.close()
+    assert found
+    assert min(found) >= -1
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
