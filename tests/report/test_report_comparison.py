@@ -130,4 +130,5 @@ def test_ceilings_that_were_measured_otherwise_are_said_to_differ(tmp_path: Path
     path = folders[1].evaluation_file
     path.write_text(path.read_text("utf-8").replace('"training texts": 400', '"training texts": 1400'), "utf-8")
     text = write_comparison(roots, tmp_path / "c.html").read_text("utf-8")
-    assert "all real texts, tf-idf: 0.700 (400 texts) and 0.700 (1,400 texts)" in text
+    assert "The runs do not agree on the ceiling or the floor" in text
+    assert "all real texts, tf-idf: 0.700 (400 texts), 0.700 (1,400 texts)" in text

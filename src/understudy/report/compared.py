@@ -86,9 +86,7 @@ class Comparison:
                 found = (run.figure(self.metric.name, column, of) for run in self.runs)
                 known = dict.fromkeys((short(f.value), f.settings.get(SIZE)) for f in found if f is not None)
                 if len(known) > 1:
-                    values = " and ".join(
-                        value if size is None else f"{value} ({size:,} texts)" for value, size in known
-                    )
+                    values = ", ".join(value if size is None else f"{value} ({size:,} texts)" for value, size in known)
                     said.append(f"{training_words(of)}{f', {column}' if column else ''}: {values}")
         return tuple(said)
 
