@@ -66,10 +66,10 @@ def load_evaluation(path: Path) -> Evaluation:
     """
     try:
         fields = json.loads(path.read_text("utf-8"))
-        if fields["version"] != VERSION:
+        if fields["version"] != VERSION or not isinstance(fields["settings"], dict):
             raise ValueError
         return Evaluation.from_json(fields)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise ConfigError(
             f"The evaluation {path.name} cannot be read, or was made by another version.",
             "Make it anew with `understudy evaluate`.",
