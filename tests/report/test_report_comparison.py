@@ -9,6 +9,7 @@ import pytest
 from made_runs import PLANTED, charge_metrics, made_statement, make_run, measure
 
 from understudy.errors import ConfigError
+from understudy.outputs import OutputFolder
 from understudy.report import write_comparison
 from understudy.report.charts.against import against_epsilon
 from understudy.report.compared import compare, read_runs
@@ -61,6 +62,18 @@ def test_the_page_stays_with_its_owner(runs: list[Path], tmp_path: Path) -> None
     output = write_comparison(runs, tmp_path / "comparison.html")
     assert output.stat().st_mode & 0o077 == 0
     assert "They stay inside" in output.read_text("utf-8")
+
+
+def test_figures_without_noise_are_in_no_shareable_comparison(runs: list[Path], tmp_path: Path) -> None:
+    charge_metrics(OutputFolder(runs[0]), private=False)
+    with pytest.raises(ConfigError, match="NOT PRIVATE"):
+        write_comparison(runs, tmp_path / "shared.html", shareable=True)
+    assert not (tmp_path / "shared.html").exists()
+
+
+def test_the_shareable_page_says_what_its_figures_cost(runs: list[Path], tmp_path: Path) -> None:
+    assert "for the figures" in write_comparison(runs, tmp_path / "shared.html", shareable=True).read_text("utf-8")
+    assert "for the figures" not in write_comparison(runs, tmp_path / "inside.html").read_text("utf-8")
 
 
 def test_the_shareable_page_shows_charged_figures_alone(runs: list[Path], tmp_path: Path) -> None:

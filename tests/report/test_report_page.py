@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 from dataclasses import replace
+from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from made_runs import (
 
 from understudy.errors import ConfigError
 from understudy.outputs import FORMATS, OutputFolder
+from understudy.privacy.guarantee import as_typed
 from understudy.report import write_comparison, write_reports
 from understudy.report.page import policy
 
@@ -277,6 +280,31 @@ def test_labels_that_were_paid_for_stand_beside_the_synthetic_ones_only_once(tmp
     charge_metrics(folder)
     assert shareable(folder).count("real, with noise") >= 1
     assert "Label share" not in shareable(folder)
+
+
+def test_what_the_figures_cost_stands_beside_the_promise(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    assert "for figures" not in shareable(folder)
+    charge_metrics(folder)
+    text = shareable(folder)
+    budget = json.loads(folder.metrics_file.read_text("utf-8"))["budget"]["epsilon"]
+    statement = json.loads((folder.shareable / "statement.json").read_text("utf-8"))
+    told = re.search(
+        r"with both at hand the bound is epsilon = (\S+) at the same delta, and at most (\S+) in 100", text
+    )
+    assert told is not None
+    assert Fraction(told[1]) == Fraction(budget) + Fraction(statement["budget"]["epsilon"])
+    alone = 100 * statement["power_at_1_percent_false_alarms"]
+    assert alone <= float(told[2]) <= alone * math.exp(Fraction(budget)) + 0.01
+    assert f"+ {as_typed(Fraction(budget))} for figures" in text
+
+
+def test_half_a_character_in_a_text_is_shown_as_one_that_cannot_be(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    for path in folder.shareable.glob("synthetic.*"):
+        path.unlink()
+    (folder.shareable / "synthetic.jsonl").write_text('{"text": "half \\ud800 a pair", "label": null}\n', "utf-8")
+    assert "half \ufffd a pair" in shareable(folder)
 
 
 def test_charged_figures_without_noise_are_stamped(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -139,9 +140,12 @@ def _together(contents: Contents) -> dict[str, str] | None:
     if charged is None or not contents.promises or isinstance(statement.budget, SecretBudget):
         return None
     events = tuple(charge.event for charge in (*statement.charges, *charged.charges))
+    pure = (
+        math.exp(charged.budget.epsilon) * statement.power
+    )  # whatever the figures say, it is e^epsilon likelier at most
     return {
         "epsilon": as_typed(statement.budget.epsilon + charged.budget.epsilon),
-        "power": in_a_hundred(Composition(events).power(FALSE_ALARMS)),
+        "power": in_a_hundred(min(pure, Composition(events).power(FALSE_ALARMS))),
     }
 
 

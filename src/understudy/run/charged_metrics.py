@@ -221,6 +221,7 @@ def _lasting(
 ) -> dict[str, Any]:
     """What a call again must have the same, or it is another release."""
     table = json.dumps([synthetic.texts, synthetic.labels], ensure_ascii=False)
+    reads_vectors = [kind_named(name).embeddings for name in wanted.classifiers]
     return {
         "dataset": wanted.dataset,
         "charge_metrics": str(wanted.budget.epsilon),
@@ -228,7 +229,7 @@ def _lasting(
         "labels": list(labels),
         "unit": wanted.unit.to_json(),
         "seed": wanted.seed,
-        "embedder": None if embedder is None else embedder.fingerprint,
+        "embedder": embedder.fingerprint if embedder is not None and any(reads_vectors) else None,
         "synthetic table": hashlib.sha256(table.encode()).hexdigest(),
     }
 
