@@ -28,7 +28,6 @@ class Charged:
     """Figures of private texts that were released with noise, and what that cost; ``private`` False: noise was off."""
 
     budget: Budget
-    protects: str
     private: bool
     charges: tuple[Charge, ...]
     figures: tuple[Figure, ...]
@@ -174,7 +173,7 @@ def read_charged(release: Path) -> Charged | None:
         figures = Evaluation.from_json(fields["evaluation"]).figures
         charges = tuple(Charge.from_json(each) for each in fields["charges"])
         budget = Budget.from_json(fields["budget"])
-        charged = Charged(budget, str(fields["protects"]), bool(fields["private"]), charges, figures)
+        charged = Charged(budget, bool(fields["private"]), charges, figures)
         digest = fields.get("table_sha256")
     except (KeyError, ValueError, TypeError, AttributeError):
         raise ConfigError(f"{path.name} is damaged or was made by another version.", cure) from None

@@ -22,7 +22,6 @@ from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
 OWNER = Unit("owner", 3)
-SECRET = Unit("secret", 3)
 NEAREST = 2
 _CANDIDATES = np.repeat(integer_vectors(np.eye(2, dtype=np.float32)), 2, axis=0)
 _LABELS = np.array([0, 1, 0, 1], dtype=np.int32)
