@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 import understudy.models.catalog
 from understudy.cli import cli
 from understudy.config import GROUPS
+from understudy.evaluation.parameters import ChargeParameters, EvaluationParameters
 from understudy.generation.template import PromptTemplate
 from understudy.methods.aug_pe.parameters import AugPEParameters
 from understudy.methods.dp_kps.parameters import DPKPSParameters
@@ -36,6 +37,7 @@ from understudy.methods.sec_pe.parameters import ReleaseParameters, SecPEParamet
 from understudy.models.causal import CausalModel
 from understudy.models.types import ChatRequest, Completion
 from understudy.parameters import Parameters
+from understudy.run.evaluation_tables import ResultParameters
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
@@ -218,6 +220,15 @@ def test_the_page_of_a_method_lists_every_parameter_with_its_default(page: str, 
     words = {name: words for name, words in IN_WORDS.items() if not isinstance(defaults.get(name), int)}
     expected = {name: words.get(name) or in_short(default) for name, default in defaults.items()}
     assert {name: row.strip("`") for name, row in table_rows(page, "The parameters").items()} == expected
+
+
+def test_the_page_of_evaluations_lists_every_parameter_with_its_default() -> None:
+    groups = (EvaluationParameters, ChargeParameters, ResultParameters)
+    fields = {name: field.get_default() for group in groups for name, field in group.model_fields.items()}
+    joined = {name: ",".join(each) if isinstance(each, tuple) else each for name, each in fields.items()}
+    assert table_rows("evaluation.md", "Every parameter") == {
+        name: shown(None if each == "" else each) for name, each in joined.items()
+    }
 
 
 def test_what_sec_pe_shares_with_aug_pe_is_on_aug_pe_s_page() -> None:
