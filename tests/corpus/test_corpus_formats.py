@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import re
 import stat
 import subprocess
 import sys
@@ -292,7 +293,7 @@ def test_what_a_corpus_and_a_batch_show_does_not_depend_on_the_rows(write):
     assert not hasattr(one, "__len__")
     (batch,) = other.batches()
     assert "secret" not in repr(batch)
-    assert "500" not in repr(batch)
+    assert "500" not in re.sub("0x[0-9a-f]+", "", repr(batch))  # the place in memory may hold any digits
 
 
 def test_a_schema_names_each_column_once():
