@@ -64,8 +64,8 @@ class OutputFolder:
     @property
     def table_sha256(self) -> str:
         """Of the synthetic table; empty where there is none."""
-        there = [path for name in FORMATS if (path := self.synthetic_file(name)).exists()]
-        return hashlib.sha256(there[0].read_bytes()).hexdigest() if there else ""
+        table = find_table(self.shareable)
+        return "" if table is None else hashlib.sha256(table.read_bytes()).hexdigest()
 
     @property
     def metrics_file(self) -> Path:
@@ -142,6 +142,11 @@ class OutputFolder:
         path = self.synthetic_file(output_format)
         write_table(path, synthetic_columns(records, schema))
         return path
+
+
+def find_table(shareable: Path) -> Path | None:
+    """The synthetic table in a shareable folder, whichever format it has; None where there is none."""
+    return next((path for name in FORMATS if (path := shareable / f"synthetic.{name}").exists()), None)
 
 
 def _holds(path: Path, release: Release) -> bool:

@@ -214,6 +214,49 @@ def test_an_evaluation_names_the_table_that_it_measured(tmp_path: Path, made: Ou
     assert found.settings["table_sha256"] == made.table_sha256
 
 
+def test_a_recipient_s_texts_add_a_network_that_is_aligned_to_them(
+    tmp_path: Path, made: OutputFolder, embedder: Any
+) -> None:
+    (tmp_path / "recipient.jsonl").write_text('{"text": "heart"}\n{"text": "skin rash"}\n', "utf-8")
+    words = {"recipient": str(tmp_path / "recipient.jsonl"), "classifiers": "tf-idf", "metrics": "utility", "seeds": 1}
+    found = us.evaluate(tmp_path / "notes.csv", made.root, **words)
+    assert {each.settings["classifier"] for each in found.figures} == {"tf-idf", "coral"}
+
+
+def test_language_models_are_measured_when_asked_for_and_on_the_model_that_is_named(
+    tmp_path: Path, made: OutputFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+
+    def told(name: str) -> Callable[..., tuple[()]]:
+        return lambda *args, **options: asked.append((name, options)) or ()
+
+    utility = "understudy.evaluation.utility"
+    monkeypatch.setattr(f"{utility}.language.measure_language_model", told("tuned"))
+    monkeypatch.setattr(f"{utility}.in_context.measure_in_context", told("shown"))
+    us.evaluate(tmp_path / "notes.csv", made.root, metrics="utility", **FEW)
+    assert asked == []
+    words = {"metrics": "utility", "language_model": True, "in_context": "0,4", "local_model": "hf:./tiny", "seed": 5}
+    us.evaluate(tmp_path / "notes.csv", made.root, **words, **FEW)
+    assert [name for name, _ in asked] == ["tuned", "shown"]
+    assert all(options["model"] == "hf:./tiny" and options["seed"] == 5 for _, options in asked)
+    assert asked[1][1]["shots"] == (0, 4)
+    assert asked[1][1]["label_names"] == sorted(LABELS)
+
+
+def test_texts_are_held_to_a_json_schema(tmp_path: Path, made: OutputFolder) -> None:
+    (tmp_path / "schema.json").write_text('{"type": "object"}', "utf-8")
+    options = {"json_schema": str(tmp_path / "schema.json"), "metrics": "fidelity", **FEW}
+    found = {each.metric.name: each.value for each in us.evaluate(tmp_path / "notes.csv", made.root, **options).figures}
+    assert found["json_parsed"] == 0
+
+
+def test_no_more_texts_are_looked_at_than_asked_for(tmp_path: Path, made: OutputFolder) -> None:
+    picture = us.evaluate(tmp_path / "notes.csv", made.root, metrics="fidelity", max_texts=7, **FEW).picture
+    assert picture is not None
+    assert {each.texts for each in picture.profiles.values()} == {7}
+
+
 def test_every_classifier_that_can_be_named_is_known() -> None:
     assert {*CLASSIFIERS, "coral"} == set(KINDS)
     assert set(EvaluationParameters().classifiers) < set(CLASSIFIERS)

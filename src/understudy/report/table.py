@@ -12,7 +12,7 @@ from typing import Any
 
 from understudy.corpus import canonical
 from understudy.errors import ConfigError
-from understudy.outputs import FORMATS, LABEL, PROVENANCE, TEXT
+from understudy.outputs import LABEL, PROVENANCE, TEXT, find_table
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def read_synthetic(release: Path) -> tuple[SyntheticText, ...]:
     Raises:
         ConfigError: if the table cannot be read, or has no column of texts.
     """
-    path = _table(release)
+    path = find_table(release)
     if path is None:
         return ()
     try:
@@ -58,7 +58,7 @@ def require_measured_on(release: Path, digest: object, path: Path) -> None:
     Raises:
         ConfigError: if the table is another one by now.
     """
-    table = _table(release)
+    table = find_table(release)
     if digest is None or table is None:
         return
     try:
@@ -72,10 +72,6 @@ def require_measured_on(release: Path, digest: object, path: Path) -> None:
         f"{name} was measured on another synthetic table than the one in the folder.",
         f"Make it anew with `understudy evaluate`, or remove {name}.",
     )
-
-
-def _table(release: Path) -> Path | None:
-    return next((path for name in FORMATS if (path := release / f"synthetic.{name}").exists()), None)
 
 
 def _rows(path: Path) -> Iterable[Mapping[str, Any]]:

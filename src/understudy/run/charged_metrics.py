@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +28,12 @@ from understudy.models.types import Embedder
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum
+from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
 from understudy.run.charging import noise_source, open_ledger, pay
 from understudy.run.listener import Listener
 from understudy.run.session import Session
-
-if TYPE_CHECKING:
-    from understudy.ledger import Ledger
-
-    pass
 
 VERSION = 1
 _STORE = "metrics"
@@ -133,7 +129,7 @@ def release_metrics(
         session = Session(folder, store, lasting, folder)
         if session.begun:
             session.begin()  # with the same settings, or it is an error
-        values = _counts(mechanism, plan, wanted, corpus, session, settings, listener)
+        values = _counts(mechanism, plan, wanted, corpus, session, settings, noise, listener)
         run_id = store.run_id
     figures = charged_figures(
         values,
@@ -156,9 +152,9 @@ def _counts(
     corpus: Corpus,
     session: Session,
     settings: LedgerParameters,
+    noise: NoiseSource,
     listener: Listener,
 ) -> NDArray[np.float64]:
-    noise = noise_source(settings)
     with ExitStack() as stack:
         ledger = stack.enter_context(open_ledger(settings)) if noise.private else None
         rows = ""
@@ -167,27 +163,11 @@ def _counts(
                 ledger.check(wanted.dataset, plan, run_id=session.store.run_id)  # before any private read
             found = contents(corpus, ledger.fingerprint_key)
             rows = found.digest
-            _require_known(ledger, wanted, corpus)
             corpus = SteadyCorpus(corpus, key=ledger.fingerprint_key, expected=found)
-        paid = pay(ledger, wanted.dataset, plan, corpus, rows, session, listener)
+        paid = pay(ledger, wanted.dataset, plan, corpus, rows, session, listener, known_only=not wanted.named)
         bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key)
         kept = paid.keep(NAME, lambda: {"counts": mechanism.run(bounded, receipt=paid.receipt, source=noise)})
     return np.asarray(kept["counts"], dtype=np.float64)
-
-
-def _require_known(ledger: Ledger, wanted: ChargedMetrics, corpus: Corpus) -> None:
-    """See that the table is the one that the statement's dataset is known by, or that the user says whose it is.
-
-    Raises:
-        ConfigError: if it is another.
-    """
-    if wanted.named or ledger.dataset(wanted.dataset) is None:
-        return
-    if ledger.known_as(corpus.fingerprint(ledger.fingerprint_key)) is None:
-        raise ConfigError(
-            f"The real table is not the one that the ledger knows as {wanted.dataset!r}, whose stand-in is evaluated.",
-            f"Give that one; or, if these are more data of it, say so with --dataset {wanted.dataset}.",
-        )
 
 
 def _classifiers(

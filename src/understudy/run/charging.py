@@ -64,13 +64,25 @@ class Paid:
 
 
 def pay(
-    ledger: Ledger | None, dataset: str, plan: Plan, corpus: Corpus, rows: str, session: Session, listener: Listener
+    ledger: Ledger | None,
+    dataset: str,
+    plan: Plan,
+    corpus: Corpus,
+    rows: str,
+    session: Session,
+    listener: Listener,
+    *,
+    known_only: bool = False,
 ) -> Paid:
     """Identify the data, then check and charge in one transaction; without a ledger nothing is charged nor promised.
 
     Args:
         ledger: None where noise is off or seeded.
         rows: keyed hash of all that the rows hold, by which a resumed run knows them again.
+        known_only: refuse data that the ledger does not know as those of a dataset that is open.
+
+    Raises:
+        UnderstudyError: of the kind that says what is wrong; nothing is charged then.
     """
     if ledger is None:
         session.begin(plan)
@@ -82,6 +94,11 @@ def pay(
         raise ResumeError(
             "The private data, or the ledger, are not those that this run began with.",
             "Use those it began with, or --fresh to start anew (which charges the budget again).",
+        )
+    if known_only and ledger.dataset(dataset) is not None and ledger.known_as(fingerprint) is None:
+        raise ConfigError(
+            f"The real table is not the one that the ledger knows as {dataset!r}, whose stand-in is evaluated.",
+            f"Give that one; or, if these are more data of it, say so with --dataset {dataset}.",
         )
     if ledger.dataset(dataset) is None and ledger.known_as(fingerprint) is None:
         ledger.open_dataset(dataset, cap=plan.budget, unit=plan.unit)

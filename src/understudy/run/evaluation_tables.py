@@ -14,7 +14,7 @@ from understudy.corpus import Corpus, read_corpus
 from understudy.errors import ConfigError
 from understudy.evaluation.parameters import ChargeParameters, EvaluationParameters
 from understudy.evaluation.reading import open_table
-from understudy.outputs import FORMATS, LABEL, TEXT, OutputFolder
+from understudy.outputs import LABEL, TEXT, OutputFolder, find_table
 from understudy.parameters import Parameters
 from understudy.release import PublicSchema, load_release
 from understudy.statement import Statement
@@ -57,8 +57,8 @@ def open_synthetic(source: Table, config: EvaluationConfig) -> Made:
     if not path.is_dir():
         return Made(open_table(path, _columns(config, None)))
     folder = OutputFolder(path)
-    tables = [folder.synthetic_file(each) for each in FORMATS if folder.synthetic_file(each).exists()]
-    if not tables:
+    table = find_table(folder.shareable)
+    if table is None:
         raise ConfigError(
             f"The folder {path.name} holds no synthetic table.", "Give an output folder of `understudy run` or a table."
         )
@@ -66,7 +66,7 @@ def open_synthetic(source: Table, config: EvaluationConfig) -> Made:
     made = load_release(releases[0]) if len(releases) == 1 else None
     statement = made.statement if made is not None else _statement(folder)
     schema = made.schema if made is not None else None
-    return Made(open_table(tables[0], [(TEXT, LABEL), (TEXT, None)]), folder, schema, statement)
+    return Made(open_table(table, [(TEXT, LABEL), (TEXT, None)]), folder, schema, statement)
 
 
 def _statement(folder: OutputFolder) -> Statement | None:
@@ -77,10 +77,9 @@ def _statement(folder: OutputFolder) -> Statement | None:
 
 
 def open_beside(path: str, made: Made) -> Corpus:
-    folder = OutputFolder(Path(path))
-    for each in FORMATS:
-        if folder.synthetic_file(each).exists():
-            return open_table(folder.synthetic_file(each), [(TEXT, LABEL), (TEXT, None)])
+    table = find_table(OutputFolder(Path(path)).shareable)
+    if table is not None:
+        return open_table(table, [(TEXT, LABEL), (TEXT, None)])
     named = [(made.schema.text, made.schema.label), (made.schema.text, None)] if made.schema is not None else []
     return open_table(Path(path), [(TEXT, LABEL), *named, (TEXT, None)])
 
