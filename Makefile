@@ -44,6 +44,8 @@ models: $(INSTALLED)
 
 demo: models
 	@echo "Making synthetic clinic notes from examples/clinic_notes.csv (if interrupted, make demo resumes)."
+	@mkdir -p $(dir $(DEMO_LEDGER))
+	@$(BIN)/understudy ledger create --ledger $(DEMO_LEDGER)
 	@$(BIN)/understudy run --config examples/demo.yaml
 	@$(BIN)/python examples/show.py $(DEMO)
 	@echo
@@ -54,7 +56,7 @@ demo: models
 
 demo-fresh:
 	@echo "Forgetting the last demo."
-	@rm -rf $(DEMO) $(DEMO)-floor $(DEMO_LEDGER) $(DEMO_LEDGER)-wal $(DEMO_LEDGER)-shm
+	@rm -rf $(DEMO) $(DEMO)-floor $(DEMO_LEDGER) $(DEMO_LEDGER)-journal
 	@$(MAKE) demo
 
 test: $(INSTALLED)
@@ -72,7 +74,7 @@ lint: $(INSTALLED)
 
 clean:
 	@echo "Removing $(VENV), $(DEMO) and the caches of the tools."
-	@rm -rf $(VENV) $(DEMO) $(DEMO)-floor $(DEMO_LEDGER) $(DEMO_LEDGER)-wal $(DEMO_LEDGER)-shm \
+	@rm -rf $(VENV) $(DEMO) $(DEMO)-floor $(DEMO_LEDGER) $(DEMO_LEDGER)-journal \
 		.mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
 
 bench: models

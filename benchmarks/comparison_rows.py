@@ -28,6 +28,7 @@ from understudy.evolution.variation import TextAPI
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.template import load_template
 from understudy.generation.writing import Writer
+from understudy.ledger import Ledger
 from understudy.methods.few_shot.method import FewShot
 from understudy.privacy.secrets.budget import SecretBudget
 
@@ -125,8 +126,7 @@ class Place:
 
     def ledger(self, row: str, repetition: int) -> str:
         path = self.out / "ledgers" / f"{self.name}-{row}-{repetition}.sqlite"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return str(path)
+        return Ledger.create(path).location
 
     def keywords(self) -> dict[str, Any]:
         """The parameters that name the public topics, if the set has its own."""
@@ -145,7 +145,7 @@ class Remembering:
         for split in ("train", "test"):
             texts = pq.read_table(place.split(split), columns=["text"])["text"].to_pylist()
             self._known |= zip(map(str.strip, texts), embed(texts), strict=True)
-        self.model_id, self.fingerprint = embedder().model_id, embedder().fingerprint
+        self.model_id, self.fingerprint, self.local = embedder().model_id, embedder().fingerprint, True
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         texts = [text.strip() for text in texts]

@@ -35,6 +35,7 @@ from understudy.evolution.voting import nearest
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.template import load_template
 from understudy.generation.writing import Writer
+from understudy.ledger import Ledger
 from understudy.methods.sec_pe.generate import CentreVotes
 from understudy.models.cached import CachedChat
 from understudy.models.types import ChatModel
@@ -94,7 +95,7 @@ class Remembering:
         self._inner = embedder()
         self._known = {text.strip(): row for row, text in enumerate(texts)}
         self._vectors = vectors
-        self.model_id, self.fingerprint = self._inner.model_id, self._inner.fingerprint
+        self.model_id, self.fingerprint, self.local = self._inner.model_id, self._inner.fingerprint, True
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         rows = [self._known.get(text.strip(), -1) for text in texts]
@@ -164,7 +165,7 @@ def main() -> None:
     remembering = Remembering([*texts, *public], np.concatenate([private, embed(public)]))
     catalog.load_embedder = lambda *_, **__: remembering  # type: ignore[assignment]
     clock = Clock()
-    with RunStore.open(CACHE / f"answers-{arguments.set}") as store:
+    with RunStore.open(CACHE / f"answers-{arguments.set}", noise="system") as store:
         real = catalog.load_chat("embedded", seed=arguments.seed)
         chat = CachedChat(timed_chat(real, clock), store.answers)
         catalog.load_chat = lambda *_, **__: chat  # type: ignore[assignment]
@@ -204,7 +205,7 @@ def aug_pe(arguments: Any, private: NDArray[np.float32], noisy: bool, clock: Clo
             us.Budget(4, DELTA),
             llm="embedded",
             output=f"{folder}/out",
-            ledger=f"{folder}/ledger.sqlite",
+            ledger=Ledger.create(f"{folder}/ledger.sqlite").location,
             dataset="benchmark",
             document_type=TYPES[arguments.set],
             max_tokens=arguments.max_tokens,
@@ -253,7 +254,7 @@ def sec_pe(arguments: Any, private: NDArray[np.float32], noisy: bool, clock: Clo
             us.read_corpus(DATA / arguments.set / "train.parquet", text="text"),
             method,
             SecretBudget(PRIOR, POSTERIOR),
-            ledger=f"{folder}/ledger.sqlite",
+            ledger=Ledger.create(f"{folder}/ledger.sqlite").location,
             dataset="benchmark",
             insecure_no_noise=not noisy,
             seed=arguments.seed,

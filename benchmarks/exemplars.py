@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import understudy as us
 from sets import CACHE, DATA
 from textquality import known_pairs, known_words, nearness
+from understudy.ledger import Ledger
 from understudy.methods.few_shot.method import FewShot
 from understudy.methods.few_shot.plan import mechanism_of
 
@@ -71,7 +72,7 @@ def main() -> None:
             method,
             budget,
             llm="embedded",
-            ledger=f"{folder}/ledger.sqlite",
+            ledger=Ledger.create(f"{folder}/ledger.sqlite").location,
             output=f"{folder}/out",
             dataset="benchmark",
             document_type=chosen["type"],

@@ -18,6 +18,7 @@ import numpy as np
 
 import understudy as us
 from sets import CACHE, VOCABULARIES, load_set
+from understudy.ledger import Ledger
 from utility import texts_accuracy
 
 TYPES = {"ag_news": "news article", "dbpedia14": "encyclopedia article"}
@@ -46,7 +47,7 @@ def main() -> None:
                 us.Budget(arguments.epsilon, "1e-6"),
                 llm="embedded",
                 records_per_label=arguments.count,
-                ledger=str(Path(folder) / "ledger.sqlite"),
+                ledger=Ledger.create(Path(folder) / "ledger.sqlite").location,
                 dataset=texts.name,
                 seed=number,
                 document_type=TYPES[texts.name],

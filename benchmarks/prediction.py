@@ -36,6 +36,7 @@ import understudy.models.catalog as catalog
 from sets import CACHE, DATA
 from textquality import known_pairs, known_words, nearness, right_label
 from understudy.generation.template import PromptTemplate, load_template
+from understudy.ledger import Ledger
 from understudy.methods.private_prediction import drawing, plan
 from understudy.methods.private_prediction import release as releasing
 from understudy.prediction.prompting import Asked
@@ -309,7 +310,7 @@ def run(configuration: Configuration) -> dict[str, Any]:
             corpus,
             method,
             budget,
-            ledger=str(folder / "ledger.sqlite"),
+            ledger=Ledger.create(folder / "ledger.sqlite").location,
             output=str(folder / "out"),
             dataset="benchmark",
             document_type=configuration.document_type,

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 import understudy as us
 from sets import DATA, VOCABULARIES, embedder, load_set
+from understudy.ledger import Ledger
 from understudy.methods.dp_kps.sequences import contrast_weights, draw_independent, draw_iterative, structures
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.terms import load_vocabulary
@@ -41,7 +42,7 @@ def one_release(corpus: us.Corpus, **parameters: object) -> float:
     method = us.DPKPS(vocabulary=VOCABULARY, vocabulary_is_public=True, **parameters)
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        ledger = str(Path(folder) / "ledger.sqlite")
+        ledger = Ledger.create(Path(folder) / "ledger.sqlite").location
         us.synthesize(
             corpus, method, us.Budget(6, "1e-6"), llm="none", records_per_label=1, ledger=ledger, dataset="benchmark"
         )

@@ -29,6 +29,7 @@ from sklearn.linear_model import LogisticRegression
 import understudy as us
 import understudy.models.catalog
 from sets import VOCABULARIES, TextSet, embed, embedder, load_set
+from understudy.ledger import Ledger
 from understudy.vocabulary.matcher import TermMatcher
 
 
@@ -42,7 +43,7 @@ def one_run(texts: TextSet, method: us.DPKPS, epsilon: float, delta: str, count:
             us.Budget(epsilon, delta),
             llm="none",
             records_per_label=count,
-            ledger=str(Path(folder) / "ledger.sqlite"),
+            ledger=Ledger.create(Path(folder) / "ledger.sqlite").location,
             dataset=texts.name,
             seed=int.from_bytes(secrets.token_bytes(3), "big"),
         )

@@ -55,6 +55,15 @@ def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+WRONG_PROMISE = re.compile(
+    r"except\s+(?:with\s+(?:a\s+)?probability|for\s+a\s+share)|(?:save|but)\s+for\s+a\s+share|"
+    r"changes?\s+(?:the\s+\S+\s+(?:of\s+\S+\s+)*)?by\s+(?:at\s+most\s+)?a\s+factor|"
+    r"probability\s+(?:of\s+a\s+failure|that\s+the\s+promise\s+fails)",
+    re.IGNORECASE,
+)
+"""(epsilon, delta) in words that say more than it: delta is no chance that the factor e^epsilon fails."""
+
+
 def anchors(page: Path) -> set[str]:
     titles = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
@@ -76,13 +85,15 @@ class Letters:
 
     model_id = "letters"
     fingerprint = "0" * 64
+    local = True
+    longest, batch_tokens = 8, 64  # so that it is quickly tried
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         rows = []
         for text in texts:
             seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
             rows.append(np.random.default_rng(seed).standard_normal(16))
-        vectors = np.array(rows, dtype=np.float32)
+        vectors = np.array(rows, dtype=np.float32).reshape(len(texts), 16)
         return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
 
@@ -94,6 +105,11 @@ class Echo:
     async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
         for index, request in enumerate(requests):
             yield index, Completion(request.messages[-1].content.replace("_", "so"), "stop")
+
+
+@pytest.fixture(autouse=True)
+def ledgers_begin_by_themselves() -> None:
+    """Nowhere but where they do for users."""
 
 
 @pytest.fixture
@@ -111,7 +127,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "tickets.csv").write_text("\n".join(["message,product,customer", *tickets]), "utf-8")
     posts = [f"Has anyone seen error {number}?" for number in range(120)]
     (tmp_path / "forum.csv").write_text("\n".join(["text", *posts]), "utf-8")
-    monkeypatch.setenv("UNDERSTUDY_LEDGER", str(tmp_path / "ledger.sqlite"))
+    monkeypatch.delenv("UNDERSTUDY_LEDGER", raising=False)
+    place = str(tmp_path / "state" / "ledger.sqlite")
+    monkeypatch.setattr("understudy.ledger.location.state_folder_location", lambda: place)
     monkeypatch.setattr(understudy.models.catalog, "load_embedder", lambda *_, **__: Letters())
     monkeypatch.setattr(understudy.models.catalog, "load_chat", lambda *_, **__: Echo())
     make_llama(tmp_path / "tiny", window=4096)
@@ -263,3 +281,32 @@ def test_the_examples_in_docstrings_are_true(module: str) -> None:
 def test_an_example_that_does_not_run_is_noticed(line: str) -> None:
     with pytest.raises(AssertionError):
         run_shell(line)
+
+
+@pytest.mark.parametrize(
+    "phrase",
+    [
+        "changes by a factor of at most 403.5, except with probability 1e-06",
+        "changes the\nprobability of any outcome by at most a factor of e^epsilon, except for a share delta",
+        "Delta is the probability of a failure of the promise",
+        "Epsilon bounds what any single outcome may tell, but for a share\n  delta",
+    ],
+)
+def test_words_that_once_said_more_than_epsilon_and_delta_do_are_known(phrase: str) -> None:
+    assert WRONG_PROMISE.search(phrase)
+
+
+def test_no_page_and_no_message_says_more_than_epsilon_and_delta_do() -> None:
+    files = [
+        *PAGES,
+        *ROOT.glob("examples/*.py"),
+        *(f for kind in ("py", "html", "yaml") for f in SOURCE.rglob(f"*.{kind}")),
+    ]
+    assert len(files) > 300
+    assert [name(file) for file in files if WRONG_PROMISE.search(file.read_text("utf-8"))] == []
+
+
+def test_the_readme_the_statement_and_the_argument_say_plus_delta() -> None:
+    for page in ("README.md", "docs/how-it-works.md", "docs/statement.md"):
+        words = " ".join((ROOT / page).read_text("utf-8").split())
+        assert re.search(r"at most (e\^epsilon|403\.5) times that .{0,40}, plus (delta|1e-06)", words), page

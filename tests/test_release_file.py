@@ -17,7 +17,9 @@ from understudy.privacy.events import GaussianEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
-from understudy.release import FORMAT_VERSION, PublicSchema, Release, load_release
+from understudy.release import PublicSchema, Release
+from understudy.release.manifest import FORMAT_VERSION
+from understudy.release.reading import read_release
 from understudy.statement import Statement
 
 
@@ -44,6 +46,11 @@ def make(**changes: Any) -> Release:
         "noise_check": {"vocabulary terms released": 3, "warning": "little"},
     }
     return Release(**{**fields, **changes})
+
+
+def load_release(path: Path | str) -> Release:
+    """As a file; what a method makes of its content is tested in tests/methods/test_release_contents.py."""
+    return read_release(Path(path))
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def test_a_prior_and_a_posterior_are_a_budget_for_secrets() -> None:
         ({"secret_prior": "1e-4"}, "budget", "secret_posterior is missing"),
         ({"secret_posterior": "1e-3"}, "budget", "secret_prior is missing"),
         ({"secret_prior": "1e-3", "secret_posterior": "1e-4"}, "budget", "secret_prior < secret_posterior < 1"),
-        ({"secret_prior": "one", "secret_posterior": "1e-4"}, "budget", "finite number for secret_prior, got 'one'"),
+        ({"secret_prior": "one", "secret_posterior": "1e-4"}, "budget", "number for secret_prior, got one"),
         ({**SECRETS, "epsilon": 3}, "budget", r"secrets by a prior and a posterior.*--epsilon and --delta, or"),
         ({**SECRETS, "delta": 0}, "budget", r"secrets by a prior and a posterior.*--epsilon and --delta, or"),
         ({**SECRETS, "owner": "patient"}, "unit", "owners or secrets, not both"),

@@ -82,7 +82,7 @@ def test_a_pure_statement_has_one_epsilon_at_every_delta_0_included() -> None:
     assert made.epsilon_at[0.0] == pure <= 3
     assert max(made.epsilon_at.values()) <= pure
     assert "(3, 0)-differential privacy" in made.to_markdown()
-    assert "except with probability" not in made.to_markdown()
+    assert ", plus" not in made.to_markdown()
 
 
 @given(st.floats(1e-9, 1e12))
@@ -100,7 +100,10 @@ def test_a_rounded_epsilon_has_four_digits(epsilon: float, text: str) -> None:
 @pytest.mark.parametrize(("epsilon", "odds"), [(1, "2.719"), (6, "403.5"), (100, "2.689e+43"), (800, "e^800")])
 def test_the_promise_names_the_odds_and_never_understates_them(epsilon: float, odds: str) -> None:
     made = laplace(epsilon)
-    assert f"by a factor of at most {odds}: (" in made.to_markdown()
+    assert (
+        f"is at most {odds} times that without the unit; and without the unit at most {odds} times that with it: ("
+        in (made.to_markdown())
+    )
 
 
 def test_a_run_without_noise_is_stamped_and_promises_nothing() -> None:
@@ -108,7 +111,7 @@ def test_a_run_without_noise_is_stamped_and_promises_nothing() -> None:
     text = made.to_markdown()
     assert f"**{NOT_PRIVATE}.**" in text
     assert text.index(NOT_PRIVATE) < text.index("epsilon")
-    for promise in ("Protected:", "by a factor of at most", "-differential privacy", "Booked in the ledger"):
+    for promise in ("Protected:", "times that without the unit", "-differential privacy", "Booked in the ledger"):
         assert promise in gaussian().to_markdown()
         assert promise not in text
     assert made.to_json()["stamp"] == NOT_PRIVATE

@@ -28,9 +28,10 @@ _PUBLIC = {
     "SecretBudget": "understudy.privacy.secrets.budget",
     "Statement": "understudy.statement",
     "UnderstudyError": "understudy.errors",
+    "UnderstudyWarning": "understudy.errors",
     "evaluate": "understudy.run.measuring",
     "generate": "understudy.run",
-    "load_release": "understudy.release",
+    "load_release": "understudy.methods.loading",
     "plan": "understudy.api",
     "read_corpus": "understudy.corpus",
     "release_corpus": "understudy.run",
@@ -41,15 +42,16 @@ _PUBLIC = {
 if TYPE_CHECKING:
     from understudy.api import plan
     from understudy.corpus import Corpus, read_corpus
-    from understudy.errors import UnderstudyError
+    from understudy.errors import UnderstudyError, UnderstudyWarning
     from understudy.methods.aug_pe.method import AugPE
     from understudy.methods.dp_kps.method import DPKPS
     from understudy.methods.few_shot.method import FewShot
+    from understudy.methods.loading import load_release
     from understudy.methods.private_prediction.method import PrivatePrediction
     from understudy.methods.sec_pe.method import SecPE
     from understudy.privacy.guarantee import Budget
     from understudy.privacy.secrets.budget import SecretBudget
-    from understudy.release import Release, load_release
+    from understudy.release import Release
     from understudy.run import Listener, Result, generate, release_corpus, synthesize
     from understudy.run.measuring import evaluate
     from understudy.run.zero_shot import zero_shot
@@ -69,6 +71,7 @@ __all__ = [
     "SecretBudget",
     "Statement",
     "UnderstudyError",
+    "UnderstudyWarning",
     "evaluate",
     "generate",
     "load_release",

@@ -8,20 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, create_model
 
 from understudy.corpus.labels import canonical, declared_labels
 from understudy.errors import ConfigError
 from understudy.generation.parameters import WritingParameters
 from understudy.methods.registry import make_method, method_class
 from understudy.parameters import CommaSeparated, OneOrSeveral, Parameters
+from understudy.privacy.exact import typed
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit, recognised_by
 
 DEFAULT_METHOD = "dp-kps"
+MOST_RECORDS = 10_000_000
+"""Of one synthetic table, which is held in memory while it is made."""
+
+
+def _exactly_typed(value: object) -> object:
+    return value if value is None else typed(value)
+
+
+ExactNumber = Annotated[
+    str | None,
+    BeforeValidator(_exactly_typed),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "null"}]}),
+]
+"""A number of a budget as text, exactly as it was typed."""
 
 
 class TableParameters(Parameters):
@@ -41,7 +56,7 @@ class TableParameters(Parameters):
     """Type of the labels, where the file does not say."""
     owner: str | None = None
     """Column of the owners: protects all records of an owner together."""
-    max_records_per_owner: int = Field(5, ge=1)
+    max_records_per_owner: int = Field(5, ge=1, le=10_000)
     """Contribution bound: records of one owner that are used."""
     format: Literal["csv", "tsv", "jsonl", "parquet"] | None = None
     """File format, where the name does not say."""
@@ -69,7 +84,7 @@ class _SecretsParameters(Parameters):
     """A private file with one secret string a line."""
     secret_detectors: CommaSeparated = ()
     """Detectors that find secrets in the texts: ``email``, ``phone``, ``iban``, ... (docs/secrets.md)."""
-    max_records_per_secret: int | None = Field(None, ge=1)
+    max_records_per_secret: int | None = Field(None, ge=1, le=1_000_000)
     """Most records that hold one secret (m): declared, and checked before anything is charged."""
 
 
@@ -84,20 +99,22 @@ class LedgerParameters(Parameters):
     """The dataset's name in the ledger. Default: the data file's stem."""
     ledger: str | None = None
     """Ledger file or postgresql:// URL. Default: $UNDERSTUDY_LEDGER, else the user's state folder."""
+    ledger_id: str | None = None
+    """The id that the ledger must have (``understudy ledger show``), so that no other takes its place."""
     insecure_no_noise: bool = False
     """Add no noise. NOT PRIVATE."""
-    insecure_noise_seed: int | None = None
+    insecure_noise_seed: int | None = Field(None, ge=0)
     """Draw repeatable noise. NOT PRIVATE."""
 
 
 class _BudgetParameters(Parameters):
-    epsilon: str | float | int | None = None
-    """Privacy budget epsilon of this run."""
-    delta: str | float | int | None = None
-    """Privacy budget delta of this run; 0 for pure differential privacy."""
-    secret_prior: str | float | int | None = None
+    epsilon: ExactNumber = None
+    """Privacy budget epsilon of this run, 1e-9 to 100000."""
+    delta: ExactNumber = None
+    """Privacy budget delta of this run, 1e-14 to 0.5; 0 for pure differential privacy."""
+    secret_prior: ExactNumber = None
     """Secret protection instead of (epsilon, delta): how often a secret is guessed rightly before the release (p)."""
-    secret_posterior: str | float | int | None = None
+    secret_posterior: ExactNumber = None
     """How often it may be guessed rightly at most, after the release (r)."""
 
 
@@ -108,7 +125,7 @@ class PrivacyParameters(LedgerParameters, _BudgetParameters):
 class PlanParameters(Parameters):
     """What only a forecast needs."""
 
-    expected_records: int | None = Field(None, ge=1)
+    expected_records: int | None = Field(None, ge=1, le=10**12)
     """Corpus size as you know or guess it, in owners where owners are protected; never read from the data."""
     price_input: float | None = Field(None, ge=0)
     """Price of a million input tokens."""
@@ -121,6 +138,8 @@ class EmbedderParameters(Parameters):
 
     embedder: str = "embedded"
     """``embedded`` or ``hf:ORG/NAME``."""
+    trust_endpoint: bool = False
+    """Whoever runs the endpoint of an embedder that is not local may read the private texts."""
 
 
 class ReleaseModelParameters(Parameters):
@@ -143,7 +162,7 @@ class ModelParameters(Parameters):
     """Address of an OpenAI-compatible endpoint."""
     api_key_env: str | None = None
     """Environment variable that holds the endpoint's key."""
-    max_concurrency: int = Field(64, ge=1)
+    max_concurrency: int = Field(64, ge=1, le=10_000)
     """Most requests in flight."""
     token_cap: int | None = Field(None, ge=1)
     """Stop before this many tokens are used."""
@@ -158,9 +177,12 @@ class OutputParameters(Parameters):
     """Folder for the results."""
     output_format: Literal["parquet", "csv", "jsonl"] = "parquet"
     """Format of the synthetic table."""
-    records_per_label: int | None = Field(None, ge=1)
+    keep_formulas: bool = False
+    """Write CSV cells that begin with ``=``, ``+``, ``-`` or ``@`` as they are; otherwise an apostrophe stands before
+    them, so that no spreadsheet runs them."""
+    records_per_label: int | None = Field(None, ge=1, le=MOST_RECORDS)
     """Synthetic records of each label."""
-    records: int | None = Field(None, ge=1)
+    records: int | None = Field(None, ge=1, le=MOST_RECORDS)
     """Synthetic records in all, the labels in equal shares."""
     seed: int = Field(0, ge=0)
     """Steers public randomness and the language model's sampling; never the noise."""
@@ -222,6 +244,7 @@ _OPERATIONAL = {
     "expected_records",
     "fresh",
     "ledger",
+    "ledger_id",
     "max_concurrency",
     "output",
     "price_input",
@@ -230,13 +253,6 @@ _OPERATIONAL = {
     "token_cap",
 }
 """Settings that a resumed run may change: they alter neither what is released nor what is written."""
-
-
-_LATER = {
-    *("secrets", "secrets_file", "secret_detectors", "max_records_per_secret"),
-    *("secret_prior", "secret_posterior", "release_model", "release_device", "release_dtype"),
-}
-"""Settings that older versions did not have: where they are not set, a run that an older version began goes on."""
 
 
 class RunConfig(
@@ -322,7 +338,6 @@ class RunConfig(
         own = method_class(self.method).parameters(**self.method_parameters)
         unused = {"method_parameters", *(ModelParameters.model_fields if method.exports else ())}
         fields = self.model_dump(mode="json", exclude=_OPERATIONAL | unused)
-        fields = {name: value for name, value in fields.items() if value or name not in _LATER}
         if self.epsilon is not None or self._protects_secrets:
             fields |= budget_fields(self.budget)
         if self.labels is not None:
@@ -359,7 +374,12 @@ def read_config(path: str | Path) -> dict[str, Any]:
 
     try:
         values = yaml.safe_load(Path(path).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (
+        OSError,
+        ValueError,
+        RecursionError,
+        yaml.YAMLError,
+    ) as error:  # a value may be no date, or too long a number
         raise ConfigError(
             f"The configuration {Path(path).name} cannot be read ({type(error).__name__}).", "Give a UTF-8 YAML file."
         ) from None

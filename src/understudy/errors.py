@@ -33,6 +33,10 @@ class UnderstudyError(Exception):
         return type(self), (self.problem, self.cure)
 
 
+class UnderstudyWarning(UserWarning):
+    """What its user should know of and may go on with: what was noticed, and what to do about it."""
+
+
 class ConfigError(UnderstudyError):
     """A parameter, option or combination of options that cannot be run."""
 
@@ -73,6 +77,12 @@ class ResumeError(UnderstudyError):
     """An output folder holds a run that this command does not continue."""
 
     exit_code = 8
+
+
+class StorageError(UnderstudyError):
+    """A disk is full, a file is locked or cannot be written. What is stored stays; the same command goes on from it."""
+
+    exit_code = 10
 
 
 class PrivacyError(UnderstudyError):

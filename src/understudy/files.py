@@ -1,25 +1,58 @@
-"""Files that appear whole or not at all, and the folder that only its owner may read."""
+"""Files that appear whole or not at all, lists with a line per entry, and who may read and write, by any umask."""
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from understudy.errors import ConfigError, StorageError
+
 PRIVATE_MODE = 0o600
+SHARED_MODE = 0o644
+"""Of what may be handed out: readable by all where the umask lets it be, writable by its owner alone."""
+
+_PRIVATE_FOLDER, _SHARED_FOLDER, _OTHERS_WRITE = 0o700, 0o755, 0o022
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
+_NO_FOLDER = {errno.EEXIST, errno.ENOTDIR}  # a file stands where the folder should
+
+AGAIN = "repeat the same command: it goes on where it was, and nothing is charged twice."
+
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # two letters: C:/ is a drive
+
+
+def require_local(path: str | os.PathLike[str]) -> None:
+    """See that a path is one of this machine: ``s3://bucket/x`` would be a folder named ``s3:`` here.
+
+    Raises:
+        ConfigError: it is an address.
+    """
+    shown = os.fspath(path)
+    if _ADDRESS.match(shown):
+        raise ConfigError(
+            f"{shown!r} is an address, and no path on this machine.",
+            "Give a local path: fetch what is elsewhere first, and copy results there afterwards.",
+        )
 
 
 @contextmanager
-def atomic_file(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
+def atomic_file(path: Path, *, mode: int = SHARED_MODE) -> Iterator[BinaryIO]:
     """Open a new file that takes ``path``'s place, synced to disk, once the block ends without an exception.
 
     Args:
         path: the file to make or replace.
         mode: permissions of the new file, before the umask.
+
+    Raises:
+        ConfigError: ``path`` is an address.
     """
+    require_local(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     try:
@@ -34,11 +67,90 @@ def atomic_file(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     sync_folder(path.parent)
 
 
+class UnreadableText(Exception):
+    """A text file that cannot be read. The message says why, in words that quote nothing of it."""
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 file: see :func:`lines_of`.
+
+    Raises:
+        UnreadableText: it cannot be opened, or is no such text.
+    """
+    try:
+        return lines_of(path.expanduser().read_bytes())
+    except OSError as error:
+        raise UnreadableText(type(error).__name__) from None
+
+
+def lines_of(data: bytes) -> list[str]:
+    """The lines of a UTF-8 text without their ends, which are LF or CRLF: no other character ends a line.
+
+    Raises:
+        UnreadableText: it is not UTF-8, or holds a carriage return elsewhere, which may have been meant as a line end.
+    """
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise UnreadableText("it is not UTF-8") from None
+    if "\r" in text:
+        raise UnreadableText("a carriage return stands alone; lines end at LF or CRLF")
+    return text.removesuffix("\n").split("\n")
+
+
 def private_folder(path: Path) -> Path:
-    """Make ``path`` with mode 0700, unless it is there already."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.mkdir(mode=0o700, exist_ok=True)
+    """Make ``path`` with mode 0700, unless it is there already.
+
+    Raises:
+        ConfigError: ``path`` is an address.
+    """
+    require_local(path)
+    shared_folder(path.parent)
+    path.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
     return path
+
+
+def shared_folder(path: Path) -> Path:
+    """Make ``path``, and the folders above it, so that only their owner may write there, unless they are there."""
+    for each in reversed([path, *path.parents]):
+        if each == path or not each.exists():
+            each.mkdir(mode=_SHARED_FOLDER, exist_ok=True)
+    return path
+
+
+def only_owner_writes(folder: Path) -> None:
+    """Take from all but its owner the right to write into ``folder``, if it is this user's."""
+    if os.name != "posix":
+        return
+    found = folder.stat()
+    if found.st_uid == os.geteuid() and found.st_mode & _OTHERS_WRITE:
+        folder.chmod(found.st_mode & 0o7777 & ~_OTHERS_WRITE)
+
+
+@contextmanager
+def disk_faults(place: Path) -> Iterator[None]:
+    """Say in words that a disk is full, read-only or failing, whoever met it while working on ``place``.
+
+    Raises:
+        StorageError: in place of such an OSError; any other is none of ours.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        raise storage_error(place, error) from None
+
+
+def storage_error(place: Path, error: OSError) -> StorageError:
+    """That something in ``place`` cannot be written, and that nothing is lost."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageError(f"The disk is full: {place} cannot be written.", f"Free some space, then {AGAIN}")
+    if error.errno in _NO_FOLDER:
+        return StorageError(
+            f"{place} cannot be written ({error.strerror}).", "Use another --output: no run began there."
+        )
+    return StorageError(f"{place} cannot be written ({error.strerror}).", f"Fix that, then {AGAIN}")
 
 
 def sync_folder(folder: Path) -> None:

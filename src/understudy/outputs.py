@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
+from understudy.corpus.labels import canonical
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, UnderstudyError
-from understudy.files import PRIVATE_MODE, atomic_file
+from understudy.files import PRIVATE_MODE, atomic_file, only_owner_writes, require_local, shared_folder, storage_error
 from understudy.generation.records import SyntheticRecord
+from understudy.methods.loading import load_release
 from understudy.methods.registry import method_names
-from understudy.release import PublicSchema, Release, load_release
+from understudy.release import PublicSchema, Release
 from understudy.statement import Statement
 
 FORMATS = ("parquet", "csv", "jsonl")
@@ -30,9 +34,16 @@ TEXT, LABEL, PROVENANCE = "text", "label", "provenance"
 
 @dataclass(frozen=True)
 class OutputFolder:
-    """Paths of one run's results."""
+    """Paths of one run's results.
+
+    Raises:
+        ConfigError: ``root`` is an address.
+    """
 
     root: Path
+
+    def __post_init__(self) -> None:
+        require_local(self.root)
 
     @property
     def private(self) -> Path:
@@ -43,17 +54,35 @@ class OutputFolder:
         return self.root / "release"
 
     def make(self) -> None:
-        """Make the shareable folder.
+        """Make the shareable folder, in which only its owner may write.
 
         Raises:
-            ConfigError: if it cannot be made.
+            StorageError: if it cannot be made.
         """
         try:
-            self.shareable.mkdir(parents=True, exist_ok=True)
+            only_owner_writes(shared_folder(self.shareable))
         except OSError as error:
-            raise ConfigError(
-                f"The folder {self.shareable} cannot be made ({error.strerror}).", "Use another --output."
-            ) from None
+            raise storage_error(self.shareable, error) from None
+
+    def require_writable(self) -> None:
+        """See that results can be written where they will be, before anything is charged.
+
+        Raises:
+            StorageError: if a file cannot be made in the folder.
+            ConfigError: if a folder has the name of one.
+        """
+        for folder in (self.private, self.shareable):
+            try:
+                with TemporaryFile(dir=folder):
+                    pass
+            except OSError as error:
+                raise storage_error(folder, error) from None
+        for path in (*self._written, self._diary):
+            if path.is_dir():
+                raise ConfigError(
+                    f"The output folder holds a folder {path.name}, which a result is to be named.",
+                    "Move it away, or use another --output.",
+                )
 
     def release_file(self, method: str) -> Path:
         return self.shareable / f"{method}.release"
@@ -65,7 +94,7 @@ class OutputFolder:
     def table_sha256(self) -> str:
         """Of the synthetic table; empty where there is none."""
         table = find_table(self.shareable)
-        return "" if table is None else hashlib.sha256(table.read_bytes()).hexdigest()
+        return "" if table is None else file_sha256(table)
 
     @property
     def metrics_file(self) -> Path:
@@ -99,21 +128,35 @@ class OutputFolder:
         Args:
             keep: a Release whose file, if it is here, stays.
         """
-        tables = [self.synthetic_file(output_format) for output_format in FORMATS]
-        releases = [self.release_file(method) for method in method_names()]
-        statements = [self.shareable / "statement.md", self.shareable / "statement.json"]
-        measured = [
+        releases = self._releases
+        for path in self._written:
+            for half in path.parent.glob(f".{path.name}.*.tmp"):
+                half.unlink(missing_ok=True)
+            if keep is None or path not in releases or not _holds(path, keep):
+                path.unlink(missing_ok=True)
+
+    @property
+    def _diary(self) -> Path:
+        return self.private / "diary.jsonl"
+
+    @property
+    def _releases(self) -> list[Path]:
+        return [self.release_file(method) for method in method_names()]
+
+    @property
+    def _written(self) -> list[Path]:
+        """All that runs, evaluations and audits write for others to read, the statement last."""
+        return [
+            *(self.synthetic_file(output_format) for output_format in FORMATS),
             self.metrics_file,
             self.report_file,
             self.evaluation_file,
             self.audit_file,
             self.internal_report_file,
+            *self._releases,
+            self.shareable / "statement.md",
+            self.shareable / "statement.json",
         ]
-        for path in (*tables, *measured, *releases, *statements):
-            for half in path.parent.glob(f".{path.name}.*.tmp"):
-                half.unlink(missing_ok=True)
-            if keep is None or path not in releases or not _holds(path, keep):
-                path.unlink(missing_ok=True)
 
     def write_release(self, release: Release) -> Path:
         """METHOD.release and the statement beside it, in place of all that an earlier run wrote."""
@@ -133,14 +176,20 @@ class OutputFolder:
 
     def note_privately(self, entry: Mapping[str, Any]) -> None:
         """A line in ``private/diary.jsonl``: what must not leave the building, such as how long something took."""
-        path = self.private / "diary.jsonl"
-        path.touch(mode=PRIVATE_MODE)
-        with path.open("a", encoding="utf-8") as file:
+        self._diary.touch(mode=PRIVATE_MODE)
+        with self._diary.open("a", encoding="utf-8") as file:
             file.write(json.dumps(dict(entry)) + "\n")
 
-    def write_records(self, records: Sequence[SyntheticRecord], schema: PublicSchema, output_format: str) -> Path:
+    def write_records(
+        self,
+        records: Sequence[SyntheticRecord],
+        schema: PublicSchema,
+        output_format: str,
+        *,
+        keep_formulas: bool = False,
+    ) -> Path:
         path = self.synthetic_file(output_format)
-        write_table(path, synthetic_columns(records, schema))
+        write_table(path, synthetic_columns(records, schema), keep_formulas=keep_formulas)
         return path
 
 
@@ -149,9 +198,15 @@ def find_table(shareable: Path) -> Path | None:
     return next((path for name in FORMATS if (path := shareable / f"synthetic.{name}").exists()), None)
 
 
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hex; read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _holds(path: Path, release: Release) -> bool:
     try:
-        return path.exists() and load_release(path).digest == release.digest
+        return path.exists() and load_release(path, max_bytes=sys.maxsize).digest == release.digest
     except UnderstudyError:
         return False
 
@@ -159,11 +214,15 @@ def _holds(path: Path, release: Release) -> bool:
 def synthetic_columns(records: Sequence[SyntheticRecord], schema: PublicSchema) -> dict[str, list[object]]:
     """``text``, the label under its own name and as ``label``, and ``provenance`` as JSON.
 
-    Labels are null where the label set was read from data that had none.
+    Labels are null where the label set was read from data that had none, and strings where a column cannot hold them as
+    they are: of several types, or larger than 64 bits.
     """
     columns: dict[str, list[object]] = {TEXT: [record.text for record in records]}
     if schema.label is not None:
-        labels: list[object] = [schema.labels[record.label] if schema.labels else None for record in records]
+        names: Sequence[object] = schema.labels
+        if len({type(name) for name in names}) > 1 or any(isinstance(name, int) and abs(name) >> 63 for name in names):
+            names = [canonical(name) for name in schema.labels]
+        labels = [names[record.label] if names else None for record in records]
         if schema.label not in (TEXT, PROVENANCE):
             columns[schema.label] = labels
         columns[LABEL] = labels

@@ -6,14 +6,33 @@ import difflib
 import hashlib
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 
 from understudy.errors import ConfigError
 
 _ONE_OR_SEVERAL = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
-OneOrSeveral = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v), _ONE_OR_SEVERAL]
+
+
+def _one_or_several(value: object) -> object:
+    if isinstance(value, (str, os.PathLike)):
+        value = (value,)
+    if not isinstance(value, (list, tuple)):
+        raise ValueError("expected a string, or several")
+    return tuple(os.fspath(each) if isinstance(each, os.PathLike) else each for each in value)
+
+
+OneOrSeveral = Annotated[tuple[str, ...], BeforeValidator(_one_or_several), _ONE_OR_SEVERAL]
 """Strings; a single one may stand alone."""
 CommaSeparated = Annotated[
     tuple[str, ...],
@@ -21,6 +40,10 @@ CommaSeparated = Annotated[
     _ONE_OR_SEVERAL,
 ]
 """Strings; one string holds several, separated by commas."""
+
+
+LARGEST = 2**53
+"""Up to here whole numbers are exact as decimals too, and fit into the integers of arrays."""
 
 
 def public_file(default: Any) -> Any:
@@ -38,6 +61,18 @@ class Parameters(BaseModel):
             super().__init__(**{n: os.fspath(v) if isinstance(v, os.PathLike) else v for n, v in values.items()})
         except ValidationError as error:
             raise ConfigError(_problem(error), _cure(error, list(type(self).model_fields))) from None
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _plain_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """``true`` is not 1, and no count is so large that arithmetic with it would fail."""
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        kinds = {annotation, *get_args(annotation)}
+        if isinstance(value, bool) and bool not in kinds and kinds & {int, float}:
+            raise ValueError("expected a number")
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise ValueError(f"expected a number of at most {LARGEST}")
+        return value
 
     @classmethod
     def public_files(cls) -> tuple[str, ...]:
@@ -63,7 +98,14 @@ def _problem(error: ValidationError) -> str:
         return f"The parameters contradict each other: {message}."
     if first["type"] == "missing":
         return f"The parameter {name!r} is missing."
-    return f"Parameter {name!r}: {message}, got {first['input']!r:.80}."
+    return f"Parameter {name!r}: {message}, got {_shown(first['input'])}."
+
+
+def _shown(value: object) -> str:
+    """A single value; of anything else the type, since a table or its rows may be private."""
+    if value is None or isinstance(value, (str, int, float)):
+        return f"{value!r:.80}"
+    return f"an object of the type {type(value).__name__}"
 
 
 def _cure(error: ValidationError, known: list[str]) -> str:

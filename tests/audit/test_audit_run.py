@@ -118,6 +118,14 @@ def test_pure_differential_privacy_is_audited_at_delta_0(tmp_path: Path) -> None
     assert (audit.delta, audit.verdict) == (0, "consistent")
 
 
+def test_an_audit_of_a_seeded_run_is_not_gone_on_with_by_one_with_noise(tmp_path: Path) -> None:
+    parameters = PARAMETERS.model_copy(update={"canaries": 60})
+    assert audit_run(config(tmp_path, insecure_noise_seed=0), parameters).private is False
+    with pytest.raises(ResumeError, match="other settings"):
+        audit_run(config(tmp_path), parameters)
+    assert audit_run(config(tmp_path, fresh=True), parameters).private is True
+
+
 def test_too_few_canaries_are_warned_of_and_never_called_a_proof(tmp_path: Path) -> None:
     said: list[str] = []
     parameters = PARAMETERS.model_copy(update={"canaries": 60})
@@ -303,6 +311,8 @@ def test_a_file_in_the_place_of_the_folder_is_an_error(tmp_path: Path, understud
 
 
 def test_two_audits_cannot_use_one_folder_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.store.lock.WAIT_SECONDS", 0)
+
     def second(*_: Any, **__: Any) -> Result:
         audit_run(config(tmp_path), PARAMETERS)
         raise AssertionError

@@ -39,7 +39,7 @@ RARE = [f"zq{a}{b}{c}" for a in "abcdef" for b in "abcdefghij" for c in "abcdefg
 class Letters:
     """An embedder without a model: a word is a random direction, a text the sum of its words."""
 
-    model_id, fingerprint = "letters", "0" * 64
+    model_id, fingerprint, local = "letters", "0" * 64, True
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         def word(text: str) -> NDArray[np.float64]:

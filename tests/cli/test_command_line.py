@@ -84,6 +84,7 @@ def test_the_version_and_an_unknown_verb(understudy: Callable[..., Said]) -> Non
 def test_plan_needs_no_data_and_writes_nothing(tmp_path: Path, understudy: Callable[..., Said]) -> None:
     values = settings(tmp_path, expected_records=500)
     (tmp_path / "notes.csv").unlink()
+    (tmp_path / "ledger.sqlite").unlink()
     own = {name: value for name, value in values.items() if name not in ("output",)}
     said = understudy("plan", *flags(own))
     assert said.code == 0, said.err
@@ -219,3 +220,8 @@ def test_on_a_terminal_there_is_a_progress_display_and_elsewhere_there_are_lines
     assert "Wrote 8 synthetic records" in shown
     assert "texts: 8 of 8" not in shown
     assert "\x1b[" in shown
+
+
+def test_help_shows_a_default_of_zero(understudy: Callable[..., Said]) -> None:
+    lines = " ".join(understudy("run", "--help").out.split())
+    assert "never the noise. [default: 0]" in lines

@@ -43,7 +43,7 @@ def test_the_usual_encodings_are_accepted_by_any_of_their_names():
 def test_a_line_break_quote_or_comma_is_itself_after_whatever_bytes(name):
     decode = codecs.getdecoder(name)
     leads = LEADS if name in MULTIBYTE else [bytes([byte]) for byte in range(256)]
-    for lead, end in itertools.product(leads, (b"\n", b'"', b",", b"\t")):
+    for lead, end in itertools.product(leads, (b"\n", b"\r", b'"', b",", b"\t")):
         assert decode(lead + end, "surrogateescape")[0][-1] == end.decode()
 
 

@@ -56,10 +56,31 @@ def test_a_run_hands_its_choice_of_quotes_to_the_corpus(write, private):
     assert len(texts_of(_open_corpus(config, private))) == 5
 
 
-@pytest.mark.parametrize("quotes", ["line", "none"])
-def test_a_lone_carriage_return_ends_no_line_where_a_row_is_a_line(write, quotes):
+def test_without_quoting_a_lone_carriage_return_is_a_character(write):
     path = write("t.csv", b"note,ward\r\none\rtwo,a\r\n\r\n\nthree,b")
-    assert rows_of(read(path, quotes=quotes)) == [("one\rtwo", "a"), ("three", "b")]
+    assert rows_of(read(path, quotes="none")) == [("one\rtwo", "a"), ("three", "b")]
+
+
+@pytest.mark.parametrize("quotes", ["line", "multiline"])
+def test_a_lone_carriage_return_is_content_within_quotes_and_spoils_its_row_outside_of_them(write, private, quotes):
+    path = write(
+        "t.csv", b'note,ward\r\none\rtwo,a\r\n"one\rtwo",a\r\n"one"\r,a\r\n\n"a,""\r",b\nx\r"y,a\n\r\r\nend,b\nz,b\r'
+    )
+    corpus = read(path, quotes=quotes, private_dir=private)
+    assert rows_of(corpus) == [("one\rtwo", "a"), ('a,"\r', "b"), ("end", "b")]
+    lines = [json.loads(line) for line in (private / "bad_rows.jsonl").read_text().splitlines()]
+    assert [line["row"] for line in lines] == [1, 3, 5, 6, 8]
+    assert {line["kind"] for line in lines} == {BadRow.BARE_RETURN.value}
+    with pytest.raises(CorpusError, match="carriage return outside quotes") as caught:
+        rows_of(read(path, quotes=quotes, on_bad_row="error"))
+    assert "rows end at LF or CRLF" in caught.value.cure
+
+
+@pytest.mark.parametrize("quotes", ["line", "multiline"])
+def test_a_header_row_with_a_lone_carriage_return_is_an_error_that_names_the_line_ends(write, quotes):
+    with pytest.raises(CorpusError, match="no header row") as caught:
+        read(write("t.csv", "note,ward\rone,a\rtwo,b\r"), quotes=quotes)
+    assert "LF or CRLF" in caught.value.cure
 
 
 @pytest.mark.parametrize("quotes", ["line", "none", "multiline"])
@@ -110,19 +131,63 @@ def test_quotes_that_are_never_closed_end_the_reading_however_long_the_rest_is_a
     assert "Zebra" not in everything_in(caught.value)
 
 
-ALPHABET = st.sampled_from(['"', '""', ",", "\n", "\r\n", "a", "bcd", '",', ',"', '"\n'])
+ALPHABET = st.sampled_from(['"', '""', ",", "\n", "\r\n", "\r", "a", "bcd", '",', ',"', '"\n', '"\r', '\r"'])
+FILES = st.lists(ALPHABET, max_size=30).map("".join)
 
 
-def records_of(text: str, limit: int) -> list[object]:
+def records_of(text: str, limit: int, delimiter: str = ",") -> list[object]:
     records: list[object] = []
     try:
-        records.extend(record for record in _records(io.StringIO(text, newline=""), ",", limit) if record)
+        records.extend(record for record in _records(io.StringIO(text, newline="\n"), delimiter, limit) if record)
     except csv.Error:
         records.append("error")
     return records
 
 
-@given(text=st.lists(ALPHABET, max_size=30).map("".join), limit=st.integers(1, 12))
+def by_the_letter(text: str) -> list[object]:
+    """RFC 4180, a character at a time: rows end at LF or CRLF outside quotes."""
+    records, cells, cell, state, bad = [], [], "", "start", False
+    text = text if not text or text.endswith("\n") else text + "\n"
+    for place, character in enumerate(text):
+        if state == "quotes":
+            state = "closed" if character == '"' else state
+            cell += character if state == "quotes" else ""
+        elif state == "closed" and character == '"':
+            cell, state = cell + '"', "quotes"
+        elif character in ",\n":
+            if character == "\n" and not cells and state == "start":
+                continue
+            cells, cell, state = [*cells, cell], "", "start"
+            if character == "\n":
+                records.append(BadRow.BARE_RETURN if bad else cells)
+                cells, bad = [], False
+        elif character == "\r":
+            if text[place : place + 2] != "\r\n" or place + 2 > len(text):
+                bad, state = True, "cell"
+        elif state == "start" and character == '"':
+            state = "quotes"
+        elif state == "closed":
+            return [*records, "error"]
+        else:
+            cell, state = cell + character, "cell"
+    return [*records, "error"] if state != "start" else records
+
+
+@given(text=FILES.filter(lambda text: not text.endswith("\r")))
+@settings(max_examples=600, deadline=None)
+def test_rows_end_where_the_letter_of_the_rule_ends_them(text):
+    assert records_of(text, 10_000) == by_the_letter(text)
+
+
+@given(text=FILES, delimiter=st.sampled_from("x;y"))
+@settings(max_examples=100, deadline=None)
+def test_any_letter_may_separate_cells(text, delimiter):
+    same = records_of(text.replace(",", delimiter), 5, delimiter)
+    same = [[cell.replace(delimiter, ",") for cell in row] if isinstance(row, list) else row for row in same]
+    assert same == records_of(text, 5)
+
+
+@given(text=FILES, limit=st.integers(1, 12))
 @settings(max_examples=400, deadline=None)
 def test_a_limit_moves_no_boundary_between_rows(text, limit):
     whole, limited = records_of(text, 10_000), records_of(text, limit)

@@ -48,6 +48,11 @@ def test_intervals_hold_the_value_and_grow_with_the_noise() -> None:
     assert wide.interval.high - wide.interval.low > 2 * (narrow.interval.high - narrow.interval.low)
 
 
+def test_totals_that_are_all_noise_and_beyond_any_integer_have_figures() -> None:
+    made = figures([4e19, 2e19], [1e19, 1e19], scale=1e19)
+    assert of(made, "label_share")[0].value == pytest.approx(2 / 3)
+
+
 @pytest.mark.parametrize("labels", [2, 50])
 def test_the_number_of_records_is_told_without_a_bias(labels: int) -> None:
     generator, scale, found = np.random.default_rng(2), 6.0, []

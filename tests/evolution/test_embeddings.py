@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from understudy.errors import ModelError, ResumeError
+from understudy.errors import ModelError, StorageError
 from understudy.evolution.embeddings import (
     LARGEST_NORM,
     STEPS,
@@ -214,7 +214,7 @@ def test_an_embedder_that_answers_in_another_shape_is_an_error_that_quotes_nothi
 
 def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "private").write_text("a file")
-    with pytest.raises(ResumeError, match="cannot be written"):
+    with pytest.raises(StorageError, match="cannot be written"):
         built(tmp_path)
 
 

@@ -27,7 +27,7 @@ def make(texts: tuple[str, ...], parents: list[int], *, first: int = 0, labels: 
 @pytest.mark.parametrize("texts", [TEXTS, (), ("",)])
 def test_a_population_comes_back_from_the_run_store_exactly(tmp_path: Path, texts: tuple[str, ...]) -> None:
     made = make(texts, [NO_PARENT] * len(texts), first=12345678901)
-    with RunStore.open(tmp_path / "private") as store:
+    with RunStore.open(tmp_path / "private", noise="system") as store:
         kept = store.keep_once("population-3", made.to_arrays)
     found = Population.from_arrays(kept)
     assert found.texts == made.texts

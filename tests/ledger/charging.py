@@ -17,7 +17,7 @@ from understudy.privacy.guarantee import Budget
 where, prefix, count, epsilon, cap = sys.argv[1:]
 plan = pure_plan(epsilon)
 sys.stdin.readline()
-with Ledger(where) as ledger:
+with Ledger.create(where) as ledger:
     ledger.open_dataset("d", cap=Budget(cap, 0), unit=RECORD)
     for number in range(int(count)):
         try:

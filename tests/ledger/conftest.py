@@ -43,5 +43,10 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def ledger(location: str) -> Iterator[Ledger]:
-    with Ledger(location) as opened:
+    with Ledger.create(location, strict=False) as opened:
         yield opened
+
+
+@pytest.fixture(autouse=True)
+def ledgers_begin_by_themselves() -> None:
+    """They do not, here."""

@@ -131,7 +131,7 @@ def test_a_dataset_that_is_not_open_is_an_error_that_says_how_to_open_it(ledger:
 
 
 def test_opening_again_with_the_same_values_changes_nothing(location: str) -> None:
-    with Ledger(location) as ledger:
+    with Ledger.create(location) as ledger:
         first = ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
         key = ledger.fingerprint_key
     with Ledger(location) as ledger:

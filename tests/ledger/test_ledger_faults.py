@@ -74,12 +74,12 @@ def test_a_fault_while_a_ledger_is_made_leaves_one_that_can_be_made(location: st
     while True:
         try:
             with fault_before("before_cursor_execute", faults):
-                Ledger(location).close()
+                Ledger.create(location).close()
             break
         except Fault:
             faults += 3
     assert faults > 0
-    with Ledger(location) as ledger:
+    with Ledger.create(location) as ledger:
         assert len(ledger.fingerprint_key) == 32
 
 
@@ -91,7 +91,7 @@ def test_a_lock_that_sqlite_does_not_wait_for_is_tried_again(tmp_path: Path) -> 
             refusals.pop()
             raise sa.exc.OperationalError("BEGIN", None, sqlite3.OperationalError("database is locked"))
 
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+    with Ledger.create(tmp_path / "ledger.sqlite") as ledger:
         ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
         sa.event.listen(sa.Engine, "begin", refuse)
         try:
@@ -126,7 +126,7 @@ def test_what_is_booked_never_exceeds_the_cap_and_what_fits_is_booked(
     epsilon = delta = Fraction(0)
     with (
         tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "ledger.sqlite") as ledger,
+        Ledger.create(Path(folder) / "ledger.sqlite") as ledger,
     ):
         ledger.open_dataset("d", cap=cap, unit=RECORD)
         for number, (more, millionths) in enumerate(asked):

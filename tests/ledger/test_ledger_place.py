@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from ledger_plans import CAP, RECORD, pure_plan
 
 from understudy.errors import LedgerError
-from understudy.ledger import Ledger, default_location, drives
+from understudy.ledger import Ledger, default_location
 from understudy.ledger.database import Database
 from understudy.ledger.location import parse_location
 
@@ -22,19 +22,19 @@ posix = pytest.mark.skipif(os.name != "posix", reason="Windows has no file modes
 @posix
 def test_the_file_and_its_folder_are_the_users_alone(tmp_path: Path) -> None:
     path = tmp_path / "state" / "ledger.sqlite"
-    with Ledger(path) as ledger:
+    with Ledger.create(path) as ledger:
         ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_sqlite_writes_through_to_the_disk(tmp_path: Path) -> None:
-    with Database(parse_location(tmp_path / "ledger.sqlite")).write() as connection:
+def test_sqlite_writes_through_to_the_disk_without_a_log_beside_the_file(tmp_path: Path) -> None:
+    with Database(parse_location(tmp_path / "ledger.sqlite")).write(create=True) as connection:
         pragmas = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
             for name in ("journal_mode", "synchronous", "fullfsync")
         }
-    assert pragmas == {"journal_mode": "wal", "synchronous": 2, "fullfsync": 1}
+    assert pragmas == {"journal_mode": "delete", "synchronous": 3, "fullfsync": 1}
 
 
 def test_the_default_is_the_environments_or_the_users_state_folder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +46,7 @@ def test_the_default_is_the_environments_or_the_users_state_folder(monkeypatch: 
 
 
 def test_a_path_may_be_written_as_a_url(tmp_path: Path) -> None:
-    with Ledger(f"sqlite:///{tmp_path / 'a.sqlite'}") as ledger:
+    with Ledger.create(f"sqlite:///{tmp_path / 'a.sqlite'}") as ledger:
         assert ledger.location == str(tmp_path / "a.sqlite")
 
 
@@ -59,7 +59,7 @@ def test_a_corrupt_file_is_one_clear_error(tmp_path: Path) -> None:
 
 def test_a_damaged_page_is_one_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    with Ledger(path) as ledger:
+    with Ledger.create(path) as ledger:
         ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
@@ -68,7 +68,7 @@ def test_a_damaged_page_is_one_clear_error(tmp_path: Path) -> None:
 
 
 def test_a_ledger_that_lost_a_table_is_damaged(location: str) -> None:
-    with Ledger(location):
+    with Ledger.create(location):
         pass
     with Database(parse_location(location)).write() as connection:
         connection.execute(sa.text("DROP TABLE understudy_draw"))
@@ -89,10 +89,10 @@ def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path: Path)
 
 
 def test_a_ledger_from_a_newer_version_is_refused(location: str) -> None:
-    with Ledger(location):
+    with Ledger.create(location):
         pass
     with Database(parse_location(location)).write() as connection:
-        connection.execute(sa.text("UPDATE understudy_meta SET value = '2' WHERE key = 'version'"))
+        connection.execute(sa.text("UPDATE understudy_meta SET value = '3' WHERE key = 'version'"))
     with pytest.raises(LedgerError, match=r"newer version.*Upgrade"):
         Ledger(location)
 
@@ -143,57 +143,3 @@ def test_without_psycopg_the_error_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(LedgerError, match="pip install 'understudy\\[postgres\\]'"):
         Ledger("postgresql://host/db")
-
-
-_LINUX = """\
-/dev/vda / ext4 rw 0 0
-proc /proc proc rw 0 0
-server:/export /home nfs4 rw 0 0
-/dev/vdb /home/local ext4 rw 0 0
-//nas/share /mnt/our\\040files cifs rw 0 0
-user@host: /mnt/ssh fuse.sshfs rw 0 0
-tmpfs /over tmpfs rw 0 0
-server:/x /over nfs rw 0 0
-"""
-_MACOS = """\
-/dev/disk1s1 on / (apfs, local, journaled)
-//user@nas/share on /Volumes/our files (smbfs, nodev, nosuid, mounted by user)
-server:/x on /Volumes/home (nfs)
-"""
-
-
-@pytest.mark.parametrize(
-    ("table", "path", "kind"),
-    [
-        (_LINUX, "/root/ledger.sqlite", None),
-        (_LINUX, "/home/a/ledger.sqlite", "nfs4"),
-        (_LINUX, "/homestead/ledger.sqlite", None),
-        (_LINUX, "/home/local/ledger.sqlite", None),
-        (_LINUX, "/mnt/our files/ledger.sqlite", "cifs"),
-        (_LINUX, "/mnt/ssh/ledger.sqlite", "fuse.sshfs"),
-        (_LINUX, "/over/ledger.sqlite", "nfs"),
-        (_MACOS, "/Users/a/ledger.sqlite", None),
-        (_MACOS, "/Volumes/our files/ledger.sqlite", "smbfs"),
-        (_MACOS, "/Volumes/home/ledger.sqlite", "nfs"),
-    ],
-)
-def test_a_network_drive_is_known_by_the_mount_table(table: str, path: str, kind: str | None) -> None:
-    assert drives.network_type(table, PurePosixPath(path)) == kind
-
-
-def test_a_unc_path_is_a_network_drive() -> None:
-    assert drives.network_type("", PureWindowsPath(r"\\server\share\ledger.sqlite")) == "unc"
-    assert drives.network_type("", PureWindowsPath(r"C:\Users\a\ledger.sqlite")) is None
-
-
-def test_a_ledger_on_a_network_drive_is_refused_before_anything_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("understudy.ledger.location.network_type_of", lambda path: "nfs")
-    with pytest.raises(LedgerError, match=r"network drive \(nfs\).*PostgreSQL"):
-        Ledger(tmp_path / "state" / "ledger.sqlite")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_this_machines_mount_table_is_read(tmp_path: Path) -> None:
-    assert drives.network_type_of(tmp_path) in {None, *drives.NETWORK_TYPES}

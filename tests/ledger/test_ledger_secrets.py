@@ -18,7 +18,7 @@ from understudy.privacy.unit import Unit
 
 def test_a_cap_and_a_charge_for_secrets_are_kept_exactly(location: str) -> None:
     plan = secret_plan()
-    with Ledger(location) as ledger:
+    with Ledger.create(location) as ledger:
         opened = ledger.open_dataset("clinic", cap=SECRET_CAP, unit=SECRET)
         assert ledger.remaining("clinic") == SECRET_CAP
         ledger.charge("clinic", plan, run_id="r1", note="first try").pay("sums", plan.charges[0].event)

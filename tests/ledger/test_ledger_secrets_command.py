@@ -18,7 +18,9 @@ OPEN = "open clinic --unit secret --secret-detectors email --secret-prior 1e-4 -
 
 @pytest.fixture
 def where(tmp_path: Path) -> str:
-    return str(tmp_path / "ledger.sqlite")
+    path = str(tmp_path / "ledger.sqlite")
+    Ledger.create(path).close()
+    return path
 
 
 def call(where: str, line: str) -> Result:
@@ -72,7 +74,7 @@ def test_open_makes_a_dataset_with_a_cap_for_secrets(where: str) -> None:
 def test_a_cap_that_makes_no_sense_is_one_error_with_its_cure(where: str, line: str, cure: str) -> None:
     with pytest.raises(ConfigError, match=cure):
         call(where, line)
-    assert call(where, "show").output.count("\n") == 1
+    assert call(where, "show").output.count("\n") == 2  # the ledger and the columns' names
 
 
 def test_raise_raises_the_posterior(where: str) -> None:
@@ -101,13 +103,13 @@ def test_show_and_history_give_the_prior_and_the_posterior(where: str) -> None:
 
 
 def test_show_as_json_is_exact_and_holds_no_key(where: str) -> None:
-    assert json.loads(call(where, "show --json").output) == []
+    assert json.loads(call(where, "show --json").output)["datasets"] == []
     call(where, OPEN)
     call(where, "open archive --epsilon 1 --delta 1e-6")
     with Ledger(where) as ledger:
         ledger.charge("archive", pure_plan("1/3"), run_id="r1")
         ledger.charge("clinic", secret_plan(), run_id="r2")
-    archive, clinic = json.loads(call(where, "show --json").output)
+    archive, clinic = json.loads(call(where, "show --json").output)["datasets"]
     assert archive.pop("opened_at") > "2020"
     assert archive == {
         "dataset": "archive",
@@ -120,6 +122,6 @@ def test_show_as_json_is_exact_and_holds_no_key(where: str) -> None:
     assert clinic["cap"] == {"prior": "1/10000", "posterior": "1/1000"}
     assert clinic["spent"].keys() == {"prior", "posterior"}
     assert clinic["remaining"] is None
-    assert json.loads(call(where, "show clinic --json").output) == [clinic]
+    assert json.loads(call(where, "show clinic --json").output)["datasets"] == [clinic]
     with pytest.raises(LedgerError, match="understudy ledger open nowhere"):
         call(where, "show nowhere --json")

@@ -86,7 +86,7 @@ def test_confirming_takes_no_longer_after_many_parts(tmp_path: Path) -> None:
 
     def seconds(count: int) -> float:
         """The fastest of a few confirmations: what the machine does besides only adds."""
-        with Ledger(tmp_path / f"{count}.sqlite") as ledger:
+        with Ledger.create(tmp_path / f"{count}.sqlite") as ledger:
             charged(ledger)
             with ledger._database.write() as connection:
                 before = [{"run_id": "run", "name": f"sums/x/{n}", "digest": "0", "at": ""} for n in range(count)]
@@ -103,7 +103,10 @@ def test_confirming_takes_no_longer_after_many_parts(tmp_path: Path) -> None:
 
 
 def test_parts_that_threads_keep_and_confirm_at_once_come_back_as_they_were(tmp_path: Path) -> None:
-    with Ledger(tmp_path / "ledger.sqlite") as ledger, RunStore.open(tmp_path / "private") as store:
+    with (
+        Ledger.create(tmp_path / "ledger.sqlite") as ledger,
+        RunStore.open(tmp_path / "private", noise="system") as store,
+    ):
         charged(ledger, store.run_id)
         keep = _confirmed(ledger, pure_plan("1/2"), store)
         names = [f"sums/{number % 3}/{number}" for number in range(300)]
@@ -117,7 +120,7 @@ def test_parts_that_threads_keep_and_confirm_at_once_come_back_as_they_were(tmp_
         digests = {name: store.digest(name, key=ledger.fingerprint_key) for name in store.names()}
         assert drawn(ledger, store.run_id) == digests
         assert sorted(names) == store.names()
-    with RunStore.open(tmp_path / "private") as store:
+    with RunStore.open(tmp_path / "private", noise="system") as store:
         for name in names:
             stored = store.value(name)
             assert stored is not None

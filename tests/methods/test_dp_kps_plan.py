@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from understudy.errors import ConfigError
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
-from understudy.methods.dp_kps.plan import count_noise, make_plan, noise_multipliers, score_noise
+from understudy.methods.dp_kps.plan import count_noise, make_plan, noise_multipliers, require_room, score_noise
 from understudy.methods.protocol import PublicFacts
 from understudy.privacy.guarantee import GDP, Budget
 from understudy.privacy.plan import Plan
@@ -43,7 +43,13 @@ def test_the_charges_compose_to_the_budget_and_no_more(
     epsilon: float, delta: float, share: float, noise: str, mode: str, ensemble: str, length: int
 ) -> None:
     made = plan(
-        Budget(epsilon, delta), vocabulary_share=share, noise=noise, mode=mode, ensemble=ensemble, length=length
+        Budget(epsilon, delta),
+        vocabulary_share=share,
+        noise=noise,
+        mode=mode,
+        ensemble=ensemble,
+        length=length,
+        terms_per_record=20,
     )
     spent = made.composition.epsilon(float(made.budget.delta))
     assert spent <= made.budget.epsilon
@@ -63,6 +69,43 @@ def test_the_charges_compose_to_the_budget_and_no_more(
 )
 def test_every_release_has_a_charge_of_its_own(parameters: dict[str, object], names: list[str]) -> None:
     assert [charge.name for charge in plan(**parameters).charges] == names
+
+
+def test_sequences_longer_than_what_counts_of_a_record_are_refused_in_the_plan() -> None:
+    for ensemble in ("log", "linear"):
+        with pytest.raises(ConfigError, match="No record has sequences of 4 terms, since 3 terms"):
+            plan(mode="iterative", length=4, terms_per_record=3, ensemble=ensemble)
+    assert plan(mode="iterative", length=3, terms_per_record=3)
+    assert plan(length=4, terms_per_record=3), "sequences of the independent mode are drawn term by term"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "labels", "fewer"),
+    [
+        ({"features": 100_000}, 501, "features"),
+        ({"features": 100_000, "mode": "iterative"}, 501, "features"),
+        ({"bandwidth": 0, "top_terms": 50_000}, 2_001, "top_terms"),
+    ],
+)
+def test_a_sum_too_large_to_be_stored_is_refused_in_the_plan(
+    parameters: dict[str, Any], labels: int, fewer: str
+) -> None:
+    numbers: dict[str, Any] = {"unit": Unit(), "vocabulary_size": 50_000}
+    with pytest.raises(ConfigError, match="would hold 1e\\+08 numbers") as caught:
+        make_plan(parameters_of(**parameters), BUDGET, labels=labels, **numbers)
+    assert f"Lower {fewer}" in caught.value.cure
+    assert make_plan(parameters_of(**parameters), BUDGET, labels=labels - 1, **numbers)
+
+
+def test_features_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.models.memory._memory", lambda: 2**30)
+    require_room(parameters_of(features=2000, top_terms=1000), 384)
+    for mode, length in (("independent", 10), ("iterative", 10)):
+        many = parameters_of(mode=mode, length=length, features=10_000, top_terms=5_000)
+        with pytest.raises(ConfigError, match="GiB of memory, and this machine has 1"):
+            require_room(many, 384)
+    with pytest.raises(ConfigError, match="'embeddings' would hold"):
+        require_room(parameters_of(top_terms=1_000_000), 384)
 
 
 def test_laplace_noise_is_pure_and_books_no_delta() -> None:

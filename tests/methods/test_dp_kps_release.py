@@ -75,7 +75,7 @@ def release(
 class OneStep:
     """Adds one grid step everywhere and notes the shapes."""
 
-    private = False
+    origin = "none"
 
     def __init__(self) -> None:
         self.sizes: list[int] = []

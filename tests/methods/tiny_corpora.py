@@ -134,6 +134,7 @@ class HashEmbedder:
 
     model_id = "hash"
     fingerprint = "0" * 64
+    local = True
 
     def __init__(self, dimension: int = 8) -> None:
         self.dimension = dimension

@@ -15,12 +15,13 @@ import pytest
 from understudy.errors import ModelError
 from understudy.models.cached import CachedChat
 from understudy.models.collect import collect
-from understudy.models.types import ChatModel, ChatRequest, Completion, Message
+from understudy.models.types import ChatModel, ChatRequest, Completion, FinishReason, Message
 
 
 class MemoryStore:
     def __init__(self) -> None:
         self.items: dict[str, str] = {}
+        self.blank: dict[str, int] = {}
         self.writes = 0
 
     def get_many(self, keys: Sequence[str]) -> dict[str, str]:
@@ -29,6 +30,12 @@ class MemoryStore:
     def put_many(self, items: Mapping[str, str]) -> None:
         self.writes += 1
         self.items.update(items)
+
+    def put_blank(self, items: Mapping[str, str]) -> None:
+        for key in items if self.items else ():
+            self.blank[key] = self.blank.get(key, 0) + 1
+            if self.blank[key] == 3:
+                self.items[key] = items[key]
 
 
 class FakeChat:
@@ -122,11 +129,22 @@ def test_failures_are_yielded_and_never_stored_and_asked_again() -> None:
     assert texts(collect(CachedChat(model, store), asks("a", "b"))) == ["echo of a", "echo of b"]
 
 
-def test_empty_answers_are_answers() -> None:
-    model, store = FakeChat({"a": Completion("", "empty", 3, 9)}), MemoryStore()
-    for _ in range(2):
-        assert collect(CachedChat(model, store), asks("a")) == [Completion("", "empty", 3, 9)]
-    assert len(model.asked) == 1
+@pytest.mark.parametrize("finish", ["empty", "filtered", "stop"])
+def test_answers_without_text_are_asked_for_three_times_and_then_final(finish: FinishReason) -> None:
+    model, store = FakeChat({"a": Completion(" \n", finish, 3, 9)}), MemoryStore()
+    found = [collect(CachedChat(model, store), asks("a", "b"))[0] for _ in range(5)]
+    assert [request.messages[-1].content for request in model.asked] == ["a", "b", "a", "a"]
+    assert all(completion.blank for completion in found)
+    assert [completion.error is None for completion in found] == [False, False, False, True, True]
+
+
+def test_while_a_model_writes_nothing_at_all_its_answers_do_not_count() -> None:
+    model, store = FakeChat({"a": Completion("", "filtered"), "b": Completion("", "empty")}), MemoryStore()
+    for _ in range(5):
+        assert all(completion.error for completion in collect(CachedChat(model, store), asks("a", "b")))
+    model.script = {}
+    assert texts(collect(CachedChat(model, store), asks("a", "b"))) == ["echo of a", "echo of b"]
+    assert len(model.asked) == 12
 
 
 def test_answers_before_an_error_are_stored_and_yielded() -> None:
@@ -223,3 +241,19 @@ def test_ctrl_c_ends_the_collection_and_keeps_what_came_in(in_notebook: bool) ->
         time.sleep(0.01)
     assert model.closed
     assert len(store.items) == 1
+
+
+def test_an_answer_is_on_disk_before_the_next_one_comes() -> None:
+    """A kill loses nothing but what is being written."""
+    store = MemoryStore()
+    stored: list[int] = []
+
+    class Slow(FakeChat):
+        async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
+            for index in range(len(requests)):
+                yield index, Completion("text", "stop")
+                await asyncio.sleep(0.02)
+                stored.append(len(store.items))
+
+    collect(CachedChat(Slow(), store), asks(*"abcd"))
+    assert stored == [1, 2, 3, 4]

@@ -186,7 +186,7 @@ def test_a_model_whose_rows_touch_each_other_is_refused(folder: Path, monkeypatc
 def test_rows_are_tried_once_a_shape(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
     monkeypatch.setattr(
-        "understudy.models.causal.require_row_invariance", lambda model, **shape: tried.append(shape["rows_at_once"])
+        "understudy.models.causal.require_row_invariance", lambda model, shape, **_: tried.append(shape.rows_at_once)
     )
     model = load(f"hf:{folder}", "float32")
     for rows_at_once in (4, 4, 3, 4):

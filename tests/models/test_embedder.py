@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from local_fixtures import make_bert
+from transformers import BertConfig, BertModel, MixtralConfig, MixtralModel
 
 from understudy.errors import ModelError
 from understudy.models.embedder import SentenceEmbedder
@@ -84,6 +86,66 @@ def test_the_fingerprint_names_weights_and_tokenizer_and_nothing_else(folder: Pa
     tokenizer = again / "tokenizer.json"
     tokenizer.write_text(tokenizer.read_text() + "\n")
     assert SentenceEmbedder(again, name="tiny", device="cpu").fingerprint != first.fingerprint
+
+
+def test_every_text_has_a_column_of_padding_and_every_batch_whole_rows(embedder: SentenceEmbedder) -> None:
+    """So attention never switches to the kernel for batches without padding."""
+    full = " ".join("abcdefghijklmnopqrstuvwxyz" * 3)
+    longest = 0
+    for batch in embedder._batches([*TEXTS, "", full, *(full[:length] for length in range(1, 60))]):
+        lengths = [len(each["input_ids"]) for each in batch.tokens]
+        longest = max(longest, *lengths)
+        assert max(lengths) < batch.width
+        assert len(batch.tokens) % 8 == 0
+    assert longest == embedder.longest == 24
+
+
+def test_a_model_without_a_position_left_for_padding_is_cut_one_token_earlier(tmp_path: Path) -> None:
+    folder = make_bert(tmp_path)
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 32, "do_lower_case": false}')
+    embedder = SentenceEmbedder(folder, name="tiny", device="cpu")
+    assert embedder.longest == 31
+    assert embedder.embed(["a b c d e f g h i j k l m n o p q r s t u v w x y z a b c d e f g h i"]).shape == (1, 16)
+
+
+@pytest.mark.parametrize(
+    "kind", ["sentence_transformers.models.LSTM", "sentence_transformers.models.Router", "code.Mine"]
+)
+def test_modules_that_may_mix_texts_and_code_in_the_folder_are_refused_before_they_are_imported(
+    tmp_path: Path, kind: str
+) -> None:
+    folder = make_bert(tmp_path)
+    (folder / "code.py").write_text("raise SystemExit('it was run')")
+    modules = json.loads((folder / "modules.json").read_text())
+    (folder / "modules.json").write_text(json.dumps([*modules, {"idx": 3, "name": "3", "path": "", "type": kind}]))
+    with pytest.raises(ModelError, match=f"module '{kind.rpartition('.')[2]}', which is code of its own or may mix"):
+        SentenceEmbedder(folder, name="mine", device="cpu")
+
+
+def test_routed_experts_are_refused(tmp_path: Path) -> None:
+    folder = make_bert(tmp_path)
+    (folder / "model.safetensors").unlink()
+    config = MixtralConfig(
+        vocab_size=60,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        num_local_experts=4,
+    )
+    MixtralModel(config).save_pretrained(folder)
+    with pytest.raises(ModelError, match="routed experts"):
+        SentenceEmbedder(folder, name="experts", device="cpu")
+
+
+def test_layers_of_odd_widths_are_refused(tmp_path: Path) -> None:
+    folder = make_bert(tmp_path)
+    config = BertConfig.from_pretrained(folder)
+    config.intermediate_size = 33
+    BertModel(config).save_pretrained(folder)
+    with pytest.raises(ModelError, match="width 33"):
+        SentenceEmbedder(folder, name="odd", device="cpu")
 
 
 def test_a_folder_without_a_model_is_one_clear_error(tmp_path: Path) -> None:

@@ -59,11 +59,12 @@ def test_an_answer_that_is_meant_to_be_empty_is_not_asked_for_again(endpoint: Fa
         ("Hm.</think>Yes.", "Yes."),
         ("Yes, I think.", "Yes, I think."),
         ([{"type": "text", "text": "Y"}, {"type": "text", "text": "es."}], "Yes."),
+        ([{"type": "text", "text": None}, {"type": "text", "text": "Yes."}], "Yes."),
     ],
 )
 def test_thoughts_are_no_part_of_the_text(content: Any, text: str) -> None:
     document = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}
-    assert read_answer(document).text == text
+    assert read_answer(document, most=1000).text == text
 
 
 def test_at_most_four_stop_strings_are_sent_and_all_are_honoured(endpoint: FakeEndpoint) -> None:
@@ -135,3 +136,10 @@ def test_a_refusal_for_another_reason_changes_nothing(endpoint: FakeEndpoint) ->
     assert model.dialect.left_out == set()
     assert model.dialect.limit_name == "max_tokens"
     assert len(endpoint.seen) == 1
+
+
+@pytest.mark.parametrize("tokens", [-(10**9), 10**400, True, 2.5, "7", None])
+def test_tokens_that_no_answer_can_have_used_are_not_counted(tokens: Any) -> None:
+    """A negative number would lift the caps of the whole run; a huge one fits into no float."""
+    usage = {"prompt_tokens": tokens, "completion_tokens": 3}
+    assert read_answer({"choices": [{"message": {"content": "Yes."}}], "usage": usage}, most=1000).usage is None

@@ -30,6 +30,8 @@ FAULTS = {
     "a page instead of JSON": Reply(b"<html>hello</html>", headers={"Content-Type": "text/html"}),
     "not UTF-8": Reply(b'{"choices": "\xff\xfe"}'),
     "a JSON list": Reply(b"[]"),
+    "brackets without end": Reply(b"[" * 900_000),
+    "choices that nest": Reply(b'{"choices": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
     "null": Reply(b"null"),
     "no choices": Reply(b'{"choices": []}'),
     "no message": Reply(b'{"choices": [{}]}'),
@@ -160,6 +162,8 @@ def test_retry_after_is_honoured_by_all_workers(endpoint: FakeEndpoint) -> None:
 
 def test_retry_after_is_seconds_or_a_date_and_capped() -> None:
     assert retry_after("2.5") == 2.5
+    assert retry_after("Mon, 01 Jan 2026 00:00:00 +99999999999999") == 0.0
+    assert retry_after("Mon, 01 Jan 99999999999999 00:00:00 GMT") == 0.0
     assert retry_after(formatdate(time.time() + 30, usegmt=True)) == pytest.approx(30, abs=2)
     assert retry_after(formatdate(time.time() - 30, usegmt=True)) == 0.0
     assert retry_after("1e9") == LONGEST_WAIT

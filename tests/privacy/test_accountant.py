@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from fractions import Fraction
 from statistics import NormalDist
 
 import pytest
@@ -214,4 +215,13 @@ def test_a_mixture_has_at_least_the_power_of_its_gaussian_part() -> None:
 
 def test_a_delta_too_small_for_doubles_is_refused() -> None:
     with pytest.raises(ConfigError, match="too small"):
-        gaussian_split(Budget(1, "1e-16"), [1])
+        gaussian_split(Budget.of(Fraction(1), Fraction("1e-16")), [1])
+
+
+@pytest.mark.parametrize("epsilon", [299.0, 301.0, 710.0, 100_000.0])
+def test_a_pure_epsilon_of_any_size_is_accounted_for(epsilon: float) -> None:
+    for event in (PureEvent(epsilon), SubsampledPureEvent(epsilon, 1.0, 1)):
+        composed = Composition((event, GaussianEvent(2.0)))
+        assert 0 < Composition((event,)).epsilon(1e-6) <= epsilon * (1 + 1e-12)
+        assert composed.epsilon(1e-6) >= epsilon * 0.99
+        assert 0 < composed.power(0.01) <= 1

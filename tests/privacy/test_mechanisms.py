@@ -51,7 +51,7 @@ class Sums:
 class OneEverywhere:
     """Notes what was asked for and adds one grid step to every coordinate."""
 
-    private = False
+    origin = "none"
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, float, int]] = []

@@ -116,10 +116,10 @@ def test_an_empty_draw_is_empty(source: SystemNoise | InsecureSeededNoise | Inse
     assert source.draw("gaussian", scale=10.0, size=0).shape == (0,)
 
 
-def test_only_the_systems_noise_calls_itself_private() -> None:
-    assert SystemNoise().private
-    assert not InsecureSeededNoise(1).private
-    assert not InsecureNoNoise().private
+def test_every_source_of_noise_says_where_its_noise_comes_from() -> None:
+    assert SystemNoise().origin == "system"
+    assert InsecureSeededNoise(0).origin == "seeded"
+    assert InsecureNoNoise().origin == "none"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -169,6 +169,13 @@ def test_votes_need_no_delta_and_are_the_better_for_one() -> None:
     assert votes_epsilon(Budget(1, "1e-6"), rate=0.1, tokens=100) > 1.2 * pure
 
 
+def test_who_is_hardly_ever_drawn_has_noise_all_the_same() -> None:
+    budget, rate, tokens = Budget(3, "1e-6"), 1e-12, 10
+    assert subsampled_multiplier(budget, rate=rate, tokens=tokens) == 0.25
+    assert votes_epsilon(budget, rate=rate, tokens=tokens) == pytest.approx(20, rel=1e-3)
+    assert votes_epsilon(Budget(100_000, 0), rate=rate, tokens=tokens) == pytest.approx(20, rel=1e-3)
+
+
 def test_gaussian_noise_without_a_delta_is_one_clear_error() -> None:
     with pytest.raises(ConfigError, match="delta = 0"):
         subsampled_multiplier(Budget(1, 0), rate=0.1, tokens=10)

@@ -81,12 +81,17 @@ def make_run(
     folder.make()
     schema = PublicSchema("note", "department", labels)
     release = Release(
-        statement.method, {"length": 3, "seed": 0}, schema, statement, {"density": np.zeros((3, 2), np.float32)}
+        statement.method,
+        {"length": 3, "seed": 0},
+        schema,
+        statement,
+        {"counts": np.zeros(2), "density": np.zeros((len(labels), 2))},
+        terms=("heart", "skin"),
     )
     folder.write_release(release)
     texts = made_texts() if texts is None else texts
     if texts:
-        provenance = {"phrases": ["chest pain", "murmur"], "model": "embedded:tiny", "release": "0123"}
+        provenance = {"phrases": ["chest pain", "murmur"], "model": "embedded:tiny", "release": root.name}
         records = [SyntheticRecord(text, label, provenance) for text, label in texts]
         folder.write_records(records, schema, output_format)
     return folder

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,11 @@ from made_runs import PLANTED, charge_metrics, made_statement, make_run, measure
 
 from understudy.errors import ConfigError
 from understudy.outputs import OutputFolder
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.unit import Unit
 from understudy.report import write_comparison
 from understudy.report.charts.against import against_epsilon
-from understudy.report.compared import compare, read_runs
+from understudy.report.compared import compare, read_runs, together
 
 
 @pytest.fixture
@@ -74,6 +78,40 @@ def test_figures_without_noise_are_in_no_shareable_comparison(runs: list[Path], 
 def test_the_shareable_page_says_what_its_figures_cost(runs: list[Path], tmp_path: Path) -> None:
     assert "for the figures" in write_comparison(runs, tmp_path / "shared.html", shareable=True).read_text("utf-8")
     assert "for the figures" not in write_comparison(runs, tmp_path / "inside.html").read_text("utf-8")
+
+
+def test_the_page_says_what_the_runs_on_one_dataset_come_to_together(runs: list[Path], tmp_path: Path) -> None:
+    words = write_comparison(runs, tmp_path / "comparison.html", shareable=True).read_text("utf-8")
+    assert "Budgets of runs on one dataset add up." in words
+    assert "with the figures that were charged for, come to epsilon = 47, delta = 6e-06 together" in words
+    inside = write_comparison(runs, tmp_path / "inside.html").read_text("utf-8")
+    assert "come to epsilon = 44, delta = 6e-06 together" in inside
+
+
+def test_texts_of_one_release_count_once(runs: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(runs[0], tmp_path / "copy")
+    first, again, third = read_runs([runs[0], tmp_path / "copy", runs[2]], names=None, shareable=True)
+    assert first.release == again.release != third.release
+    (found,) = together([first, again, third])
+    assert found.budget == Budget("22", "2e-6"), "6 and 15, and 0.5 for each folder's own figures, which have no name"
+
+
+def test_budgets_for_different_units_are_not_added(runs: list[Path]) -> None:
+    record, other = read_runs([runs[0], runs[2]], names=None, shareable=True)
+    owner = replace(other, statement=replace(other.statement, unit=Unit("owner", 3, "patient")))
+    assert [(each.unit, each.budget) for each in together([record, owner])] == [
+        ("record", Budget("6.5", "1e-6")),
+        ("owner (column 'patient')", Budget("15.5", "1e-6")),
+    ]
+
+
+def test_runs_without_noise_are_not_in_the_sum_and_are_named(runs: list[Path], tmp_path: Path) -> None:
+    bare = make_run(tmp_path / "bare", statement=made_statement(6, private=False))
+    measure(bare)
+    (found,) = together(read_runs([*runs, bare.root], names=[*"abcdef", "bare"], shareable=False))
+    assert (found.budget, found.unpromised) == (Budget(44, "6e-6"), ("bare",))
+    words = write_comparison([*runs, bare.root], tmp_path / "page.html").read_text("utf-8")
+    assert "and so not in the sum: " in words
 
 
 def test_the_shareable_page_shows_charged_figures_alone(runs: list[Path], tmp_path: Path) -> None:

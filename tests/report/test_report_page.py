@@ -28,7 +28,7 @@ from made_runs import (
 
 from understudy.errors import ConfigError
 from understudy.outputs import FORMATS, OutputFolder
-from understudy.privacy.guarantee import as_typed
+from understudy.privacy.exact import as_typed
 from understudy.report import write_comparison, write_reports
 from understudy.report.page import policy
 
@@ -138,6 +138,18 @@ def test_nothing_in_a_text_becomes_markup(tmp_path: Path) -> None:
         kinds = [script.get("type") for script in page.named("script")]
         assert sorted(kinds, key=str) == [None, "application/json"]
         assert not [name for _, attributes in page.found for name in attributes if name.startswith("on")]
+
+
+def test_no_control_character_reaches_a_page_and_each_is_shown(tmp_path: Path) -> None:
+    controls = "".join(map(chr, [*range(9), 11, 12, *range(14, 32), *range(127, 160), 0xFFFE, 0xFDD0]))
+    text = f"before{controls}after"
+    folder = make_run(tmp_path / "run", [(text, place % 3) for place in range(6)])
+    measure(folder, picture=made_picture(text=text))
+    for page in (shareable(folder), internal(folder)):
+        assert not set(page) & set(controls)
+        assert "before\u2400\u2401" in page
+        data = re.search(r'id="map-texts">(.*?)</script>', page, re.DOTALL)
+        assert data is None or not any(set(point["text"]) & set(controls) for point in json.loads(data[1]))
 
 
 def test_hostile_texts_are_told_in_full_on_the_map(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from scipy.stats import norm
 
 from understudy.config import run_config
 from understudy.evaluation.figure import Figure
+from understudy.methods.loading import load_release
 from understudy.privacy.events import GaussianEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
-from understudy.release import load_release
 from understudy.report.charts.scales import Scale, ticks
 from understudy.report.charts.svg import tag
 from understudy.report.grids import by_table, by_training

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.generation.template import load_template
+from understudy.ledger import Ledger
 from understudy.models.types import ChatRequest, Completion
 
 TERMS = (
@@ -43,7 +44,7 @@ def write_csv(path: Path, table: Iterable[Mapping[str, object]], columns: Sequen
 
 
 def settings(folder: Path, **changes: Any) -> dict[str, Any]:
-    """A complete configuration of a run in ``folder``, whose files are made where they are not there.
+    """A complete configuration of a run in ``folder``, whose files, the ledger too, are made where they are not there.
 
     A change to None takes the setting out.
     """
@@ -51,6 +52,8 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
         write_csv(folder / "notes.csv", rows())
     if not (folder / "terms.txt").exists():
         (folder / "terms.txt").write_text("\n".join(TERMS), "utf-8")
+    if not (folder / "ledger.sqlite").exists():
+        Ledger.create(folder / "ledger.sqlite").close()
     made: dict[str, Any] = {
         "data": str(folder / "notes.csv"),
         "text": "note",

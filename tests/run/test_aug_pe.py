@@ -182,7 +182,7 @@ def test_the_search_for_exact_votes_finds_them_where_there_is_no_noise(
 ) -> None:
     exact = Exact(monkeypatch)
     run(tmp_path, insecure_no_noise=True)
-    assert {"run.sqlite", "arrays.safetensors"} <= set(exact.found_in(tmp_path))
+    assert {"insecure.sqlite", "arrays.safetensors"} <= set(exact.found_in(tmp_path))
 
 
 def test_private_embeddings_are_their_owners_alone_and_gone_at_the_end(

@@ -24,9 +24,10 @@ from test_copies import assert_refused, copied, run, stopped
 from understudy.evolution.embeddings import PrivateEmbeddings
 from understudy.evolution.population import Population
 from understudy.ledger import Ledger
+from understudy.methods.loading import load_release
 from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.mechanisms import NoisySum
-from understudy.release import Release, load_release
+from understudy.release import Release
 from understudy.run.session import Session
 from understudy.store import AnswerStore, RunStore
 
@@ -135,7 +136,7 @@ def settings(tmp_path: Path, disk: Path) -> dict[str, Any]:
 
 
 def stored(output: Path) -> dict[str, dict[str, bytes]]:
-    with RunStore.open(output / "private") as store:
+    with RunStore.open(output / "private", noise="system") as store:
         found = {name: store.value(name) for name in (*KEPT, "fingerprint")}
     return {
         name: {key: array.tobytes() for key, array in arrays.items()}
@@ -229,7 +230,7 @@ def test_a_run_killed_between_the_population_and_its_votes_votes_on_the_same_pop
 
 
 def _arrays(output: Path, name: str) -> dict[str, Any]:
-    with RunStore.open(output / "private") as store:
+    with RunStore.open(output / "private", noise="system") as store:
         found = store.value(name)
     assert found is not None
     return found

@@ -17,6 +17,7 @@ from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import ModelError
 from understudy.models.types import ChatRequest, Completion
+from understudy.store.answers import MOST_BLANK
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
 
@@ -112,11 +113,16 @@ def release(folder: Path, **changes: Any) -> us.Release:
     return running.release(run_config(evolving(folder, **changes))).release
 
 
-@pytest.mark.parametrize(("mode", "what"), cases(NOTHING, ["empty"]))
-def test_a_language_model_without_an_answer_leaves_a_release_of_the_same_form(
+@pytest.mark.parametrize(("mode", "what"), cases(NOTHING, ["unfilled"]))
+def test_a_language_model_without_an_answer_ends_the_run_or_leaves_a_release_of_the_same_form(
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], mode: str, what: str
 ) -> None:
+    """Empty answers may be a fault that passes; texts that are of no use are answers."""
     chat = use_chat(FakeChat(NOTHING[what]))
+    if what != "unfilled":
+        with pytest.raises(ModelError, match="wrote no text at all"):
+            release(tmp_path, **MODES[mode])
+        return
     made = release(tmp_path, **MODES[mode])
     assert {name: array.shape for name, array in made.arrays.items()} == {
         **dict.fromkeys(("round", "label", "parent", "votes", "chosen", "survivors"), (0,)),
@@ -155,7 +161,11 @@ def test_where_no_variation_works_the_chosen_texts_live_on(
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:
     use_chat(FakeChat(of_the_first_only))
-    result = running.run(run_config(evolving(tmp_path, rounds=3, lookahead=1, records_per_label=5)))
+    values = run_config(evolving(tmp_path, rounds=3, lookahead=1, records_per_label=5))
+    for _ in range(MOST_BLANK):
+        with pytest.raises(ModelError, match="wrote no text at all"):
+            running.run(values)
+    result = running.run(values)
     assert np.bincount(result.release.arrays["round"]).tolist() == [24, 8, 8]
     assert (len(result.records), result.missing) == (8, 2)
 

@@ -166,19 +166,22 @@ def test_an_owner_of_too_many_records_is_refused_before_the_charge(tmp_path: Pat
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
-@pytest.mark.parametrize("insecure", [{"insecure_no_noise": True}, {"insecure_noise_seed": 3}])
-def test_counts_without_noise_are_never_taken_for_private_ones(
-    tmp_path: Path, made: OutputFolder, insecure: dict[str, Any]
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_how_few_records_there_are_does_not_show_in_how_a_charged_evaluation_ends(
+    tmp_path: Path, count: int, understudy: Callable[..., Said]
 ) -> None:
-    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, **insecure))
-    assert released(made)["private"] is False
-    with pytest.raises(ResumeError, match="insecure"):
-        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
-    assert released(made)["private"] is False
-    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, fresh=True))
+    write_csv(tmp_path / "notes.csv", rows(count))
+    made = run_with_room(tmp_path)
+    words = ["--embedder", "none", "--metrics", "leakage", "--ledger", str(tmp_path / "ledger.sqlite")]
+    command = ["evaluate", str(tmp_path / "notes.csv"), str(made.root), *words, "--dataset", "notes"]
+    said = understudy(*command, "--charge-metrics", "0.5")
+    assert said.code == 0, said.err
     assert released(made)["private"] is True
-    with pytest.raises(ResumeError, match="insecure"):
-        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, **insecure))
+    inside = json.loads(made.evaluation_file.read_text("utf-8"))
+    assert bool(inside["figures"]) is (count >= 2)
+    assert understudy("report", str(made.root)).code == 0
+    if count < 2:
+        assert understudy(*command).code == ConfigError.exit_code, "nothing was charged, so nothing is out"
 
 
 def test_texts_made_without_noise_have_no_private_accuracy(tmp_path: Path) -> None:

@@ -16,10 +16,11 @@ from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import BudgetExceeded, LedgerError
 from understudy.ledger import Ledger
+from understudy.methods.loading import load_release
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum
 from understudy.privacy.unit import Unit
-from understudy.release import Release, load_release
+from understudy.release import Release
 from understudy.store import RunStore
 
 REFUSED = r"drawn and used already, from another copy of this folder.*--fresh"
@@ -102,7 +103,7 @@ def test_of_two_copies_that_both_drew_the_first_that_confirms_is_used_and_the_ot
     stopped(copy, Ledger, "confirm", name=name)
     kept = []
     for one in (values, copy):
-        with RunStore.open(Path(one["output"]) / "private") as store:
+        with RunStore.open(Path(one["output"]) / "private", noise="system") as store:
             kept.append(store.digest(name, key=b"k"))
     assert kept[0] != kept[1]
     run(copy)
@@ -195,7 +196,7 @@ def test_the_ledger_keeps_digests_only_and_shows_none(tmp_path: Path) -> None:
     made = run(values).release
     with Ledger(values["ledger"]) as ledger:
         (entry,) = ledger.history("notes")
-        with RunStore.open(Path(values["output"]) / "private") as store:
+        with RunStore.open(Path(values["output"]) / "private", noise="system") as store:
             digest = store.digest("density", key=ledger.fingerprint_key)
     assert digest is not None
     stored = Path(values["ledger"]).read_bytes()

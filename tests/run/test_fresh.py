@@ -14,8 +14,8 @@ from clinic import FakeChat, settings
 from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import BudgetExceeded
+from understudy.methods.loading import load_release
 from understudy.models.types import ChatRequest, Completion
-from understudy.release import load_release
 from understudy.statement import NOT_PRIVATE
 
 

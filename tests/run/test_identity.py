@@ -15,9 +15,9 @@ from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import ConfigError, LedgerError, ResumeError
 from understudy.ledger import Ledger
+from understudy.methods.loading import load_release
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
-from understudy.release import load_release
 
 
 def release(values: dict[str, Any], **changes: Any) -> running.Result:

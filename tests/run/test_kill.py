@@ -15,8 +15,8 @@ from clinic import flags, settings
 from run_fixtures import runs_charged
 from server import FakeEndpoint, Reply, Seen, answer
 
+from understudy.methods.loading import load_release
 from understudy.models.types import Completion
-from understudy.release import load_release
 from understudy.store import RunStore
 from understudy.store.database import Database
 
@@ -54,7 +54,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 def stored(output: Path) -> tuple[dict[str, bytes], set[str]]:
     """The noisy values and the texts of the answers that are on disk."""
-    with RunStore.open(output / "private") as store:
+    with RunStore.open(output / "private", noise="system") as store:
         values = {
             f"{name}/{key}": array.tobytes()
             for name in ("vocabulary", "density")

@@ -113,7 +113,7 @@ def confirmed(location: str | Path) -> dict[str, str]:
 
 def stored(output: str | Path) -> dict[str, int]:
     """The parts on disk."""
-    with RunStore.open(Path(output) / "private") as store:
+    with RunStore.open(Path(output) / "private", noise="system") as store:
         found = {name: store.value(name) for name in store.names() if name.startswith(CHARGE)}
     return {name: int(arrays["token"][0]) for name, arrays in found.items() if arrays is not None}
 

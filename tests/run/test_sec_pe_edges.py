@@ -20,6 +20,7 @@ from understudy.corpus import read_corpus
 from understudy.corpus.secrets import incidence, secret_finder
 from understudy.errors import ModelError
 from understudy.models.types import ChatRequest, Completion
+from understudy.store.answers import MOST_BLANK
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
 
@@ -125,7 +126,11 @@ def test_where_no_variation_works_the_chosen_texts_live_on(
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:
     use_chat(FakeChat(of_the_first_only))
-    result = running.run(run_config(protecting(tmp_path, rounds=3, records_per_label=5)))
+    values = run_config(protecting(tmp_path, rounds=3, records_per_label=5))
+    for _ in range(MOST_BLANK):
+        with pytest.raises(ModelError, match="wrote no text at all"):
+            running.run(values)
+    result = running.run(values)
     assert (len(result.records), result.missing) == (8, 2)
 
 

@@ -10,7 +10,7 @@ import pytest
 import understudy as us
 from understudy.cli.options import given
 from understudy.generation.writing import public_name
-from understudy.release import load_release
+from understudy.methods.loading import load_release
 
 
 def test_a_release_names_the_vocabulary_file_and_not_its_folder(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from understudy.store import RunStore
 
-store = RunStore.open(Path(sys.argv[1]))
+store = RunStore.open(Path(sys.argv[1]), noise="system")
 number = len(store.stages())
 while True:
     store.keep(f"value {number}", {"x": np.full(1000, number)})

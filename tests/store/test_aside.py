@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.errors import ResumeError
+from understudy.errors import ResumeError, StorageError
 from understudy.store import RunStore, aside
 
 
@@ -20,7 +20,7 @@ class Kill(BaseException):
 
 def killed_store(folder: Path) -> str:
     """A folder as a killed run leaves it: its values are in SQLite's log only. Returns the run."""
-    with RunStore.open(folder.with_name("running")) as store:
+    with RunStore.open(folder.with_name("running"), noise="system") as store:
         store.keep("noise", {"x": np.arange(3)})
         shutil.copytree(folder.with_name("running"), folder)
         run_id = store.run_id
@@ -70,12 +70,12 @@ def test_a_run_id_never_comes_back_without_its_values(tmp_path: Path, corrupt: b
         with pytest.MonkeyPatch.context() as patch:
             crash_before_and_after(patch, moment)
             try:
-                RunStore.open(folder, fresh=True).close()
+                RunStore.open(folder, noise="system", fresh=True).close()
                 finished = True
             except Kill:
                 pass
         try:
-            with RunStore.open(folder) as store:
+            with RunStore.open(folder, noise="system") as store:
                 value = store.value("noise")
                 if store.run_id == old:
                     assert value is not None, f"moment {moment}"
@@ -92,12 +92,12 @@ def test_a_run_id_never_comes_back_without_its_values(tmp_path: Path, corrupt: b
 def test_the_store_that_is_set_aside_holds_all_of_its_values(tmp_path: Path) -> None:
     folder = tmp_path / "private"
     old = killed_store(folder)
-    RunStore.open(folder, fresh=True).close()
+    RunStore.open(folder, noise="system", fresh=True).close()
     (kept,) = folder.glob("run-*.sqlite")
     assert not list(folder.glob("*-wal"))
     (tmp_path / "again").mkdir()
     kept.rename(tmp_path / "again" / "run.sqlite")
-    with RunStore.open(tmp_path / "again") as store:
+    with RunStore.open(tmp_path / "again", noise="system") as store:
         assert store.run_id == old
         assert store.value("noise") is not None
 
@@ -110,10 +110,11 @@ def test_a_log_that_cannot_be_emptied_is_refused_and_changes_nothing(
     reader = sqlite3.connect(folder / "run.sqlite", isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT * FROM value").fetchall()
-    with pytest.raises(ResumeError, match="cannot be set aside"):
-        RunStore.open(folder, fresh=True)
+    monkeypatch.setattr(aside, "WAIT_SECONDS", 0)
+    with pytest.raises(StorageError, match=r"Another program holds .*repeat the same command"):
+        RunStore.open(folder, noise="system", fresh=True)
     reader.close()
     assert not list(folder.glob("run-*.sqlite"))
-    with RunStore.open(folder) as store:
+    with RunStore.open(folder, noise="system") as store:
         assert store.run_id == old
         assert store.value("noise") is not None

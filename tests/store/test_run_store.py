@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.errors import PrivacyError, ResumeError
-from understudy.store import RunStore
+from understudy.errors import PrivacyError, ResumeError, StorageError
+from understudy.privacy.origin import NoiseOrigin
+from understudy.store import RunStore, database
 
 posix = pytest.mark.skipif(os.name != "posix", reason="Windows has no file modes")
 
@@ -27,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(folder: Path) -> Iterator[RunStore]:
-    with RunStore.open(folder) as opened:
+    with RunStore.open(folder, noise="system") as opened:
         yield opened
 
 
@@ -39,9 +40,9 @@ def test_the_folder_and_the_file_are_the_users_alone(folder: Path, store: RunSto
 
 
 def test_the_run_id_is_made_once(folder: Path) -> None:
-    with RunStore.open(folder) as store:
+    with RunStore.open(folder, noise="system") as store:
         first = store.run_id
-    with RunStore.open(folder) as store:
+    with RunStore.open(folder, noise="system") as store:
         assert store.run_id == first
     assert len(first) == 32
     int(first, 16)
@@ -56,10 +57,10 @@ def test_values_come_back_exactly(folder: Path) -> None:
         "none": np.zeros((0, 4), dtype=np.float32),
         "one": np.array(3, dtype=np.int32),
     }
-    with RunStore.open(folder) as store:
+    with RunStore.open(folder, noise="system") as store:
         assert store.value("round 1") is None
         store.keep("round 1", kept)
-    with RunStore.open(folder) as store:
+    with RunStore.open(folder, noise="system") as store:
         found = store.value("round 1")
     assert found is not None
     assert found.keys() == kept.keys()
@@ -75,6 +76,38 @@ def test_a_value_is_kept_once(store: RunStore) -> None:
     found = store.value("round 1")
     assert found is not None
     assert found["x"].tolist() == [0, 0]
+
+
+def test_a_value_whose_noise_has_another_origin_is_never_read(folder: Path) -> None:
+    with RunStore.open(folder, noise="none") as store:
+        store.keep("noise", {"x": np.zeros(2)})
+    with RunStore.open(folder, noise="seeded") as store:
+        for read in (store.value, lambda name: store.digest(name, key=b"key")):
+            with pytest.raises(PrivacyError, match="another origin"):
+                read("noise")
+        with pytest.raises(PrivacyError, match="another origin"):
+            store.keep_once("noise", lambda: {"x": np.ones(2)})
+
+
+@pytest.mark.parametrize("noise", ["none", "seeded"])
+def test_values_without_a_promise_have_a_file_of_their_own(folder: Path, noise: NoiseOrigin) -> None:
+    with RunStore.open(folder, noise=noise) as store:
+        store.keep("noise", {"x": np.zeros(2)})
+        assert not store.private
+    with RunStore.open(folder, noise="system") as store:
+        assert store.names() == []
+        assert not store.private, "nothing is kept, so nothing is shown to be private"
+        store.keep("noise", {"x": np.ones(2)})
+        assert store.private
+    assert {path.name for path in folder.glob("*.sqlite")} == {"run.sqlite", "insecure.sqlite"}
+
+
+def test_a_file_that_took_another_one_s_place_is_refused(folder: Path) -> None:
+    with RunStore.open(folder, noise="seeded") as store:
+        store.keep("noise", {"x": np.zeros(2)})
+    (folder / "insecure.sqlite").rename(folder / "run.sqlite")
+    with pytest.raises(PrivacyError, match="another origin"):
+        RunStore.open(folder, noise="system")
 
 
 def test_keep_once_draws_only_if_nothing_is_kept(store: RunStore) -> None:
@@ -113,9 +146,9 @@ def test_the_same_settings_resume_and_others_are_an_error_that_names_them(folder
         "n": 5,
         "files": {"b": "3"},
     }
-    with RunStore.open(folder) as store:
+    with RunStore.open(folder, noise="system") as store:
         store.begin(config_digest="1", config=config, plan={})
-    with RunStore.open(folder) as store:
+    with RunStore.open(folder, noise="system") as store:
         store.begin(config_digest="1", config=config, plan={})
         with pytest.raises(ResumeError, match="other settings") as caught:
             store.begin(config_digest="2", config=changed, plan={})
@@ -133,19 +166,19 @@ def test_the_same_settings_resume_and_others_are_an_error_that_names_them(folder
 
 
 def test_stages_are_marked_in_order_and_once(folder: Path) -> None:
-    with RunStore.open(folder) as store:
+    with RunStore.open(folder, noise="system") as store:
         for stage in ("charged", "released", "charged"):
             store.mark(stage)
-    with RunStore.open(folder) as store:
+    with RunStore.open(folder, noise="system") as store:
         assert store.stages() == ["charged", "released"]
 
 
 def test_answers_are_stored_and_the_first_stays(folder: Path) -> None:
-    with RunStore.open(folder) as store:
+    with RunStore.open(folder, noise="system") as store:
         store.answers.put_many({f"k{n}": f"answer {n} é" for n in range(1200)})
         store.answers.put_many({"k1": "another"})
         store.answers.put_many({})
-    with RunStore.open(folder) as store:
+    with RunStore.open(folder, noise="system") as store:
         found = store.answers.get_many([f"k{n}" for n in range(2000)])
         assert found == {f"k{n}": f"answer {n} é" for n in range(1200)}
         assert store.answers.get_many([]) == {}
@@ -164,35 +197,47 @@ def test_threads_may_share_a_store(store: RunStore) -> None:
     assert len(store.answers.get_many([str(n) for n in range(200)])) == 200
 
 
-def test_one_process_uses_a_folder_at_once(folder: Path) -> None:
+def test_one_process_uses_a_folder_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.store.lock.WAIT_SECONDS", 0)
     code = "import sys; from pathlib import Path; from understudy.store import RunStore\n"
-    code += "RunStore.open(Path(sys.argv[1]))"
+    code += "RunStore.open(Path(sys.argv[1]), noise='system')"
     command = [sys.executable, "-c", code, str(folder)]
-    with RunStore.open(folder) as store:
+    with RunStore.open(folder, noise="system") as store:
         other = subprocess.run(command, capture_output=True, text=True, check=False)
         assert "ResumeError: Another process is using" in other.stderr
         with pytest.raises(ResumeError, match="Another process"):
-            RunStore.open(folder)
+            RunStore.open(folder, noise="system")
         store.mark("charged")
     assert subprocess.run(command, check=False).returncode == 0
 
 
+def test_a_holder_that_is_about_to_end_is_waited_for(folder: Path) -> None:
+    store = RunStore.open(folder, noise="system")
+    end = threading.Timer(0.3, store.close)
+    end.start()
+    RunStore.open(folder, noise="system").close()
+    end.join()
+
+
 def test_fresh_begins_a_new_run_and_keeps_the_old_file(folder: Path) -> None:
-    with RunStore.open(folder) as store:
+    with RunStore.open(folder, noise="system") as store:
         old = store.run_id
         store.keep("noise", {"x": np.zeros(1)})
-    with RunStore.open(folder, fresh=True) as store:
+    with RunStore.open(folder, noise="system", fresh=True) as store:
         assert store.run_id != old
         assert store.value("noise") is None
     assert len(list(folder.glob("run*.sqlite"))) == 2
     (folder / "run.sqlite").write_bytes(b"broken" * 1000)
-    with RunStore.open(folder, fresh=True) as store:
+    with RunStore.open(folder, noise="system", fresh=True) as store:
         assert store.stages() == []
 
 
-def test_fresh_is_refused_while_another_uses_the_folder(folder: Path, store: RunStore) -> None:
+def test_fresh_is_refused_while_another_uses_the_folder(
+    folder: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("understudy.store.lock.WAIT_SECONDS", 0)
     with pytest.raises(ResumeError, match="Another process"):
-        RunStore.open(folder, fresh=True)
+        RunStore.open(folder, noise="system", fresh=True)
     assert len(list(folder.glob("run*.sqlite"))) == 1
 
 
@@ -206,9 +251,15 @@ def _foreign(path: Path) -> None:
     connection.close()
 
 
+def _older(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 1")
+    connection.close()
+
+
 def _newer(path: Path) -> None:
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 3")
     connection.close()
 
 
@@ -218,41 +269,58 @@ def _newer(path: Path) -> None:
         (_corrupt, False, r"not a database.*--fresh"),
         (_foreign, False, r"not a run store.*--output"),
         (_newer, True, r"newer version.*Upgrade"),
+        (_older, True, r"earlier version.*Finish it with that version, at no further charge.*generate.* is free\.$"),
     ],
 )
 def test_a_store_that_cannot_be_used_is_one_clear_error(folder: Path, spoil: Any, made: bool, message: str) -> None:
     if made:
-        RunStore.open(folder).close()
+        RunStore.open(folder, noise="system").close()
     folder.mkdir(parents=True, exist_ok=True)
     spoil(folder / "run.sqlite")
     before = (folder / "run.sqlite").read_bytes()
     for _ in range(2):  # the lock is let go of, too
         with pytest.raises(ResumeError, match=message):
-            RunStore.open(folder)
+            RunStore.open(folder, noise="system")
     assert (folder / "run.sqlite").read_bytes() == before or spoil is _foreign
 
 
 def test_damaged_pages_and_values_are_one_clear_error(folder: Path) -> None:
-    with RunStore.open(folder) as store:
+    with RunStore.open(folder, noise="system") as store:
         store.keep("noise", {"x": np.zeros(1)})
     connection = sqlite3.connect(folder / "run.sqlite")
     connection.execute("UPDATE value SET arrays = x'00'")
     connection.commit()
     connection.close()
-    with RunStore.open(folder) as store, pytest.raises(ResumeError, match="damaged"):
+    with RunStore.open(folder, noise="system") as store, pytest.raises(ResumeError, match="damaged"):
         store.value("noise")
     path = folder / "run.sqlite"
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
     with pytest.raises(ResumeError, match="malformed"):
-        RunStore.open(folder)
+        RunStore.open(folder, noise="system")
 
 
 @posix
 def test_a_place_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
-    with pytest.raises(ResumeError, match="cannot be written"):
-        RunStore.open(tmp_path / "out" / "private")
+    with pytest.raises(StorageError, match=r"cannot be written.*Use another --output"):
+        RunStore.open(tmp_path / "out" / "private", noise="system")
+
+
+def test_a_store_that_cannot_grow_is_a_full_disk_and_goes_on_once_it_can(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RunStore.open(folder, noise="system") as store:
+        run_id = store.run_id
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "_SETTINGS", (*database._SETTINGS, "PRAGMA max_page_count = 1"))  # no more than now
+        with RunStore.open(folder, noise="system") as store:
+            with pytest.raises(StorageError, match=r"disk is full: .*Free some space, then repeat the same command"):
+                store.keep("noise", {"x": np.zeros(10_000)})
+            assert store.names() == []
+    with RunStore.open(folder, noise="system") as store:
+        assert store.run_id == run_id
+        store.keep("noise", {"x": np.zeros(10_000)})
 
 
 def test_importing_the_store_loads_no_numpy() -> None:

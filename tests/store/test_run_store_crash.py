@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.errors import ResumeError
+from understudy.errors import StorageError
 from understudy.store import RunStore
 
 _SCRIPT = Path(__file__).with_name("keeping.py")
@@ -29,7 +29,7 @@ def test_kill_9_loses_nothing_that_was_kept_and_leaves_nothing_by_halves(tmp_pat
         process.kill()
         said += process.communicate()[0].splitlines()
         done += len([line for line in said if line.strip()])
-        with RunStore.open(tmp_path) as store:  # the lock died with its holder
+        with RunStore.open(tmp_path, noise="system") as store:  # the lock died with its holder
             assert len(store.stages()) in (done, done + 1)
             for number in range(done + 2):
                 value = store.value(f"value {number}")
@@ -63,12 +63,12 @@ class _Failing:
 @pytest.mark.parametrize("word", ["BEGIN", "SELECT", "INSERT", "COMMIT"])
 @pytest.mark.parametrize(
     ("error", "seen"),
-    [(sqlite3.OperationalError("disk full"), ResumeError), (KeyboardInterrupt(), KeyboardInterrupt)],
+    [(sqlite3.OperationalError("disk full"), StorageError), (KeyboardInterrupt(), KeyboardInterrupt)],
 )
 def test_a_fault_before_any_statement_keeps_nothing_and_the_store_goes_on(
     tmp_path: Path, word: str, error: BaseException, seen: type[BaseException]
 ) -> None:
-    with RunStore.open(tmp_path) as store:
+    with RunStore.open(tmp_path, noise="system") as store:
         database: Any = store._database
         whole = database._connection
         database._connection = _Failing(whole, word, error)
@@ -77,7 +77,7 @@ def test_a_fault_before_any_statement_keeps_nothing_and_the_store_goes_on(
         database._connection = whole
         assert store.value("noise") is None
         store.keep("noise", {"x": np.ones(3)})
-    with RunStore.open(tmp_path) as store:
+    with RunStore.open(tmp_path, noise="system") as store:
         found = store.value("noise")
         assert found is not None
         assert found["x"].tolist() == [1, 1, 1]
@@ -88,13 +88,13 @@ def test_a_value_that_was_not_committed_is_absent(tmp_path: Path) -> None:
         import os, sys, numpy as np
         from pathlib import Path
         from understudy.store import RunStore
-        store = RunStore.open(Path(sys.argv[1]))
+        store = RunStore.open(Path(sys.argv[1]), noise="system")
         store.keep("one", {"x": np.zeros(3)})
         with store._database.transaction() as connection:
             connection.execute("INSERT INTO value VALUES ('two', x'00')")
             os.kill(os.getpid(), 9)
     """
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
-    with RunStore.open(tmp_path) as store:
+    with RunStore.open(tmp_path, noise="system") as store:
         assert store.value("one") is not None
         assert store.value("two") is None

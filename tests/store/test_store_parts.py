@@ -26,14 +26,14 @@ def test_what_threads_keep_at_once_is_all_there_and_each_is_drawn_once(tmp_path:
         return int(store.keep_once(name, draw)["x"][1])
 
     for _ in range(2):
-        with RunStore.open(tmp_path) as store, ThreadPoolExecutor(THREADS) as pool:
+        with RunStore.open(tmp_path, noise="system") as store, ThreadPoolExecutor(THREADS) as pool:
             assert list(pool.map(lambda name: keep(store, name), names)) == list(range(400))
             assert store.names() == sorted(names)
     assert sorted(drawn) == sorted(names)
 
 
 def test_of_threads_that_keep_one_name_at_once_one_value_stands_and_the_others_are_told(tmp_path: Path) -> None:
-    with RunStore.open(tmp_path) as store:
+    with RunStore.open(tmp_path, noise="system") as store:
 
         def keep(value: int) -> int | None:
             try:
@@ -50,7 +50,7 @@ def test_of_threads_that_keep_one_name_at_once_one_value_stands_and_the_others_a
 
 
 def test_an_empty_store_has_no_names(tmp_path: Path) -> None:
-    with RunStore.open(tmp_path) as store:
+    with RunStore.open(tmp_path, noise="system") as store:
         assert store.names() == []
         with pytest.raises(ZeroDivisionError):
             store.keep_once("tokens/0", lambda: {"x": np.array([1 // 0])})

@@ -84,7 +84,9 @@ def load_canaries(path: Path, *, settings: str) -> Canaries:
         fields = json.loads(path.read_text("utf-8"))
         made = tuple(Canary(**{**each, "terms": tuple(each["terms"])}) for each in fields["canaries"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise ResumeError("The canaries of this audit cannot be read.", "Start anew with --fresh.") from None
+        raise ResumeError(
+            "The canaries of this audit cannot be read.", "Start anew with --fresh, at no charge."
+        ) from None
     if fields["settings"] != settings:
         raise ResumeError(
             "The folder holds an audit with other settings.",

@@ -97,6 +97,7 @@ def on_the_copy(config: RunConfig, private: Path) -> RunConfig:
         "on_bad_row": "error",
         "dataset": "audit",
         "ledger": str(private / LEDGER),
+        "ledger_id": None,
         "output": str(private / RUN),
         "fresh": False,
     }

@@ -26,13 +26,14 @@ from pydantic import Field
 
 from understudy.audit.canaries import Canaries, load_canaries
 from understudy.audit.one_run import MOST_CANARIES, canaries_needed, guess_rules, largest_bound
-from understudy.audit.planting import CORPUS, RUN, choose_canaries, on_the_copy, open_corpus, plant
+from understudy.audit.planting import CORPUS, LEDGER, RUN, choose_canaries, on_the_copy, open_corpus, plant
 from understudy.audit.run_audit import RunAudit, judge
 from understudy.audit.scoring import EMBEDDING, attacks_of, score
 from understudy.config import RunConfig
 from understudy.corpus import Corpus
 from understudy.errors import ConfigError
-from understudy.files import private_folder
+from understudy.files import disk_faults, private_folder
+from understudy.models.trust import require_trusted
 from understudy.outputs import OutputFolder
 from understudy.parameters import CommaSeparated, Parameters
 from understudy.privacy.guarantee import Budget
@@ -111,9 +112,14 @@ def audit_run(
         from understudy.models.catalog import load_embedder
 
         embedder = load_embedder(config.embedder)
+        require_trusted(embedder, trust_endpoint=config.trust_endpoint)  # canaries begin like private records
+    from understudy.ledger import Ledger
+
     private = Path(config.output) / "private"
     with _locked(private) as folder:
         canaries = _prepare(config, parameters, corpus, folder, attacks)
+        if not config.insecure_no_noise and config.insecure_noise_seed is None:
+            Ledger.create(folder / LEDGER).close()
         result = run(on_the_copy(config, folder), listener=listener)
     texts = [record.text for record in result.records if record.text]
     listener.say("Attacking what the run made.")
@@ -143,7 +149,8 @@ def audit_run(
         seconds=time.monotonic() - started,
         settings={**parameters.model_dump(mode="json"), "synthetic_texts": len(texts)},
     )
-    audit.save(private / AUDIT)
+    with disk_faults(private):
+        audit.save(private / AUDIT)
     shutil.rmtree(OutputFolder(private / FOLDER / RUN).shareable, ignore_errors=True)  # nobody has paid for it
     return audit
 
@@ -173,7 +180,8 @@ def _locked(private: Path) -> Iterator[Path]:
         raise ConfigError(f"The folder {private} cannot be made ({error.strerror}).", "Use another --output.") from None
     lock = FolderLock(folder)
     try:
-        yield folder
+        with disk_faults(folder):
+            yield folder
     finally:
         lock.release()
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from importlib import import_module
+from typing import Any
 
 import click
 
 from understudy import __version__
-from understudy.errors import UnderstudyError
+from understudy.cli.printable import printable
+from understudy.errors import UnderstudyError, UnderstudyWarning
 
 _VERBS = {
     "plan": "understudy.cli.private:plan",
@@ -36,12 +39,13 @@ _SHORT = {
     "evaluate": "Measure a synthetic table against the real one: fidelity, utility, leakage.",
     "audit": "Try to break the promise: audits of mechanisms and of whole runs.",
     "report": "Write the report of a run as one HTML file, or compare several runs.",
-    "ledger": "What each dataset has spent: open, show, history.",
+    "ledger": "What each dataset has spent: create, open, show, history.",
     "models": "Language models and embedders: list, pull, check.",
     "schema": "Print the JSON Schema of the YAML configuration.",
     "secrets": "Secrets of a private table: the incidence file, and counts for its owner.",
 }
 INTERNAL_ERROR = 70
+_python_shows = warnings.showwarning
 INTERRUPTED = 130
 
 
@@ -71,10 +75,11 @@ def cli() -> None:
 
 def main() -> None:
     """Errors in two sentences, with documented exit codes; no traceback, which could quote a private text."""
+    warnings.showwarning = _show_warning
     try:
         cli.main(prog_name="understudy", standalone_mode=False)
     except UnderstudyError as error:
-        click.echo(f"Error: {error.problem}\n{error.cure}", err=True)
+        click.echo(printable(f"Error: {error.problem}\n{error.cure}"), err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
@@ -95,6 +100,14 @@ def main() -> None:
             err=True,
         )
         sys.exit(INTERNAL_ERROR)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    """Ours in words, without the line of code; others as Python shows them."""
+    if issubclass(category, UnderstudyWarning):
+        click.echo(f"Warning: {message}", err=True)
+    else:
+        _python_shows(message, category, *place, **more)
 
 
 def _place(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
 
@@ -10,12 +11,14 @@ import click
 
 from understudy import run as running
 from understudy.cli.listening import listener
-from understudy.cli.options import ParametersCommand, given
+from understudy.cli.options import MAX_RELEASE_BYTES, ParametersCommand, given
 from understudy.config import DEFAULT_METHOD, EmbedderParameters, ModelParameters, OutputParameters, PlanParameters
 from understudy.errors import ConfigError
 from understudy.generation.parameters import WritingParameters
+from understudy.methods.loading import load_release
+from understudy.methods.registry import method_names
 from understudy.parameters import Parameters
-from understudy.release import load_release
+from understudy.release.reading import read_method
 
 
 class _Generate(ParametersCommand):
@@ -24,7 +27,8 @@ class _Generate(ParametersCommand):
     def method_of(self, args: Sequence[str]) -> str:
         """That of the Release."""
         files = [word for word in args if is_zipfile(word)]
-        return load_release(files[0]).method if files else DEFAULT_METHOD
+        name = read_method(Path(files[0])) if files else DEFAULT_METHOD
+        return name if name in method_names() else DEFAULT_METHOD  # loading it says that there is no such method
 
     def groups_of(self, method: type[Any]) -> Sequence[type[Parameters]]:
         return (*self.groups, *((EmbedderParameters,) if method.generates_with_embedder else ()))
@@ -38,9 +42,10 @@ class _Generate(ParametersCommand):
 @click.command(cls=_Generate)
 @click.argument("release", type=str)
 @click.option("--config", default=None, metavar="FILE", help="YAML configuration; flags override it.")
-def generate(release: str, config: str | None, **values: Any) -> None:
+@click.option("--max-release-bytes", type=click.IntRange(min=1), default=None, help=MAX_RELEASE_BYTES)
+def generate(release: str, config: str | None, max_release_bytes: int | None, **values: Any) -> None:
     """Turn the Release file RELEASE into synthetic texts. Free, any number of times, wherever it is sent."""
-    made = load_release(release)
+    made = load_release(release, max_bytes=max_release_bytes)
     settings = given(values, config)
     if not settings.get("output"):
         raise ConfigError("There is no folder for the results.", "Name one with --output FOLDER.")

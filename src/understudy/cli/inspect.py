@@ -6,15 +6,18 @@ import json
 
 import click
 
-from understudy.release import load_release
+from understudy.cli.options import MAX_RELEASE_BYTES
+from understudy.cli.printable import printable
+from understudy.methods.loading import load_release
 
 
 @click.command()
 @click.argument("release", type=str)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def inspect(release: str, as_json: bool) -> None:
+@click.option("--max-release-bytes", type=click.IntRange(min=1), default=None, help=MAX_RELEASE_BYTES)
+def inspect(release: str, as_json: bool, max_release_bytes: int | None) -> None:
     """Show the privacy statement of the Release file RELEASE."""
-    made = load_release(release)
+    made = load_release(release, max_bytes=max_release_bytes)
     if as_json:
         fields = {
             "statement": made.statement.to_json(),
@@ -24,7 +27,7 @@ def inspect(release: str, as_json: bool) -> None:
         }
         click.echo(json.dumps(fields, indent=1))
         return
-    click.echo(made.statement.to_markdown())
+    click.echo(printable(made.statement.to_markdown()))
     click.echo("## What came of it\n")
     for line in made.noise_lines:
-        click.echo(f"- {line}")
+        click.echo(f"- {printable(line)}")

@@ -124,6 +124,21 @@ def _listed(names: str | None) -> list[str]:
 
 
 @ledger.command()
+@click.option(
+    "--strict/--no-strict",
+    default=None,
+    help="Refuse runs on datasets that nobody opened.  [default: as it is; a new one is strict in PostgreSQL]",
+)
+@_location_option
+def create(*, strict: bool | None, location: str | None) -> None:
+    """Begin a ledger; where there is one, change nothing but --strict."""
+    from understudy.ledger import Ledger
+
+    with Ledger.create(location, strict=strict) as book:
+        click.echo(_title(book))
+
+
+@ledger.command()
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="The same in full, as JSON.")
 @_location_option
@@ -132,9 +147,14 @@ def show(name: str | None, *, as_json: bool, location: str | None) -> None:
     with _ledger(location) as book:
         names = [name] if name else [dataset.name for dataset in book.datasets()]
         states = [_state(book, name) for name in names]
+        title, changes = _title(book), book.strict_changes
+        facts = {"ledger": book.id, "location": book.location, "strict": book.strict}
     if as_json:
-        click.echo(json.dumps([_state_json(*state) for state in states], indent=2))
+        noted = [{"at": at.isoformat(), "strict": strict} for at, strict in changes]
+        made = {**facts, "strict_changes": noted, "datasets": [_state_json(*state) for state in states]}
+        click.echo(json.dumps(made, indent=2))
         return
+    click.echo(title)
     show_table(("dataset", "unit", "rule", "cap", "spent", "remaining"), [_summary(*state) for state in states])
 
 
@@ -170,6 +190,11 @@ def _ledger(location: str | None) -> Ledger:
     from understudy.ledger import Ledger
 
     return Ledger(location)
+
+
+def _title(book: Ledger) -> str:
+    strict = "; strict: runs open no dataset" if book.strict else ""
+    return f"Ledger {book.id} at {book.location}{strict}."
 
 
 def _cap(epsilon: str | None, delta: str | None, prior: str | None, posterior: str | None) -> Budget | SecretBudget:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import click
 
+from understudy.cli.printable import printable
 from understudy.run import Listener
 
 _SECONDS_BETWEEN_LINES = 15.0
@@ -33,11 +34,11 @@ def listener() -> Iterator[Listener]:
                 tasks[what] = display.add_task(what, total=total)
             display.update(tasks[what], completed=done, total=total)  # type: ignore[arg-type]
 
-        yield Listener(lambda line: console.print(line, markup=False, highlight=False), progress)
+        yield Listener(lambda line: console.print(printable(line), markup=False, highlight=False), progress)
 
 
 def _line(text: str) -> None:
-    click.echo(text, err=True)
+    click.echo(printable(text), err=True)
 
 
 class _Plain:

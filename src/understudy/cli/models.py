@@ -70,6 +70,7 @@ def check(spec: str, base_url: str | None, api_key_env: str | None) -> None:
     """Ask the chat model SPEC a few small questions and say what it can do. For 'embedded', try the embedder too."""
     from understudy.models.catalog import language_note, load_chat, load_embedder
     from understudy.models.probe import probe
+    from understudy.models.text_probe import require_text_invariance
 
     report = probe(load_chat(spec, base_url=base_url, api_key_env=api_key_env))
     for line in _lines(report):
@@ -79,6 +80,8 @@ def check(spec: str, base_url: str | None, api_key_env: str | None) -> None:
     if spec == "embedded":
         embedder = load_embedder(spec)
         click.echo(f"embedder: {embedder.model_id}, {embedder.embed(['a test']).shape[1]} dimensions")
+        require_text_invariance(embedder)
+        click.echo("texts change one another's embeddings: no")
     if note := language_note(spec):
         click.echo(note)
 

@@ -14,6 +14,7 @@ from understudy.config import DEFAULT_METHOD, read_config
 from understudy.methods.registry import method_class
 from understudy.parameters import Parameters
 
+MAX_RELEASE_BYTES = "Bytes that the Release may unpack to. [default: 268435456, at most 100 times its own size]"
 _RECORDS = ("records", "records_per_label")
 
 
@@ -82,7 +83,7 @@ def _option(name: str, field: FieldInfo) -> click.Option:
     annotation = _without_none(field.annotation)
     default = field.get_default()
     help_text = (field.description or "").replace("``", "").replace("\n", " ")
-    if default not in (None, (), False):
+    if default is not None and default is not False and default != ():  # 0 is a default, and equal to False
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
         help_text += f" [default: {shown}]"
     if annotation is bool:

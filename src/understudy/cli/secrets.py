@@ -14,7 +14,7 @@ from understudy.config import DataParameters, run_config
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.secrets import SecretFinder, incidence, records_per_secret, secret_finder
 from understudy.errors import ConfigError
-from understudy.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.files import PRIVATE_MODE, atomic_file, private_folder, require_local
 
 COUNTS_FILE = "secret_counts.json"
 _MOST_COMMON = 20
@@ -74,6 +74,7 @@ def count(output: str | None, *, config: str | None, **values: Any) -> None:
 def _target(output: str | None, kind: str) -> Path:
     if output is None:
         raise ConfigError("It is not said where to write.", f"Name it with --output {kind}.")
+    require_local(output)
     return Path(output)
 
 

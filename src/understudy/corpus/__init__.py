@@ -9,7 +9,7 @@
 
 from understudy.corpus.corpus import Batch, Corpus, OnBadRow
 from understudy.corpus.labels import Label, LabelType, canonical
-from understudy.corpus.read import read_corpus
+from understudy.corpus.read import no_table, read_corpus
 from understudy.corpus.schema import Schema
 from understudy.corpus.write import write_table
 
@@ -21,6 +21,7 @@ __all__ = [
     "OnBadRow",
     "Schema",
     "canonical",
+    "no_table",
     "read_corpus",
     "write_table",
 ]

@@ -36,6 +36,7 @@ class BadRow(Enum):
     NULL_OWNER = "no owner"
     SECRETS_TYPE = "secrets are not strings"
     QUOTES = "quotes do not pair up"
+    BARE_RETURN = "carriage return outside quotes"
     FIELD_COUNT = "wrong number of fields"
     INVALID_JSON = "invalid JSON"
     NOT_AN_OBJECT = "JSON is not an object"
@@ -52,6 +53,7 @@ _SENTENCES = {
     BadRow.NULL_OWNER: "A row has no owner (column {owner!r}).",
     BadRow.SECRETS_TYPE: "A row's secrets are not a list of strings.",
     BadRow.QUOTES: "A row's quotes do not pair up.",
+    BadRow.BARE_RETURN: "A row has a carriage return outside quotes.",
     BadRow.FIELD_COUNT: "A row has too few or too many fields.",
     BadRow.INVALID_JSON: "A line is not valid JSON.",
     BadRow.NOT_AN_OBJECT: "A line of JSON is not an object.",
@@ -61,6 +63,7 @@ _ELSE = {
     BadRow.ENCODING: "; if the whole file is encoded otherwise, name it with --encoding",
     BadRow.LONG_CELL: "; if such cells are meant, raise --max-cell-bytes",
     BadRow.UNKNOWN_LABEL: "; declare labels with a comma in them as --labels @FILE, one a line",
+    BadRow.BARE_RETURN: "; rows end at LF or CRLF, and a carriage return within a cell stands in quotes",
     BadRow.FIELD_COUNT: "; if another character parts the cells, name it with --delimiter; if quoted cells hold line "
     "breaks, choose --quotes multiline",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,14 @@ class BoundedBatch:
     own label and text, and of how many like it came before (or a thousand copies of one text would all be in one
     group). Adding a record changes no hash: of equal records there is one more. To be asked of all batches in turn,
     or of none."""
+    json_records: bool = False
+    """Whether the texts are JSON records."""
+
+    @property
+    def said(self) -> Sequence[str]:
+        """What each record says, in which words are counted: its text; of a JSON record the strings and numbers of its
+        values, a line each. Keys and JSON's own words say nothing of a record, and would use up its contribution."""
+        return [_values(text) for text in self.texts] if self.json_records else self.texts
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,11 +77,13 @@ class BoundedCorpus:
         corpus: the private table.
         unit: the privacy unit.
         hash_key: at most 64 bytes, persisted with the dataset.
+        json_records: whether the texts are JSON records, made of several columns.
     """
 
     corpus: _Table
     unit: Unit
     hash_key: bytes
+    json_records: bool = False
 
     def batches(self) -> Iterator[BoundedBatch]:
         """Stream the used records."""
@@ -81,7 +92,8 @@ class BoundedCorpus:
             for batch in self.corpus.batches():
                 units_here = np.arange(before, before + len(batch.texts), dtype=np.int64)
                 of_records = cache(partial(self._record_hashes, batch, met))
-                yield BoundedBatch(batch.texts, batch.labels, np.ones_like(units_here), units_here, of_records)
+                ones = np.ones_like(units_here)
+                yield BoundedBatch(batch.texts, batch.labels, ones, units_here, of_records, self.json_records)
                 before += len(units_here)
             return
         seen: set[tuple[bytes, bytes]] = set()
@@ -105,6 +117,7 @@ class BoundedCorpus:
                 np.asarray(shares, dtype=np.int64),
                 np.asarray(units, dtype=np.int64),
                 partial(tuple, hashes),
+                self.json_records,
             )
 
     @cached_property
@@ -137,6 +150,21 @@ class BoundedCorpus:
 
     def _digest(self, value: str) -> bytes:
         return hashlib.blake2b(value.encode("utf-8"), key=self.hash_key, digest_size=_DIGEST_BYTES).digest()
+
+
+def _values(record: str) -> str:
+    return "\n".join(_leaves(json.loads(record)))
+
+
+def _leaves(value: object) -> Iterator[str]:
+    """Every string and number of a nested value; neither keys nor true, false and null."""
+    if isinstance(value, (dict, list)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(each)
+    elif isinstance(value, str):
+        yield value
+    elif value is not None and not isinstance(value, bool):
+        yield json.dumps(value)
 
 
 def _number(digest: bytes) -> int:

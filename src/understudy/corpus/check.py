@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.labels import Label, as_type, canonical, is_missing, whole
+from understudy.corpus.readers import MOST_NESTED
 from understudy.corpus.schema import Schema
 
 Record = tuple[str, Label | None, str | None, list[str] | None]
 """Text, label, owner and secrets of a good row."""
-
-_MOST_NESTED = 64
 
 
 class RowCheck:
@@ -125,10 +124,10 @@ def _plain(value: object, depth: int = 0) -> object:
     """NaN is null, and 3.0 is 3: a null in another row makes decimals of a column's integers.
 
     Raises:
-        ValueError: ``value`` is nested deeper than ``_MOST_NESTED``. Python's own limit depends on who calls.
+        ValueError: ``value`` is nested deeper than ``MOST_NESTED``. Python's own limit depends on who calls.
     """
     if isinstance(value, (dict, list, tuple)):
-        if depth == _MOST_NESTED:
+        if depth == MOST_NESTED:
             raise ValueError
         if isinstance(value, dict):
             return {key: _plain(each, depth + 1) for key, each in value.items()}

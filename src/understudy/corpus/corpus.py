@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog, bad_row_error
 from understudy.corpus.check import Record, RowCheck
+from understudy.corpus.identity import Identity, identity_of
 from understudy.corpus.labels import Label, canonical
 from understudy.corpus.opening import OpenTable
 from understudy.errors import ConfigError, CorpusError
@@ -60,6 +61,8 @@ class Corpus:
         self.name = name
         self._rows = table.rows
         self._format = table.format
+        self._sources = table.sources
+        self._encoding = table.encoding
         self._on_bad_row = on_bad_row
         self._max_cell_bytes = max_cell_bytes
         self._private_dir = private_dir
@@ -111,6 +114,22 @@ class Corpus:
             return ""
         multiset = (total % (1 << 256)).to_bytes(32)
         return hashlib.blake2b(multiset, key=key, digest_size=32, person=b"multiset").hexdigest()
+
+    def identity(self, key: bytes, *, lines: int) -> Identity:
+        """All that the table is known by again: :meth:`fingerprint`, and what it is made of. Two passes.
+
+        Args:
+            key: 1 to 64 secret bytes.
+            lines: how many hashes of lines, at most.
+
+        Raises:
+            CorpusError: as :meth:`batches` does.
+        """
+        texts = self.fingerprint(key)
+        if not texts:  # all tables without a record are alike: they identify nothing
+            return Identity()
+        made_of = identity_of(self._sources, key, encoding=self._encoding, at_most=lines)
+        return replace(made_of, contents=(texts, *made_of.contents))
 
     def describe(self) -> dict[str, object]:
         """What is public about this corpus: its format and its schema. No sizes."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from understudy.corpus.bad_rows import BadRow
+from understudy.corpus.formulas import unescaped
 from understudy.corpus.readers import LINE_CELLS, Row, header_error, lines
 from understudy.corpus.sources import DataFile
 from understudy.errors import CorpusError
@@ -21,15 +23,29 @@ _ANY_SIZE = 2**31 - 1
 
 
 def csv_rows(
-    file: DataFile, columns: Sequence[str], *, delimiter: str, quotes: Quotes, encoding: str, max_cell_bytes: int
+    file: DataFile,
+    columns: Sequence[str],
+    *,
+    delimiter: str,
+    quotes: Quotes,
+    encoding: str,
+    max_cell_bytes: int,
+    formulas_escaped: bool = False,
 ) -> Iterator[Row]:
     """The rows of a CSV or TSV file with a header row. Row 1 is the first beneath the header; blank lines are no rows.
 
+    A row ends at LF or CRLF and nowhere else. Where quotes mean something, a carriage return within them is content
+    and one outside them makes its row bad: many writers leave it unquoted, and a row that ended there would make
+    several records of one. Without quoting it is content.
+
     With ``multiline``, quotes that do not pair up put the boundaries of all later rows in doubt, so they end the
-    reading. With ``line`` and ``none`` every line (up to LF or CRLF) is a row, good or bad by itself.
+    reading. With ``line`` and ``none`` every line is a row, good or bad by itself.
+
+    ``formulas_escaped``: take away the apostrophes of :func:`understudy.corpus.formulas.escaped`.
     """
+    clean = unescaped if formulas_escaped else str
     limit = LINE_CELLS * max_cell_bytes
-    with file.open_text(encoding, newline="" if quotes == "multiline" else "\n") as stream:
+    with file.open_text(encoding) as stream:
         if quotes == "multiline":
             rows = _records(stream, delimiter, limit)
         else:
@@ -40,8 +56,15 @@ def csv_rows(
             yield 0, CorpusError(f"{file.shown!r} is empty.", "A CSV file begins with a header row.")
             return
         if isinstance(header, BadRow):
-            yield 0, CorpusError(f"The first row of {file.shown!r} is no header row.", "Check the file and --quotes.")
+            yield (
+                0,
+                CorpusError(
+                    f"The first row of {file.shown!r} is no header row.",
+                    "Check the file, --quotes, and that its rows end at LF or CRLF.",
+                ),
+            )
             return
+        header = [clean(name) for name in header]
         error = header_error(header, columns, file.shown)
         if error is not None:
             yield 0, error
@@ -52,48 +75,59 @@ def csv_rows(
             if isinstance(row, BadRow):
                 yield number, row
             else:
-                yield number, [row[i] for i in positions] if len(row) == width else BadRow.FIELD_COUNT
+                yield number, [clean(row[i]) for i in positions] if len(row) == width else BadRow.FIELD_COUNT
 
 
-def _lines(stream: io.TextIOWrapper, delimiter: str, limit: int, *, quoted: bool) -> Iterator[_Record]:
+def _lines(stream: io.TextIOBase, delimiter: str, limit: int, *, quoted: bool) -> Iterator[_Record]:
     for line in lines(stream, limit):
-        yield (
-            line if isinstance(line, BadRow) else _cells(line.removesuffix("\n").removesuffix("\r"), delimiter, quoted)
-        )
+        yield line if isinstance(line, BadRow) else _cells(_without_end(line), delimiter, quoted)
+
+
+def _without_end(line: str) -> str:
+    """A line without LF or CRLF; a carriage return at the end of a file ends no line."""
+    return line[:-2] if line.endswith("\r\n") else line.removesuffix("\n")
 
 
 def _cells(line: str, delimiter: str, quoted: bool) -> _Record:
-    if not quoted or '"' not in line:
+    if not quoted:
         return line.split(delimiter) if line else []
     try:
+        if "\r" in line and _scan(line, delimiter).bare_return:
+            return BadRow.BARE_RETURN
+        if '"' not in line:
+            return line.split(delimiter) if line else []
         return next(csv.reader([line], delimiter=delimiter, strict=True))
     except csv.Error:
         return BadRow.QUOTES
 
 
-def _records(stream: io.TextIOWrapper, delimiter: str, limit: int) -> Iterator[_Record]:
+def _records(stream: io.TextIOBase, delimiter: str, limit: int) -> Iterator[_Record]:
     """The records of RFC 4180. One of more than ``limit`` characters is bad, and is read through without being kept.
 
     Raises:
         csv.Error: a quoted cell is not closed, or text stands behind its closing quote.
     """
     csv.field_size_limit(max(csv.field_size_limit(), _ANY_SIZE))  # the pieces are limited instead
-    pieces = _Pieces(stream, limit)
+    pieces = _Pieces(stream, limit, delimiter)
     open_reader = partial(csv.reader, pieces, delimiter=delimiter, strict=True)
     reader = open_reader()
     too_long = False
     while True:
         pieces.given = 0
+        if not too_long:
+            pieces.bare_return = False
         try:
             record = next(reader, None)
         except _InQuotes:
             too_long, pieces.before, reader = True, '"', open_reader()
             continue
         if record is not None and pieces.cut:  # outside quotes, so the reader took the piece for a whole record
-            too_long, pieces.before = True, "" if pieces.last == delimiter else "x"
+            too_long, pieces.before = True, "" if pieces.last == delimiter else pieces.letter
             continue
         if too_long:
             yield BadRow.LONG_CELL
+        elif pieces.bare_return:
+            yield BadRow.BARE_RETURN
         elif record is not None:
             yield record
         if record is None:
@@ -108,21 +142,29 @@ class _InQuotes(Exception):
 class _Pieces:
     """Lines for ``csv.reader``, those that are too long in pieces, so that it can go on where a piece was cut.
 
+    A piece with a carriage return outside quotes, at which the reader would end a row, is replaced by a short one that
+    leaves the reader in the same state: of that row only its end matters.
+
     Attributes:
         given: characters of the present record handed out; set to 0 before each record.
         before: what to put before the next piece so that a reader begins in the state in which the last one ended:
             a quote within quotes, a letter within a cell without quotes, nothing behind a delimiter.
         cut: whether the last piece's line goes on.
-        last: the last piece's last character; never a quote where it was cut.
+        last: the last piece's last character; neither a quote nor a carriage return where it was cut.
+        letter: one that is no delimiter.
+        bare_return: whether a carriage return stood outside quotes; set to False before each record.
     """
 
-    def __init__(self, stream: io.TextIOWrapper, limit: int) -> None:
+    def __init__(self, stream: io.TextIOBase, limit: int, delimiter: str) -> None:
         self._stream = stream
         self._limit = limit
+        self._delimiter = delimiter
+        self.letter = "y" if delimiter == "x" else "x"
         self.given = 0
         self.before = ""
         self.cut = False
         self.last = ""
+        self.bare_return = False
 
     def __iter__(self) -> _Pieces:
         return self
@@ -131,15 +173,66 @@ class _Pieces:
         if self.given >= self._limit:
             raise _InQuotes
         piece = self._stream.readline(self._limit)
-        while len(piece) >= self._limit and piece.endswith('"') and (more := self._stream.read(1)):
+        while len(piece) >= self._limit and piece.endswith(('"', "\r")) and (more := self._stream.read(1)):
             piece += more
         if not piece:
             self.cut = False
             if self.before == '"':
                 raise csv.Error
             raise StopIteration
-        self.cut = len(piece) >= self._limit and not piece.endswith(("\n", "\r"))
+        self.cut = len(piece) >= self._limit and not piece.endswith("\n")
         self.last = piece[-1]
+        in_quotes = self.given > 0 or self.before == '"'
         self.given += len(piece)
+        if "\r" in piece:
+            piece = self._checked(piece, in_quotes)
         before, self.before = self.before, ""
         return before + piece
+
+    def _checked(self, piece: str, in_quotes: bool) -> str:
+        state = _scan(_without_end(piece), self._delimiter, in_quotes=in_quotes, in_cell=self.before == self.letter)
+        if not state.bare_return:
+            return piece
+        self.bare_return = True
+        closing, opening, end = '"' * in_quotes, '"' * state.in_quotes, "\n" * (not self.cut)
+        return f"{closing}{self._delimiter}{opening}{self.letter}{end}"
+
+
+class _State(NamedTuple):
+    """Behind a part of a row: is it within quotes, and was there a carriage return outside of them?"""
+
+    in_quotes: bool
+    bare_return: bool
+
+
+def _scan(part: str, delimiter: str, *, in_quotes: bool = False, in_cell: bool = False) -> _State:
+    """Read a part of a row as RFC 4180 does, with a carriage return as a character like others.
+
+    Args:
+        part: without a line end behind it.
+        delimiter: between cells.
+        in_quotes: whether it begins within quotes.
+        in_cell: whether it begins within a cell without quotes.
+
+    Raises:
+        csv.Error: text other than a carriage return stands behind a closing quote.
+    """
+    place, bare_return = 0, False
+    while True:
+        if not in_quotes and not in_cell and part.startswith('"', place):
+            in_quotes, place = True, place + 1
+        if in_quotes:
+            quote = _CLOSING_QUOTE.match(part, place)
+            if quote is None:
+                return _State(True, bare_return)
+            in_quotes, place = False, quote.end()
+            if part[place : place + 1] not in ("", delimiter, "\r"):
+                raise csv.Error
+        end = part.find(delimiter, place)
+        bare_return = bare_return or "\r" in part[place : end if end >= 0 else len(part)]
+        if end < 0:
+            return _State(False, bare_return)
+        place, in_cell = end + 1, False
+
+
+_CLOSING_QUOTE = re.compile(r'[^"]*+(?:""[^"]*+)*+"')

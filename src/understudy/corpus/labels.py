@@ -15,6 +15,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from understudy.errors import ConfigError
+from understudy.files import UnreadableText, read_lines
 
 Label = str | int | float | bool
 LabelType = Literal["string", "int", "float", "bool"]
@@ -141,14 +142,15 @@ def _split(text: str) -> list[str]:
 def _labels_of_file(path: Path) -> list[object]:
     values: object = None
     try:
-        text = path.read_text("utf-8-sig")
-        lines = [line.strip() for line in text.splitlines()]
-        values = json.loads(text) if path.suffix == ".json" else [line for line in lines if line]
-    except (OSError, ValueError, RecursionError):
+        if path.suffix == ".json":
+            values = json.loads(path.read_text("utf-8-sig"))
+        else:
+            values = [line.strip() for line in read_lines(path) if line.strip()]
+    except (OSError, ValueError, RecursionError, UnreadableText):
         pass  # reported below, without the exception that would quote the file
     if not isinstance(values, list):
         raise ConfigError(
             f"The label file {str(path)!r} cannot be read.",
-            "It holds a label a line in UTF-8, or, when its name ends in .json, a JSON list.",
+            "Give UTF-8 with one label per line (lines end at LF or CRLF), or a JSON list in a file named .json.",
         )
     return values

@@ -15,6 +15,7 @@ from understudy.corpus.arrow import ColumnTypes
 from understudy.corpus.bad_rows import UNREADABLE, BadRowLog
 from understudy.corpus.delimited import Quotes, csv_rows
 from understudy.corpus.encodings import check_encoding
+from understudy.corpus.identity import Source
 from understudy.corpus.labels import LabelType, output_type, typed_labels
 from understudy.corpus.readers import Row
 from understudy.corpus.schema import Schema
@@ -34,12 +35,15 @@ class OpenTable:
     """A table whose columns are known to be there.
 
     ``rows`` starts a pass; ``schema`` has its labels in their final type; ``temporary`` is a file to remove at the end.
+    ``sources`` and ``encoding`` are what it is made of, by which it is known again.
     """
 
     schema: Schema
     rows: Callable[[], Pass]
     format: str
     temporary: Path | None = None
+    sources: Sequence[Source] = ()
+    encoding: str = "utf-8"
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class TextOptions:
     quotes: Quotes | None
     encoding: str
     max_cell_bytes: int
+    formulas_escaped: bool = False
 
     def __post_init__(self) -> None:
         if self.max_cell_bytes < 1:
@@ -73,7 +78,7 @@ def open_arrow(table: pa.Table, schema: Schema) -> OpenTable:
     def start() -> Pass:
         return _named("", readers.without_exceptions(arrow.table_rows(table, schema.columns), "The table"))
 
-    return OpenTable(schema, start, "arrow")
+    return OpenTable(schema, start, "arrow", sources=[table])
 
 
 def open_dicts(rows: Sequence[Mapping[str, object]], schema: Schema) -> OpenTable:
@@ -82,7 +87,7 @@ def open_dicts(rows: Sequence[Mapping[str, object]], schema: Schema) -> OpenTabl
     def start() -> Pass:
         return _named("", ((n, readers.object_cells(row, schema.columns)) for n, row in enumerate(rows, 1)))
 
-    return OpenTable(_typed(schema, None), start, "dicts")
+    return OpenTable(_typed(schema, None), start, "dicts", sources=[rows])
 
 
 def open_files(
@@ -108,7 +113,10 @@ def open_files(
         files = find_files(paths, format=format)
     try:
         label_type = _check_columns(files, schema, options, private_dir)
-        return OpenTable(_typed(schema, label_type), partial(_pass, files, schema, options), files[0].format, temporary)
+        rows = partial(_pass, files, schema, options)
+        return OpenTable(
+            _typed(schema, label_type), rows, files[0].format, temporary, sources=files, encoding=options.encoding
+        )
     except BaseException:
         if temporary is not None:
             temporary.unlink()
@@ -175,5 +183,6 @@ def _file_rows(file: DataFile, schema: Schema, options: TextOptions) -> Iterator
             quotes=options.quotes or ("none" if tabs else "multiline"),
             encoding=options.encoding,
             max_cell_bytes=limit,
+            formulas_escaped=options.formulas_escaped and not tabs,
         )
     return readers.without_exceptions(rows, file.shown)

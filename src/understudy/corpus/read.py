@@ -36,6 +36,7 @@ def read_corpus(
     encoding: str = "utf-8",
     on_bad_row: OnBadRow = "error",
     max_cell_bytes: int = 1_048_576,
+    formulas_escaped: bool = False,
     private_dir: str | os.PathLike[str] | None = None,
 ) -> Corpus:
     """Open a table of texts.
@@ -60,14 +61,16 @@ def read_corpus(
         encoding: the encoding of CSV and JSON lines: UTF-8, or one in which a row cannot change those behind it.
         on_bad_row: ``error`` ends at a bad row; ``skip`` leaves it out, by a look at that row alone.
         max_cell_bytes: a row with a longer cell (in UTF-8) is bad. At least 1.
+        formulas_escaped: in CSV, take away the apostrophe that :func:`understudy.corpus.write_table` puts before what a
+            spreadsheet would run.
         private_dir: the folder (made with mode 0700) for standard input and for the numbers of bad rows.
 
     Raises:
-        ConfigError: the parameters cannot be meant so.
+        ConfigError: the parameters cannot be meant so, or ``source`` is something else, such as a data frame.
         CorpusError: a file is not there, or cannot be read, or lacks a column. With ``labels_from_data`` bad rows too.
     """
     _check_choices(label, labels, labels_from_data, label_type, on_bad_row)
-    options = TextOptions(delimiter, quotes, encoding, max_cell_bytes)
+    options = TextOptions(delimiter, quotes, encoding, max_cell_bytes, formulas_escaped)
     schema = Schema(
         text=text,
         record_columns=tuple(record_columns or ()),
@@ -83,10 +86,17 @@ def read_corpus(
         table = open_arrow(source, schema)
     elif isinstance(source, (str, os.PathLike)):
         table = open_files([source], schema, format=format, options=options, private_dir=folder)
+    elif not isinstance(source, Sequence) or isinstance(source, (bytes, bytearray, memoryview)):
+        raise no_table(source)
     elif not source or isinstance(source[0], Mapping):
         table = open_dicts(cast("Sequence[Mapping[str, object]]", source), schema)
-    else:
+    elif all(isinstance(each, (str, os.PathLike)) for each in source):
         table = open_files(cast("Paths", source), schema, format=format, options=options, private_dir=folder)
+    else:
+        raise ConfigError(
+            "The list that is to be a table holds neither paths alone nor a dict per row.",
+            "Give paths, or one dict for each row.",
+        )
     corpus = Corpus(
         table,
         on_bad_row=on_bad_row,
@@ -97,6 +107,14 @@ def read_corpus(
     if labels_from_data:
         corpus.observe_labels()
     return corpus
+
+
+def no_table(source: object) -> ConfigError:
+    """The error for what is no table that can be read: a data frame of pandas or Polars, a Dataset, None."""
+    return ConfigError(
+        f"No table can be read from an object of the type {type(source).__name__}.",
+        "Write it to a Parquet file, and give the file's path.",
+    )
 
 
 def proposed_name(path: str | os.PathLike[str]) -> str | None:

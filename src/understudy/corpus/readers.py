@@ -11,6 +11,7 @@ import csv
 import io
 import json
 import lzma
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
@@ -44,7 +45,7 @@ def header_error(names: Sequence[str], columns: Sequence[str], shown: str) -> Co
 
 def jsonl_rows(file: DataFile, columns: Sequence[str], *, encoding: str, max_cell_bytes: int) -> Iterator[Row]:
     """The rows of a file with one JSON object a line. A row's number is its line's; a key that is absent is null."""
-    with file.open_text(encoding, newline="\n") as stream:
+    with file.open_text(encoding) as stream:
         for number, line in enumerate(lines(stream, LINE_CELLS * max_cell_bytes), 1):
             if isinstance(line, BadRow):
                 yield number, line
@@ -52,7 +53,7 @@ def jsonl_rows(file: DataFile, columns: Sequence[str], *, encoding: str, max_cel
                 yield number, _json_cells(line, columns)
 
 
-def lines(stream: io.TextIOWrapper, limit: int) -> Iterator[str | BadRow]:
+def lines(stream: io.TextIOBase, limit: int) -> Iterator[str | BadRow]:
     """Lines with their ends; one of ``limit`` characters or more is bad, and is read through without being kept."""
     while line := stream.readline(limit):
         if len(line) < limit or line.endswith("\n"):
@@ -88,6 +89,8 @@ def damaged(shown: str) -> CorpusError:
 
 
 def _json_cells(line: str, columns: Sequence[str]) -> Cells:
+    if not nests_within(line, MOST_NESTED + 1):  # the line is an object, its cells within it
+        return BadRow.INVALID_JSON
     try:
         value = _decode(line)
     except (ValueError, RecursionError):
@@ -98,6 +101,22 @@ def _json_cells(line: str, columns: Sequence[str]) -> Cells:
 def object_cells(value: object, columns: Sequence[str]) -> Cells:
     """The cells of one JSON object."""
     return [value.get(column) for column in columns] if isinstance(value, Mapping) else BadRow.NOT_AN_OBJECT
+
+
+def nests_within(line: str, most: int) -> bool:
+    """Whether brackets outside strings stand at most ``most`` deep in a line of JSON.
+
+    Python's own decoder gives up at a depth that depends on who calls it: a row would be good in one pass over a table
+    and bad in the next, which is after the charge.
+    """
+    if line.count("[") + line.count("{") <= most:
+        return True
+    depth = 0
+    for found in _BRACKETS.finditer(line):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        if depth > most:
+            return False
+    return True
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -112,3 +131,6 @@ def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 _decode = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse_constant).decode
+MOST_NESTED = 64
+"""How deep a cell may nest."""
+_BRACKETS = re.compile(r'"(?:[^"\\]+|\\.?)*+"?|[\[\]{}]', re.DOTALL)  # a whole string, or a bracket

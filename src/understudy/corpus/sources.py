@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, cast
 
 from understudy.errors import ConfigError, CorpusError
-from understudy.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.files import PRIVATE_MODE, atomic_file, private_folder, require_local
 
 Format = Literal["csv", "tsv", "jsonl", "parquet"]
 Compression = Literal["gz", "bz2", "xz", "zst"]
@@ -58,10 +58,13 @@ class DataFile:
                 return io.BufferedReader(cast("Any", pa.input_stream(str(self.path), compression="zstd")))
         return self.path.open("rb")
 
-    def open_text(self, encoding: str, *, newline: str) -> io.TextIOWrapper:
-        """Open for reading text, without a byte order mark; bytes that cannot be decoded become surrogates."""
+    def open_text(self, encoding: str) -> io.TextIOWrapper:
+        """Open for reading text, without a byte order mark; bytes that cannot be decoded become surrogates.
+
+        Lines end at LF, which is kept. No other character ends one: a text may hold a carriage return.
+        """
         encoding = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
-        return io.TextIOWrapper(self.open(), encoding, errors="surrogateescape", newline=newline)
+        return io.TextIOWrapper(self.open(), encoding, errors="surrogateescape", newline="\n")
 
 
 def find_files(sources: Iterable[str | os.PathLike[str]], *, format: str | None) -> tuple[DataFile, ...]:  # noqa: A002
@@ -73,11 +76,12 @@ def find_files(sources: Iterable[str | os.PathLike[str]], *, format: str | None)
 
     Raises:
         CorpusError: a file is not there, or a pattern matches none.
-        ConfigError: a path is a folder, or a format cannot be told, or the formats differ.
+        ConfigError: a path is a folder or an address, or a format cannot be told, or the formats differ.
     """
     found: dict[Path, DataFile] = {}
     for source in sources:
         shown = os.fspath(source)
+        require_local(shown)
         for path in _expand(shown):
             found.setdefault(path.resolve(), describe_file(path, shown, format))
     files = tuple(found.values())

@@ -6,31 +6,42 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+from understudy.corpus.formulas import escaped
 from understudy.corpus.labels import canonical
 from understudy.errors import ConfigError
 from understudy.files import atomic_file
 
 
-def write_table(path: str | os.PathLike[str], columns: Mapping[str, Sequence[object]]) -> None:
+def write_table(
+    path: str | os.PathLike[str], columns: Mapping[str, Sequence[object]], *, keep_formulas: bool = False
+) -> None:
     """Write ``columns`` to ``path``; a file that was there is replaced once the new one is synced to disk.
 
     CSV is UTF-8 with a header row, RFC 4180 quoting and line ends, null as nothing at all, booleans as
-    ``true``/``false``. Halves of surrogate pairs, which UTF-8 cannot hold, become U+FFFD.
+    ``true``/``false``, control characters as U+FFFD, and an apostrophe before what a spreadsheet would run
+    (:mod:`understudy.corpus.formulas`; ``read_corpus(..., formulas_escaped=True)`` takes it away again). Halves of
+    surrogate pairs, which UTF-8 cannot hold, become U+FFFD in every format.
 
     Args:
         path: ends in ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson``. Its folder is there.
-        columns: the columns by name, in order, all of one length; labels keep their type in Parquet and JSON.
+        columns: the columns by name, in order, all of one length; labels keep their type in Parquet and JSON (in
+            Parquet labels of several types, which no column has, become strings).
+        keep_formulas: write CSV cells as they are, also those that a spreadsheet would run.
 
     Raises:
         ConfigError: another ending.
         ValueError: the columns differ in length.
     """
     target = Path(path)
-    writers = {".parquet": _write_parquet, ".csv": _write_csv, ".jsonl": _write_jsonl, ".ndjson": _write_jsonl}
+    write_csv = partial(_write_csv, keep_formulas=keep_formulas)
+    writers: dict[str, Callable[[IO[bytes], Mapping[str, Sequence[object]]], None]]
+    writers = {".parquet": _write_parquet, ".csv": write_csv, ".jsonl": _write_jsonl, ".ndjson": _write_jsonl}
     writer = writers.get(target.suffix.lower())
     if writer is None:
         raise ConfigError(f"A table cannot be written as {target.name!r}.", "End its name in .parquet, .csv or .jsonl.")
@@ -44,19 +55,36 @@ def _write_parquet(stream: IO[bytes], columns: Mapping[str, Sequence[object]]) -
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    arrays = {name: pa.array([_clean(cell) for cell in column]) for name, column in columns.items()}
-    for name, array in arrays.items():
-        if pa.types.is_null(array.type):
-            arrays[name] = array.cast(pa.string())
+    arrays = {name: _array([_clean(cell) for cell in column]) for name, column in columns.items()}
     pq.write_table(pa.table(arrays), stream)
 
 
-def _write_csv(stream: IO[bytes], columns: Mapping[str, Sequence[object]]) -> None:
+def _array(cells: Sequence[object]) -> Any:
+    """As a column of one type: where the cells have none together, of their strings."""
+    import pyarrow as pa
+
+    try:
+        array = pa.array(cells)
+    except (pa.ArrowException, OverflowError):  # labels of several types, or an integer of more than 64 bits
+        array = pa.array([canonical(cell) if isinstance(cell, str | int | float) else None for cell in cells])
+    return array.cast(pa.string()) if pa.types.is_null(array.type) else array
+
+
+def _write_csv(stream: IO[bytes], columns: Mapping[str, Sequence[object]], *, keep_formulas: bool) -> None:
+    def cell(value: object) -> object:
+        if not isinstance(value, str):
+            return canonical(value) if isinstance(value, bool) else value
+        value = _CONTROLS.sub("\ufffd", value)
+        return value if keep_formulas else escaped(value)
+
     text = io.TextIOWrapper(stream, "utf-8", newline="")
     writer = csv.writer(text)
-    writer.writerow(columns)
-    writer.writerows([canonical(cell) if isinstance(cell, bool) else cell for cell in row] for row in _rows(columns))
+    writer.writerow([cell(name) for name in columns])
+    writer.writerows([cell(value) for value in row] for row in _rows(columns))
     text.detach()
+
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # many readers of CSV end a cell or the file at NUL
 
 
 def _write_jsonl(stream: IO[bytes], columns: Mapping[str, Sequence[object]]) -> None:

@@ -30,6 +30,7 @@ LENGTH_SHARE = Metric(
     better="same",
 )
 _DRAWS = 2000
+_MOST_RECORDS = 2**53  # of a total that is all noise, which may be more than any integer that is drawn
 
 
 def charged_figures(
@@ -101,12 +102,13 @@ class _Ratios:
     ) -> tuple[float, Interval]:
         """Hits over total, in [0, 1]; the interval is of what might as well have come out."""
         value = min(max(hits / total, 0.0), 1.0) if total > 0 else 0.0
-        again = self._generator.binomial(max(0, round(total)), value, size=_DRAWS) + noise
+        again = self._generator.binomial(min(max(0, round(total)), _MOST_RECORDS), value, size=_DRAWS) + noise
         return value, _interval(_divide(again, total + noise_of_total))
 
     def _noise(self, terms: int) -> NDArray[np.float64]:
         """That of a sum of so many counts, ``Float64[draws]``."""
-        drawn: NDArray[np.float64] = self._generator.laplace(0.0, self._scale, size=(_DRAWS, terms)).sum(axis=1)
+        up, down = (self._generator.gamma(terms, self._scale, size=_DRAWS) for _ in range(2))
+        drawn: NDArray[np.float64] = up - down  # a Laplace variable is the difference of two exponential ones
         return drawn
 
 

@@ -10,10 +10,14 @@ from typing import Any
 
 from understudy.errors import ConfigError
 from understudy.evaluation.figure import Family, Figure, Metric
+from understudy.evaluation.form import EvaluationForm
 from understudy.evaluation.picture import Picture
 from understudy.files import PRIVATE_MODE, atomic_file
+from understudy.untrusted import read_json
 
 VERSION = 1
+MOST_BYTES = 64 * 1024**2
+"""Of an evaluation's file, which holds some thousands of whole texts for the map."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,12 @@ def load_evaluation(path: Path) -> Evaluation:
         ConfigError: if it cannot be read, or is of another version.
     """
     try:
-        fields = json.loads(path.read_text("utf-8"))
-        if fields["version"] != VERSION or not isinstance(fields["settings"], dict):
+        fields = read_json(path, most=MOST_BYTES, values=None)
+        EvaluationForm.model_validate(fields)
+        if fields["version"] != VERSION:
             raise ValueError
         return Evaluation.from_json(fields)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except Exception:  # a damaged file fails in many ways
         raise ConfigError(
             f"The evaluation {path.name} cannot be read, or was made by another version.",
             "Make it anew with `understudy evaluate`.",

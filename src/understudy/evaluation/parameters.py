@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator
 
+from understudy.config import ExactNumber
 from understudy.parameters import CommaSeparated, Parameters, public_file
 
 FAMILIES = ("fidelity", "utility", "leakage")
@@ -41,6 +42,8 @@ class EvaluationParameters(Parameters):
     """How often what is trained is trained."""
     embedder: str = "embedded"
     """``embedded``, ``hf:ORG/NAME`` or ``none`` (metrics on embeddings are left out)."""
+    trust_endpoint: bool = False
+    """Whoever runs the endpoint of an embedder that is not local may read the real texts."""
     seed: int = Field(0, ge=0)
     """Of samples, training and intervals."""
 
@@ -79,7 +82,7 @@ class EvaluationParameters(Parameters):
 class ChargeParameters(Parameters):
     """Metrics that may be shared, for a charge."""
 
-    charge_metrics: str | float | int | None = None
+    charge_metrics: ExactNumber = None
     """Release label proportions, lengths and accuracy on the real table for this epsilon (pure, delta 0)."""
     charged_classifiers: CommaSeparated = ("tf-idf",)
     """The classifiers whose accuracy is released: ``tf-idf``, ``embedding``, ``network``."""

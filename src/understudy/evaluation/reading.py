@@ -46,7 +46,14 @@ def open_table(path: Path, columns: Sequence[tuple[str, str | None]]) -> Corpus:
     empty: list[Corpus] = []
     for text, label in columns:
         try:
-            found = read_corpus(path, text=text, label=label, labels_from_data=label is not None, on_bad_row="skip")
+            found = read_corpus(
+                path,
+                text=text,
+                label=label,
+                labels_from_data=label is not None,
+                on_bad_row="skip",
+                formulas_escaped=True,  # of ours they are; in another's CSV at most an apostrophe is lost
+            )
         except CorpusError as error:
             problems.append(error)
             continue

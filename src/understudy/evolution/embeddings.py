@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ModelError, ResumeError
-from understudy.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.errors import ModelError
+from understudy.files import PRIVATE_MODE, atomic_file, private_folder, storage_error
 from understudy.models.types import Embedder
 
 STEPS = 4000
@@ -119,7 +119,7 @@ class PrivateEmbeddings:
 
         Raises:
             ModelError: the embedder does not answer with one vector a text, all of one dimension.
-            ResumeError: the folder cannot be written.
+            StorageError: the folder cannot be written.
         """
         digest = hashlib.sha256(json.dumps([_FORMAT, key, embedder.fingerprint]).encode()).digest()
         file = folder / _FILE
@@ -129,7 +129,7 @@ class PrivateEmbeddings:
                 orphan.unlink()
             return cls._whole(file, digest) or cls._write(file, digest, batches, embedder)
         except OSError as error:
-            raise ResumeError(f"{folder} cannot be written ({error.strerror}).", "Use another --output.") from None
+            raise storage_error(folder, error) from None
 
     def blocks(self, rows: int = 8192) -> Iterator[Block]:
         """The records in their order, ``rows`` at a time. Mapped read-only, each block by itself: memory is a block."""

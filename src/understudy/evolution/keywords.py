@@ -7,6 +7,7 @@ from pathlib import Path
 
 from understudy.errors import ConfigError
 from understudy.evolution.parameters import EvolutionParameters
+from understudy.files import UnreadableText, read_lines
 from understudy.generation.evolving import EvolutionPrompts
 
 
@@ -32,13 +33,15 @@ def _read(file: Path) -> EvolutionPrompts:
     import yaml
 
     try:
-        text = file.read_text("utf-8-sig")
-        lines = tuple(line.strip() for line in text.split("\n") if line.strip())
-        found = yaml.safe_load(text) if file.suffix in (".yaml", ".yml") else lines
+        if file.suffix in (".yaml", ".yml"):
+            found = yaml.safe_load(file.read_text("utf-8-sig"))
+        else:
+            found = tuple(line.strip() for line in read_lines(file) if line.strip())
         made = EvolutionPrompts(keywords=found)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError, UnreadableText) as error:
+        why = error if isinstance(error, UnreadableText) else type(error).__name__
         raise ConfigError(
-            f"The keywords {file.name} cannot be read ({type(error).__name__}).", "Give a UTF-8 text or YAML file."
+            f"The keywords {file.name} cannot be read ({why}).", "Give a UTF-8 text or YAML file."
         ) from None
     except ConfigError:
         made = EvolutionPrompts()

@@ -20,10 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.evolution.parameters import EvolutionParameters
+from understudy.errors import ConfigError
+from understudy.evolution.parameters import MOST_CANDIDATES, MOST_IN_ALL, EvolutionParameters
 from understudy.evolution.population import KEPT, NO_PARENT, Population, Round
 from understudy.evolution.selection import select, share_out
-from understudy.evolution.variation import TextAPI
+from understudy.evolution.variation import TextAPI, require_text
+from understudy.models.memory import require_memory
 
 Arrays = Mapping[str, NDArray[Any]]
 Keep = Callable[[str, Callable[[], Arrays]], Arrays]
@@ -106,12 +108,47 @@ def candidates_of(parameters: EvolutionParameters, wanted: Sequence[Sequence[int
     return Work(tuple(candidates), tuple(calls))
 
 
+def require_few(parameters: EvolutionParameters, labels: int) -> None:
+    """See that no round, and not all rounds together, have more candidates than can be stored.
+
+    Raises:
+        ConfigError: if one has.
+    """
+    candidates = candidates_per_round(parameters, labels).candidates
+    if max(candidates) > MOST_CANDIDATES or sum(candidates) > MOST_IN_ALL:
+        raise ConfigError(
+            f"A round would have up to {max(candidates):.3g} candidates, and all together {sum(candidates):.3g}; the "
+            f"most are {MOST_CANDIDATES:.0e} and {MOST_IN_ALL:.0e}.",
+            "Lower population, variations or rounds.",
+        )
+
+
+def require_room_for(candidates: int, *, dimension: int) -> None:
+    """See that the embeddings of a round's candidates can be held, before anything is charged.
+
+    Raises:
+        ConfigError: if they cannot.
+    """
+    require_memory(
+        candidates * dimension * _CANDIDATE_BYTES,
+        what="The embeddings of a round's candidates",
+        cure="Lower population or variations.",
+    )
+
+
+_CANDIDATE_BYTES = 4 + 2 + 4 + 8  # as embedded, on the grid, as multiplied, and as their mean is taken
+
+
 def _proposal(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) -> Callable[[], Arrays]:
     return lambda: _propose(api, number, before, wanted).to_arrays()
 
 
 def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) -> Population:
-    """The candidates of a round: chosen texts, their variations, and new texts for labels without any."""
+    """The candidates of a round: chosen texts, their variations, and new texts for labels without any.
+
+    Raises:
+        NoText: no call gave a text, and another run may get some: a vote on nothing new would be wasted.
+    """
     parameters = api.parameters
     texts, labels, numbers = before.chosen_texts, before.chosen_labels, before.chosen_numbers
     kept = len(texts) if parameters.keep_selected else 0
@@ -120,6 +157,8 @@ def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) ->
     there = set(labels.tolist())
     missing = [0 if label in there else _initial(parameters, size) for label, size in enumerate(wanted)]
     new = api.random(missing, round_number=number, stage=_stage(number, _NEW))
+    if not (number > 0 and all(prompt == KEPT for prompt in before.population.prompts)):  # the round before had none
+        require_text(varied, new)
     return Population(
         texts=(*texts[:kept], *varied.texts, *new.texts),
         labels=np.concatenate([labels[:kept], varied.labels, new.labels]),

@@ -12,7 +12,10 @@ from understudy.parameters import Parameters, public_file
 def _by_round(value: Any) -> Any:
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(","))
-    return tuple(value) if isinstance(value, list | tuple) else (value,)
+    several = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if any(isinstance(each, bool) for each in several):
+        raise ValueError("expected a number")
+    return several
 
 
 def _one_or_several(kind: str) -> WithJsonSchema:
@@ -22,9 +25,14 @@ def _one_or_several(kind: str) -> WithJsonSchema:
 
 T = TypeVar("T")
 
-_Size = Annotated[int, Field(ge=1)]
+MOST_CANDIDATES = 1_000_000
+"""Of a round: their texts are stored together, in one value of the run's store."""
+MOST_IN_ALL = 5_000_000
+"""Candidates of all rounds: a Release holds all their texts."""
+
+_Size = Annotated[int, Field(ge=1, le=MOST_CANDIDATES)]
 _Probability = Annotated[float, Field(ge=0, le=1)]
-_Temperature = Annotated[float, Field(ge=0)]
+_Temperature = Annotated[float, Field(ge=0, le=100)]
 Sizes = Annotated[tuple[_Size, ...], BeforeValidator(_by_round), Field(min_length=1), _one_or_several("integer")]
 """A size of each round; one string holds several, separated by commas. The last one repeats."""
 Probabilities = Annotated[
@@ -46,23 +54,23 @@ class EvolutionParameters(Parameters):
     """Texts of each label that a round chooses (N_syn); one size, or one a round, separated by commas."""
     variations: int = Field(7, ge=1, le=1000)
     """Candidates that come of each chosen text (L): itself and L - 1 variations of it."""
-    initial_candidates: int | None = Field(None, ge=1)
+    initial_candidates: int | None = Field(None, ge=1, le=MOST_CANDIDATES)
     """New texts of each label that the first round votes on. Default: population times variations."""
     keep_selected: bool = True
     """Whether a chosen text is a candidate again, or its L variations alone."""
     selection: Literal["rank", "proportional"] = "rank"
     """Whether the texts with most votes are chosen, or texts are drawn in proportion to their votes."""
-    threshold: float = Field(0.0, ge=0)
+    threshold: float = Field(0.0, ge=0, le=1e12)
     """Taken off every noisy vote; what falls below 0 counts as 0."""
     lookahead: int = Field(0, ge=0, le=1000)
     """Variations whose mean embedding stands for a candidate in the vote. 0: its own embedding."""
     blank_probability: Probabilities = (0.5,)
     """Share of a text's words that a variation has to fill in; one, or one a round. 0: asks for other words."""
-    min_words: int = Field(25, ge=1)
+    min_words: int = Field(25, ge=1, le=100_000)
     """Fewest words that a prompt asks for."""
-    max_words: int = Field(100, ge=1)
+    max_words: int = Field(100, ge=1, le=100_000)
     """Most words that a prompt asks for."""
-    words_spread: float = Field(20.0, ge=0)
+    words_spread: float = Field(20.0, ge=0, le=100_000)
     """Standard deviation of the words that a variation is asked for, about the number of its parent's."""
     temperatures: Temperatures | None = None
     """Sampling temperature of the language model: one a round, separated by commas. Default: always the same."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from understudy.errors import ModelError
 from understudy.evolution.parameters import EvolutionParameters
-from understudy.generation.asking import Asker
+from understudy.generation.asking import Asker, NoText
 from understudy.generation.evolving import EvolutionExample
 from understudy.generation.template import as_evolution_examples
 from understudy.generation.tidying import tidy
@@ -24,6 +24,7 @@ from understudy.models.types import ChatRequest, Message
 BLANK = "_"
 _NAMED = ("keyword", "style", "words")
 _WORD = re.compile(r"\w+(?:['’\-]\w+)*")
+_TRY = "Try it with `understudy models check SPEC`; then the same command goes on where it was."
 _SAMPLES = 1_000_000  # of one prompt, at most
 _STAGES = 1_000_000
 
@@ -38,6 +39,7 @@ class Answers:
         sources: ``Int64[n]``, index of the text that each is a variation of; -1 for new ones.
         prompts: what was asked for, in short.
         failed: ``Int64[labels]``, calls without a text.
+        problem: why no call gave a text, where asking again later may give some; else None.
     """
 
     texts: tuple[str, ...]
@@ -45,6 +47,18 @@ class Answers:
     sources: NDArray[np.int64]
     prompts: tuple[str, ...]
     failed: NDArray[np.int64]
+    problem: str | None = None
+
+
+def require_text(*asked: Answers) -> None:
+    """That calls which gave no text at all are not taken for an answer while asking again may give some.
+
+    Raises:
+        NoText: they are.
+    """
+    problem = next((each.problem for each in asked if each.problem), None)
+    if problem is not None and not any(each.texts for each in asked):
+        raise NoText(f"The language model wrote no text at all: {problem}.", _TRY)
 
 
 @dataclass(frozen=True)
@@ -61,8 +75,8 @@ class TextAPI:
         keywords: of each label (one entry if there are no labels), public or released; an entry may be empty.
 
     Raises:
-        ModelError: if there is no chat model; in both APIs, if not one of several calls was answered: then nothing is
-            stored, and a resumed run asks again.
+        ModelError: if there is no chat model; in both APIs, if not one of several calls was answered (NoText): then
+            nothing is stored, and a resumed run asks again.
     """
 
     writer: Writer
@@ -179,10 +193,7 @@ class TextAPI:
         asker = Asker(chat, self.writer.progress, expected=len(asked))
         answers = asker.ask([replace(request, messages=messages) for _, messages in asked])
         if answers and all(answer.finish_reason == "failed" for answer in answers):
-            raise ModelError(
-                f"The language model does not answer: {answers[0].error}",
-                "Try it with `understudy models check SPEC`; then the same command goes on where it was.",
-            )
+            raise NoText(f"The language model does not answer: {answers[-1].error}.", _TRY)
         texts = [_filled(tidy(answer)) for answer in answers]
         kept = np.array([bool(text) for text in texts], dtype=bool)
         return Answers(
@@ -191,6 +202,7 @@ class TextAPI:
             sources=sources[kept],
             prompts=tuple(short for (short, _), text in zip(asked, texts, strict=True) if text),
             failed=np.bincount(labels[~kept], minlength=len(self.keywords)).astype(np.int64),
+            problem=answers[-1].error if answers and all(answer.error for answer in answers) else None,
         )
 
     def _generator(self, stage: int) -> np.random.Generator:

@@ -6,12 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from understudy.errors import ModelError
 from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 
 
+class NoText(ModelError):
+    """A language model answered many questions and wrote no text to any of them."""
+
+
 class Asker:
-    """Asks the chat model, each time for another sample, and tells how many answers are in."""
+    """Asks the chat model, each time for another sample, and tells how many texts are in."""
 
     def __init__(self, chat: ChatModel, progress: Callable[[int, int], None], *, expected: int) -> None:
         self.chat = chat
@@ -26,7 +31,7 @@ class Asker:
         self._expected += len(requests) if again else 0
         before = self._done
         answers = collect(self.chat, numbered, progress=lambda done: self._progress(before + done, self._expected))
-        self._done += len(requests)
+        self._done += sum(not answer.blank for answer in answers)
         return answers
 
     def _count(self, request: ChatRequest) -> int:

@@ -28,7 +28,7 @@ def missing_phrases(text: str, phrases: Sequence[str]) -> list[str]:
 
 def is_blank(answer: Completion) -> bool:
     """Whether an answer holds no text."""
-    return not answer.text.strip()
+    return answer.blank
 
 
 def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] = ()) -> tuple[bool, float, bool]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from understudy.errors import ConfigError
+from understudy.files import UnreadableText, read_lines
 from understudy.generation.choosing import kept_phrases
 from understudy.generation.template import Example
 
@@ -24,11 +25,12 @@ def read_examples(file: str | Path) -> list[Example]:
             "Give one text a line (.txt), or a JSON object a line (.jsonl).",
         )
     try:
-        lines = [line for line in path.read_text("utf-8").split("\n") if line.strip()]
+        lines = [line for line in read_lines(path) if line.strip()]
         rows = [json.loads(line) for line in lines] if path.suffix in (".jsonl", ".ndjson") else lines
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, UnreadableText) as error:
+        why = error if isinstance(error, UnreadableText) else type(error).__name__
         raise ConfigError(
-            f"The examples {path.name} cannot be read ({type(error).__name__}).", "Give a UTF-8 text or JSONL file."
+            f"The examples {path.name} cannot be read ({why}).", "Give a UTF-8 text or JSONL file."
         ) from None
     fields = [{"phrases": (), **row} if isinstance(row, dict) else {"phrases": (), "text": row} for row in rows]
     try:

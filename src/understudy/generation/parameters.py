@@ -28,9 +28,9 @@ class WritingParameters(Parameters):
     """Answers to each prompt, of which the one with most phrases is kept."""
     repair: int = Field(0, ge=0, le=8)
     """Times to ask again for a text with the phrases that are missing."""
-    llm_temperature: float = Field(0.7, ge=0)
+    llm_temperature: float = Field(0.7, ge=0, le=100)
     """Sampling temperature of the language model."""
     top_p: float = Field(0.95, gt=0, le=1)
     """Nucleus sampling of the language model."""
-    max_tokens: int = Field(160, ge=1)
+    max_tokens: int = Field(160, ge=1, le=1_000_000)
     """Longest answer in tokens."""

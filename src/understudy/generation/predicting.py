@@ -50,7 +50,7 @@ Shape = Literal["text", "json", "lines"]
 
 BLANK_LINE = "\n\n"
 _TEXT = "{text}"
-_BLANK_LINES = re.compile(r"[ \t\r]*\n\s*\n")
+_BLANK_LINES = re.compile(r"(?<![ \t\r])[ \t\r]*+\n\s*\n")  # from where a run of blanks begins only: read once
 
 
 def _with_one_text(block: str) -> str:
@@ -313,7 +313,7 @@ def shown_examples(
 
 def _fill(pattern: str, values: Mapping[str, str]) -> str:
     """As ``fill_in``, with the white space around the pattern kept."""
-    space = re.match(r"\s*", pattern), re.search(r"\s*$", pattern)
-    first, last = (found[0] if found else "" for found in space)
+    first = pattern[: len(pattern) - len(pattern.lstrip())]
+    last = pattern[len(pattern.rstrip()) :]
     filled = fill_in(pattern, values)
     return f"{first}{filled}{last}" if filled else first

@@ -226,7 +226,7 @@ def _parse(text: str, name: str) -> Mapping[str, Any]:
 
     try:
         fields = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
         raise ConfigError(f"{name} is no prompt template.", _FORM)

@@ -8,7 +8,11 @@ from understudy.generation.choosing import is_blank
 from understudy.models.types import Completion
 from understudy.vocabulary.words import split_words
 
-_SENTENCE = re.compile(r".+?(?:[.!?…]+[\"'”’)\]]*(?=\s|$)|[。！？]|$)\s*", re.DOTALL)
+_INSIDE = r"[^.!?…。！？]*+"
+_MARKS = r"[.!?…]++[\"'”’)\]]*+"
+_SENTENCE = re.compile(rf".{_INSIDE}(?:{_MARKS}(?!\s|\Z){_INSIDE})*+(?:{_MARKS}|[。！？]|\Z)\s*+", re.DOTALL)
+"""Ends with marks before white space, with a full-width mark, or with the text. Nothing is read twice: an answer may be
+as long as an endpoint likes, and all dots."""
 _ENDS = (".", "!", "?", "…", "。", "！", "？", '"', "'", "”", "’", ")", "]")
 
 

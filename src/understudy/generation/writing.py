@@ -31,7 +31,7 @@ class Writer:
         labels: the label set as strings, for prompts that name the label.
         examples: public examples; the template's own if there are none.
         seed: first number of the samples, so that another seed asks for other answers.
-        progress: told the number of answers as they come in, and of how many.
+        progress: told the number of texts as they come in, and of how many.
     """
 
     chat: ChatModel | None

@@ -4,7 +4,7 @@
 >>> from understudy.privacy.guarantee import Budget
 >>> from understudy.privacy.unit import Unit
 >>> folder = tempfile.TemporaryDirectory()
->>> with Ledger(folder.name + "/ledger.sqlite") as ledger:
+>>> with Ledger.create(folder.name + "/ledger.sqlite") as ledger:
 ...     dataset = ledger.open_dataset("clinic", cap=Budget(3, "1e-6"), unit=Unit("record"))
 ...     print(dataset.cap, ledger.spent("clinic"))
 (epsilon=3, delta=1e-06) None

@@ -10,9 +10,11 @@ import sqlalchemy as sa
 
 from understudy.errors import BudgetExceeded, LedgerError
 from understudy.ledger import caps, rows
+from understudy.ledger.damage import reading_fields
 from understudy.ledger.values import Dataset, canonical
 from understudy.privacy.accountant import BudgetFilter, Spending
-from understudy.privacy.guarantee import Budget, as_typed
+from understudy.privacy.exact import as_typed
+from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 def spent(connection: sa.Connection, dataset: Dataset) -> Budget | SecretBudget | None:
     """What the dataset's runs spend together; None if nothing is."""
-    return _filter(dataset).spent(_spendings(connection, dataset))
+    return _spent(dataset, _spendings(connection, dataset))
 
 
 def remaining(dataset: Dataset, spent: Budget | SecretBudget | None) -> Budget | SecretBudget | None:
@@ -34,7 +36,7 @@ def remaining(dataset: Dataset, spent: Budget | SecretBudget | None) -> Budget |
         return None
     epsilon = cap.epsilon - spent.epsilon
     delta = cap.delta - spent.delta if dataset.rule == "basic" else cap.delta
-    return Budget(epsilon, delta) if epsilon > 0 else None
+    return Budget.of(epsilon, delta) if epsilon > 0 else None
 
 
 def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) -> bool:
@@ -66,11 +68,10 @@ def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) 
             )
         return False
     history = _spendings(connection, dataset)
+    so_far = _spent(dataset, history)
     budget_filter = _filter(dataset)
     if not budget_filter.admits(history, plan.spending):
-        raise _exceeded(
-            dataset, plan.budget, budget_filter.spent(history), budget_filter.spent([*history, plan.spending])
-        )
+        raise _exceeded(dataset, plan.budget, so_far, budget_filter.spent([*history, plan.spending]))
     return True
 
 
@@ -90,6 +91,11 @@ def require_same_draws(used: Mapping[str, str], kept: Mapping[str, str]) -> None
 def _spendings(connection: sa.Connection, dataset: Dataset) -> list[Spending]:
     entries = rows.history(connection, dataset.name)
     return [spending for entry in entries if (spending := entry.spending(dataset.rule)) is not None]
+
+
+def _spent(dataset: Dataset, history: list[Spending]) -> Budget | SecretBudget | None:
+    with reading_fields():  # each may be a number, and their sum none
+        return _filter(dataset).spent(history)
 
 
 def _terms(charges: Iterable[Mapping[str, Any]]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from understudy.errors import ConfigError, LedgerError
-from understudy.ledger.values import Dataset
+from understudy.ledger.values import Dataset, require_name
 from understudy.privacy.accountant import CrossRunRule
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import require_budget_of
@@ -62,3 +62,17 @@ def raising(dataset: Dataset) -> str:
     secret = isinstance(dataset.cap, SecretBudget)
     numbers = "--secret-prior P --secret-posterior R" if secret else "--epsilon E --delta D"
     return f"understudy ledger open {dataset.name} {numbers} --raise"
+
+
+def not_opened(name: str, unit: Unit) -> LedgerError:
+    """The error for a run on a dataset that a strict ledger does not know."""
+    require_name(name)  # so that the message quotes no more than a name
+    flags = {
+        "record": "--epsilon E --delta D",
+        "owner": f"--unit owner --owner-column {unit.column} --epsilon E --delta D",
+        "secret": "--unit secret ... --secret-prior P --secret-posterior R",
+    }[unit.kind]
+    return LedgerError(
+        f"The ledger is strict, and has no dataset {name!r}: a run cannot open one.",
+        f"Name one that is open (--dataset NAME), or open it with a cap: understudy ledger open {name} {flags}",
+    )

@@ -1,31 +1,42 @@
 """Transactions on SQLite or PostgreSQL: one writer at a time, on disk when they return.
 
-A write begins by taking the ledger's only write lock (``BEGIN IMMEDIATE``, or an advisory lock), so that
-whatever it reads stays true until it commits: check-and-charge is serialised by construction.
+A write begins by taking the ledger's only write lock (the file's and ``BEGIN IMMEDIATE``, or an advisory lock), so
+that whatever it reads stays true until it commits: check-and-charge is serialised by construction.
+
+SQLite keeps a rollback journal, whose locks are on the file and not on a name of it. A write-ahead log lies beside one
+name: writers by two names (a file mounted into a container, a hard link) would each have a log of their own, and lose
+each other's charges.
 """
 
 from __future__ import annotations
 
 import random
+import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from urllib.parse import quote
 
 import sqlalchemy as sa
 
 from understudy.errors import LedgerError
-from understudy.ledger.location import describe
+from understudy.ledger.damage import damaged
+from understudy.ledger.location import cannot_write, describe, file_of
+from understudy.ledger.locking import StillLocked, in_use
 
 PATIENCE_SECONDS = 120  # how long a transaction waits for others
+VANISHED_SECONDS = 60  # after which PostgreSQL takes the lock from a client that says nothing any more
+CONNECT_SECONDS = 30
 _WRITE = "understudy_write"
 _ADVISORY_KEY = int.from_bytes(b"understd", "big") >> 1  # PostgreSQL's keys are signed 64-bit
 _SQLITE_SETTINGS = (
-    "PRAGMA journal_mode = WAL",
-    "PRAGMA synchronous = FULL",
+    "PRAGMA synchronous = EXTRA",  # as FULL, and the journal's removal, which commits, is on disk too
     "PRAGMA fullfsync = ON",  # macOS: an fsync that reaches the disk
     "PRAGMA foreign_keys = ON",
 )
+_OLDER = "it is locked by an older version of understudy"
+_BUSY = "Another process holds it: try again when that one has finished."
 
 
 class Database:
@@ -33,40 +44,63 @@ class Database:
 
     def __init__(self, url: sa.URL) -> None:
         self.place = describe(url)
+        self.file = file_of(url)
         self._secrets = [word for word in (url.password, url.query.get("password")) if isinstance(word, str)]
-        self._engine = _sqlite(url) if url.drivername == "sqlite" else _postgresql(url)
+        self._engine = _postgresql(url) if self.file is None else _sqlite(self.file)
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """A transaction that writes nothing and waits for nobody."""
+        """A transaction that writes nothing, and waits for others' commits only."""
         with self._transaction(write=False) as connection:
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[sa.Connection]:
-        """The only writing transaction at its time; committed and synced at the end, undone on any error."""
-        with self._transaction(write=True) as connection:
+    def write(self, *, create: bool = False) -> Iterator[sa.Connection]:
+        """The only writing transaction at its time; committed and synced at the end, undone on any error.
+
+        Args:
+            create: make the file where it is not there.
+        """
+        with self._transaction(write=True, create=create) as connection:
             yield connection
 
     def close(self) -> None:
         self._engine.dispose()
 
     @contextmanager
-    def _transaction(self, *, write: bool) -> Iterator[sa.Connection]:
+    def _transaction(self, *, write: bool, create: bool = False) -> Iterator[sa.Connection]:
+        deadline = time.monotonic() + PATIENCE_SECONDS
         try:
-            with self._begun(write=write) as connection:  # which undoes what is not committed
+            with (
+                self._file_held(write=write, create=create, deadline=deadline),
+                self._begun(write=write, deadline=deadline) as connection,  # which undoes what is not committed
+            ):
                 yield connection
                 connection.commit()
         except sa.exc.SQLAlchemyError as error:
             raise self._translate(error) from None
 
-    def _begun(self, *, write: bool) -> sa.Connection:
+    @contextmanager
+    def _file_held(self, *, write: bool, create: bool, deadline: float) -> Iterator[None]:
+        """The file in use, locked for a writer; nothing where a server keeps the ledger."""
+        with ExitStack() as stack:
+            if self.file is not None:
+                try:
+                    opened = stack.enter_context(in_use(self.file, create=create))
+                    if write:
+                        stack.enter_context(opened.alone(deadline))
+                except StillLocked:
+                    raise LedgerError(f"The ledger {self.place} cannot be used (it is locked).", _BUSY) from None
+                except OSError as error:
+                    raise cannot_write(self.file, error) from None
+            yield
+
+    def _begun(self, *, write: bool, deadline: float) -> sa.Connection:
         """A connection in a transaction that has what it waits for.
 
-        SQLite says "locked" at once, without waiting, while another process turns the file to WAL or is the last to
-        close it: nothing has been done yet, so begin again.
+        SQLite says "locked" at once, without waiting, while another process changes the kind of journal: nothing has
+        been done yet, so begin again.
         """
-        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
                 with ExitStack() as stack:
@@ -86,8 +120,15 @@ class Database:
         for secret in self._secrets:
             for form in (secret, quote(secret, safe="")):
                 reason = reason.replace(form, "***") if form else reason
+        if isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated:
+            return LedgerError(
+                f"The connection to the ledger {self.place} was lost ({reason}).",
+                "Run the same command again: nothing is charged twice.",
+            )
+        if "decode to UTF-8" in reason:  # SQLite quotes the field
+            return damaged()
         if "locked" in reason or "lock timeout" in reason:
-            cure = "Another process holds it: try again when that one has finished."
+            cure = _BUSY
         elif "malformed" in reason or "not a database" in reason:
             cure = "Restore the file from a backup: what it recorded must not be forgotten."
         else:
@@ -95,24 +136,48 @@ class Database:
         return LedgerError(f"The ledger {self.place} cannot be used ({reason}).", cure)
 
 
-def _sqlite(url: sa.URL) -> sa.Engine:
-    engine = sa.create_engine(url, poolclass=sa.NullPool)
+def _sqlite(file: Path) -> sa.Engine:
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{file.as_uri()}?mode=rw",  # never makes a file
+            uri=True,
+            timeout=PATIENCE_SECONDS,
+            isolation_level=None,  # the driver begins nothing by itself
+            check_same_thread=False,
+        )
+        try:
+            for setting in _SQLITE_SETTINGS:
+                connection.execute(setting)
+            _leave_log(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
-    @sa.event.listens_for(engine, "connect")
-    def configure(connection: sa.engine.interfaces.DBAPIConnection, _record: object) -> None:
-        connection.isolation_level = None  # the driver begins nothing by itself
-        cursor = connection.cursor()
-        for setting in (f"PRAGMA busy_timeout = {PATIENCE_SECONDS * 1000}", *_SQLITE_SETTINGS):
-            cursor.execute(setting)
-        cursor.close()
+    engine = sa.create_engine("sqlite://", creator=connect, poolclass=sa.NullPool)
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
         writes = connection.get_execution_options()[_WRITE]
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
         connection.exec_driver_sql("SELECT 1 FROM sqlite_master").close()  # reads take their snapshot now
+        if writes and connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal":
+            raise sa.exc.OperationalError("BEGIN", None, sqlite3.OperationalError(_OLDER))  # it came in between
 
     return engine
+
+
+def _leave_log(connection: sqlite3.Connection) -> None:
+    """Turn a ledger of an older version, which kept a write-ahead log, to the rollback journal.
+
+    SQLite first moves what is in the log into the file, and does neither while another process has the file open.
+    """
+    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        return
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'understudy_meta'").fetchone():
+        return  # another program's file, which is not ours to change
+    if connection.execute("PRAGMA journal_mode = DELETE").fetchone() != ("delete",):
+        raise sqlite3.OperationalError(_OLDER)
 
 
 def _postgresql(url: sa.URL) -> sa.Engine:
@@ -125,16 +190,32 @@ def _postgresql(url: sa.URL) -> sa.Engine:
         ) from None
     # Read committed: each statement sees what was committed before it, hence what the last holder of the lock
     # wrote. In a stricter level the snapshot would be older than the lock.
-    engine = sa.create_engine(url, poolclass=sa.NullPool, isolation_level="READ COMMITTED")
+    engine = sa.create_engine(
+        url,
+        poolclass=sa.NullPool,
+        isolation_level="READ COMMITTED",
+        connect_args={name: value for name, value in _postgresql_settings().items() if name not in url.query},
+    )
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
         if connection.get_execution_options()[_WRITE]:
-            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{PATIENCE_SECONDS}s'")
             connection.exec_driver_sql(
-                "SELECT set_config('synchronous_commit', 'on', true) "
-                "WHERE current_setting('synchronous_commit') = 'off'"
+                f"SELECT set_config('lock_timeout', '{PATIENCE_SECONDS}s', true), "
+                f"set_config('idle_in_transaction_session_timeout', '{VANISHED_SECONDS}s', true), "
+                "set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), true)"
             )
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_KEY})")
 
     return engine
+
+
+def _postgresql_settings() -> dict[str, int]:
+    """So that a server which has vanished is noticed in minutes, not in hours."""
+    return {
+        "connect_timeout": CONNECT_SECONDS,
+        "keepalives_idle": VANISHED_SECONDS,
+        "keepalives_interval": 10,
+        "keepalives_count": 6,
+        "tcp_user_timeout": PATIENCE_SECONDS * 1000,
+    }

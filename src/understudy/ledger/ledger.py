@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
@@ -12,9 +14,11 @@ import sqlalchemy as sa
 from understudy.errors import LedgerError, PrivacyError
 from understudy.ledger import admission, caps, rows, schema
 from understudy.ledger.database import Database
-from understudy.ledger.location import default_location, parse_location
-from understudy.ledger.schema import datasets, draws, entries, fingerprints
+from understudy.ledger.location import begins_by_itself, default_location, make_folder, parse_location
+from understudy.ledger.schema import datasets, draws, entries
+from understudy.ledger.sketches import Sketch
 from understudy.ledger.values import Dataset, Entry, canonical, now, require_name
+from understudy.ledger.whole_file import keep_to_owner, require_one_name
 from understudy.privacy.accountant import CrossRunRule
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan, Receipt, charge_of
@@ -25,31 +29,75 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Ledger:
-    """What every dataset has spent, over all runs; made on first use.
+    """What every dataset has spent, over all runs.
 
     Any number of processes may use one ledger at once. Every method is one transaction, and what it wrote is
     on disk when it returns.
 
     Args:
-        location: a path (SQLite, never on a network drive) or ``postgresql://USER:PASSWORD@HOST/DATABASE``.
-            Without it, :func:`default_location`.
+        location: a path (SQLite, on a local drive) or ``postgresql://USER:PASSWORD@HOST/DATABASE``. Without it,
+            :func:`default_location`. A ledger that is not there is begun only where neither ``location`` nor
+            ``UNDERSTUDY_LEDGER`` names one: in the user's state folder. Elsewhere :meth:`create` begins it.
+        ledger_id: the :attr:`id` that it must have.
 
     Raises:
-        LedgerError: here and in every method, if the ledger cannot be reached, read or written, is another
-            program's file, or is from a newer version.
+        LedgerError: here and in every method, if the ledger is not there, cannot be reached, read or written, is
+            damaged, has several names, is another one than ``ledger_id`` says or another program's file, or is from a
+            newer version.
     """
+
+    id: str
+    """32 hexadecimal digits, made with the ledger."""
 
     fingerprint_key: bytes
     """32 random bytes that key the content fingerprints of this ledger; made with it, the same for ever."""
 
-    def __init__(self, location: str | Path | None = None) -> None:
+    def __init__(self, location: str | Path | None = None, *, ledger_id: str | None = None) -> None:
         self._database = Database(parse_location(location or default_location()))
-        with self._database.read() as connection:
-            settings = schema.read_meta(connection)
+        settings = self._settings()
+        if settings is None and begins_by_itself(location):
+            _begin(self._database, strict=False)
+            settings = self._settings()
+        if settings is not None and settings.version < schema.VERSION:
+            with self._write() as connection:
+                schema.upgrade(connection)
+            settings = self._settings()
         if settings is None:
-            with self._database.write() as connection:  # another process may have been quicker
-                settings = schema.read_meta(connection) or schema.create(connection)
-        self.fingerprint_key = bytes.fromhex(settings["fingerprint_key"])
+            raise LedgerError(
+                f"There is no ledger at {self.location}.",
+                "If there was one, see that its drive is mounted; else begin it with: "
+                f"understudy ledger create --ledger {self.location}",
+            )
+        if ledger_id is not None and ledger_id != settings.id:
+            raise LedgerError(
+                f"The ledger at {self.location} has another id ({settings.id}) than --ledger-id.",
+                "Name the ledger that has it (--ledger), or correct --ledger-id.",
+            )
+        if self._database.file is not None:
+            keep_to_owner(self._database.file)
+        self.id = settings.id
+        self.fingerprint_key = settings.fingerprint_key
+
+    @classmethod
+    def create(cls, location: str | Path | None = None, *, strict: bool | None = None) -> Ledger:
+        """Begin a ledger; where one is, open it.
+
+        Args:
+            location: as for the class.
+            strict: whether every dataset must be opened by hand before a run; the change is recorded. None leaves a
+                ledger that is there as it is, and makes a new one strict if it is in PostgreSQL.
+
+        Raises:
+            LedgerError: as for the class; another program's file is left alone.
+        """
+        database = Database(parse_location(location or default_location()))
+        _begin(database, strict=database.file is None if strict is None else strict)
+        database.close()
+        ledger = cls(location)
+        if strict is not None and strict != ledger.strict:
+            with ledger._write() as connection:
+                schema.set_strict(connection, strict=strict)
+        return ledger
 
     def __enter__(self) -> Ledger:
         return self
@@ -68,8 +116,26 @@ class Ledger:
         """Where it is, fit to be shown (no user, no password)."""
         return self._database.place
 
+    @property
+    def strict(self) -> bool:
+        """Whether a run on a dataset that is not open is refused, and does not open it with its own budget."""
+        with self._database.read() as connection:
+            return schema.is_strict(connection)
+
+    @property
+    def strict_changes(self) -> tuple[tuple[datetime, bool], ...]:
+        """When the ledger was made strict (True), or no longer (False), in order."""
+        settings = self._settings()
+        return () if settings is None else settings.strict_changes
+
     def open_dataset(
-        self, name: str, *, cap: Budget | SecretBudget, unit: Unit, rule: CrossRunRule | None = None
+        self,
+        name: str,
+        *,
+        cap: Budget | SecretBudget,
+        unit: Unit,
+        rule: CrossRunRule | None = None,
+        by_hand: bool = True,
     ) -> Dataset:
         """Open a dataset; opening it again with the same values changes nothing.
 
@@ -79,6 +145,7 @@ class Ledger:
             unit: the privacy unit.
             rule: ``basic`` (the default) adds the stated (epsilon, delta) of the runs; ``rdp`` composes all of their
                 events in one Renyi accountant at the cap's delta. Posteriors never add: for secrets it is ``rdp``.
+            by_hand: False where a run opens it with its own budget, which a strict ledger refuses.
 
         Raises:
             ConfigError: if the name or the rule is impossible, or the cap is of a kind that the unit does not have.
@@ -87,7 +154,7 @@ class Ledger:
         require_name(name)
         rule = caps.rule_for(cap, unit, rule)
         epsilon, delta = rows.stored(cap)
-        with self._database.write() as connection:
+        with self._write() as connection:
             known = rows.find(connection, name)
             if known is not None:
                 if (known.cap, known.unit.name, known.rule) != (cap, unit.name, rule):
@@ -97,6 +164,8 @@ class Ledger:
                         f"Keep these values; a cap can be raised with: {caps.raising(known)}",
                     )
                 return known
+            if not by_hand and schema.is_strict(connection):
+                raise caps.not_opened(name, unit)
             connection.execute(
                 sa.insert(datasets).values(
                     name=name,
@@ -117,7 +186,7 @@ class Ledger:
             LedgerError: if the dataset is not open, or the new cap is lower in epsilon or delta, or (for secrets) in
                 the posterior, or has another prior.
         """
-        with self._database.write() as connection:
+        with self._write() as connection:
             known = rows.require(connection, name)
             caps.require_no_lower(known, cap)
             if cap == known.cap:
@@ -182,6 +251,18 @@ class Ledger:
         with self._database.read() as connection:
             admission.admit(connection, name, plan, run_id)
 
+    def check_if_open(self, name: str, plan: Plan, *, run_id: str | None = None) -> None:
+        """As :meth:`check` if the dataset is open; else see that a run may open it.
+
+        Raises:
+            BudgetExceeded, LedgerError: as :meth:`check`.
+            LedgerError: if the ledger is strict and the dataset is not open.
+        """
+        if self.dataset(name) is not None:
+            self.check(name, plan, run_id=run_id)
+        elif self.strict:
+            raise caps.not_opened(name, plan.unit)
+
     def charge(
         self, name: str, plan: Plan, *, run_id: str, note: str = "", kept: Mapping[str, str] = _NOTHING
     ) -> Receipt:
@@ -197,7 +278,7 @@ class Ledger:
             LedgerError: if a value of this run is confirmed that is not among ``kept``.
         """
         epsilon, delta = rows.stored(plan.budget)
-        with self._database.write() as connection:
+        with self._write() as connection:
             if admission.admit(connection, name, plan, run_id):
                 connection.execute(
                     sa.insert(entries).values(
@@ -230,7 +311,7 @@ class Ledger:
             LedgerError: if another value is confirmed under this name.
             PrivacyError: if there is no such charge.
         """
-        with self._database.write() as connection:
+        with self._write() as connection:
             booked = rows.booked(connection, run_id)
             if booked is None or charge_of(name) not in [charge["name"] for charge in booked[1].charges]:
                 raise PrivacyError(f"The ledger has no charge {name!r} of this run.", "Charge the plan first.")
@@ -239,28 +320,67 @@ class Ledger:
             else:
                 connection.execute(sa.insert(draws).values(run_id=run_id, name=name, digest=digest, at=now()))
 
-    def known_as(self, fingerprint: str) -> str | None:
-        """The name of the dataset that this content belongs to, None if it is new. Writes nothing."""
+    def known_as(self, *contents: str) -> str | None:
+        """The name of the dataset that one of these contents belongs to, None if they are new. Writes nothing."""
         with self._database.read() as connection:
-            return rows.known_as(connection, fingerprint)
+            return next(iter(rows.known_as(connection, contents)), None)
 
-    def identify(self, name: str, fingerprint: str) -> None:
-        """Record that the dataset has this content (again, or newly: data grow).
+    def identify(self, name: str, *contents: str, sketch: Sketch | None = None) -> list[str]:
+        """Record that the dataset has these contents (again, or newly: data grow).
 
         Args:
             name: the dataset, open.
-            fingerprint: a hash of the content, keyed with :attr:`fingerprint_key`; never leaves the ledger.
+            contents: hashes of what is in it, keyed with :attr:`fingerprint_key`; they never leave the ledger.
+            sketch: of its lines, under the same key.
+
+        Returns:
+            The other datasets that share much of their content with this one, sorted.
 
         Raises:
-            LedgerError: if the content is known as another dataset's, or the dataset is not open.
+            LedgerError: if one of the contents is known as another dataset's, or the dataset is not open.
         """
-        with self._database.write() as connection:
-            known = rows.known_as(connection, fingerprint)
-            if known is None:
-                rows.require(connection, name)
-                connection.execute(sa.insert(fingerprints).values(fingerprint=fingerprint, dataset=name, at=now()))
-            elif known != name:
+        with self._write() as connection:
+            others = [known for known in rows.known_as(connection, contents) if known != name]
+            if others:
                 raise LedgerError(
-                    f"This content is known as {known!r}.",
-                    f"Use --dataset {known}: what was spent on it counts, whatever the file is called.",
+                    f"This content is known as {others[0]!r}.",
+                    f"Use --dataset {others[0]}: what was spent on it counts, whatever the file is called.",
                 )
+            rows.require(connection, name)
+            rows.add_prints(connection, name, contents)
+            if sketch is None:
+                return []
+            rows.add_sketch(connection, name, sketch)
+            return rows.similar(connection, name, sketch)
+
+    def _settings(self) -> schema.Meta | None:
+        """The ledger's own settings, None where there is no ledger."""
+        file = self._database.file
+        if file is not None:
+            if not file.exists():
+                return None
+            require_one_name(file)
+        with self._database.read() as connection:
+            return schema.read_meta(connection)
+
+    @contextmanager
+    def _write(self) -> Iterator[sa.Connection]:
+        if self._database.file is not None:
+            require_one_name(self._database.file)  # it may have got another since
+        with self._database.write() as connection:
+            yield connection
+
+
+def _begin(database: Database, *, strict: bool) -> None:
+    """Make the ledger, unless it is there."""
+    if database.file is not None:
+        if not database.file.exists():
+            make_folder(database.file)
+        require_one_name(database.file)
+        if database.file.exists():
+            with database.read() as connection:
+                if schema.read_meta(connection) is not None:  # else an empty file; another program's is an error
+                    return
+    with database.write(create=True) as connection:
+        if schema.read_meta(connection) is None:
+            schema.create(connection, strict=strict)

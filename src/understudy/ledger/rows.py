@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Collection
 from datetime import datetime
-from typing import Any
+from fractions import Fraction
+from typing import Any, get_args
 
 import sqlalchemy as sa
 
 from understudy.errors import LedgerError
-from understudy.ledger.schema import datasets, draws, entries, fingerprints
-from understudy.ledger.values import Dataset, Entry, require_name
+from understudy.ledger.damage import damaged, reading_fields
+from understudy.ledger.schema import datasets, draws, entries, fingerprints, sketches
+from understudy.ledger.sketches import Sketch
+from understudy.ledger.values import Dataset, Entry, canonical, now, require_name
+from understudy.privacy.accountant import CrossRunRule
+from understudy.privacy.exact import exact
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.privacy.unit import Unit
+from understudy.privacy.unit import Unit, UnitKind
 
+_WRITTEN = re.compile(r"[0-9]+(/[0-9]+)?", re.ASCII)  # as a fraction is, and nothing else
 _ENTRIES = sa.select(entries, datasets.c.unit.label("dataset_unit")).join(datasets)
 
 
@@ -65,41 +73,116 @@ def drawn(connection: sa.Connection, run_id: str, name: str | None = None) -> di
     wanted = sa.select(draws.c.name, draws.c.digest).where(draws.c.run_id == run_id)
     if name is not None:
         wanted = wanted.where(draws.c.name == name)
-    return {row.name: row.digest for row in connection.execute(wanted)}
+    found = {row.name: row.digest for row in connection.execute(wanted)}
+    if not all(isinstance(each, str) and each for each in found.values()):
+        raise damaged()
+    return found
 
 
-def known_as(connection: sa.Connection, fingerprint: str) -> str | None:
-    """The name of the dataset with this content."""
-    wanted = sa.select(fingerprints.c.dataset).where(fingerprints.c.fingerprint == fingerprint)
-    name: str | None = connection.execute(wanted).scalar_one_or_none()
-    return name
+def known_as(connection: sa.Connection, prints: Collection[str]) -> list[str]:
+    """The names of the datasets with one of these contents, sorted."""
+    wanted = sa.select(fingerprints.c.dataset).where(fingerprints.c.fingerprint.in_(list(prints))).distinct()
+    with reading_fields():
+        names = sorted(row.dataset for row in connection.execute(wanted))
+        for name in names:
+            require_name(name)
+    return names
 
 
-def _budget(unit: str, first: str, second: str) -> Budget | SecretBudget:
+def add_prints(connection: sa.Connection, name: str, prints: Collection[str]) -> None:
+    """Note contents of a dataset that are new."""
+    known = set(
+        connection.execute(
+            sa.select(fingerprints.c.fingerprint).where(fingerprints.c.fingerprint.in_(list(prints)))
+        ).scalars()
+    )
+    for fingerprint in sorted(set(prints) - known):
+        connection.execute(sa.insert(fingerprints).values(fingerprint=fingerprint, dataset=name, at=now()))
+
+
+def similar(connection: sa.Connection, name: str, sketch: Sketch) -> list[str]:
+    """The names of the other datasets that share much of their content with what this sketch is of, sorted."""
+    wanted = sa.select(sketches).where(sketches.c.dataset != name)
+    with reading_fields():
+        found = [row.dataset for row in connection.execute(wanted) if sketch.is_near(Sketch.from_text(row.sketch))]
+        return sorted(found)
+
+
+def add_sketch(connection: sa.Connection, name: str, sketch: Sketch) -> None:
+    """Note what a dataset's content looks like, beside what it looked like before."""
+    mine = sketches.c.dataset == name
+    before = connection.execute(sa.select(sketches.c.sketch).where(mine)).scalar_one_or_none()
+    if before is None:
+        connection.execute(sa.insert(sketches).values(dataset=name, sketch=sketch.to_text(), at=now()))
+        return
+    with reading_fields():
+        together = sketch.merged(Sketch.from_text(before))
+    if together.to_text() != before:
+        connection.execute(sa.update(sketches).where(mine).values(sketch=together.to_text(), at=now()))
+
+
+def _budget(unit: Unit, first: str, second: str) -> Budget | SecretBudget:
     """As the dataset's unit says: epsilon and delta, or a secret's prior and posterior."""
-    return SecretBudget(first, second) if json.loads(unit)["kind"] == "secret" else Budget(first, second)
+    of = SecretBudget.of if unit.kind == "secret" else Budget.of
+    return of(_as_written(first), _as_written(second))
+
+
+def _as_written(text: str) -> Fraction:
+    if not _WRITTEN.fullmatch(text):
+        raise damaged()
+    return exact(text)
+
+
+def _unit(text: str) -> Unit:
+    unit = Unit.from_json(json.loads(text))
+    words = (unit.column, unit.recognised_by)
+    if unit.kind not in get_args(UnitKind) or not all(word is None or isinstance(word, str) for word in words):
+        raise damaged()
+    if canonical(unit.to_json()) != text:
+        raise damaged()
+    return unit
+
+
+def _charges(text: str) -> tuple[dict[str, Any], ...]:
+    charges = json.loads(text)
+    if not isinstance(charges, list):
+        raise damaged()
+    for charge in charges:
+        if not isinstance(charge["name"], str) or not isinstance(charge["event"]["kind"], str):
+            raise damaged()
+    return tuple(charges)
 
 
 def _to_dataset(row: sa.Row[Any]) -> Dataset:
-    return Dataset(
-        name=row.name,
-        cap=_budget(row.unit, row.cap_epsilon, row.cap_delta),
-        unit=Unit.from_json(json.loads(row.unit)),
-        rule=row.rule,
-        hash_key=bytes.fromhex(row.hash_key),
-        opened_at=datetime.fromisoformat(row.opened_at),
-    )
+    with reading_fields():
+        require_name(row.name)
+        unit = _unit(row.unit)
+        hash_key = bytes.fromhex(row.hash_key)
+        if row.rule not in get_args(CrossRunRule) or len(hash_key) != 32:
+            raise damaged()
+        cap = _budget(unit, row.cap_epsilon, row.cap_delta)
+        if isinstance(cap, SecretBudget) and row.rule != "rdp":
+            raise damaged()
+        return Dataset(row.name, cap, unit, row.rule, hash_key, datetime.fromisoformat(row.opened_at))
 
 
 def _to_entry(row: sa.Row[Any]) -> Entry:
-    budget = _budget(row.dataset_unit, row.epsilon, row.delta)
-    return Entry(
-        at=datetime.fromisoformat(row.at),
-        cost=budget if row.kind == "run" else None,
-        cap=budget if row.kind == "cap" else None,
-        run_id=row.run_id,
-        method=row.method,
-        unit=None if row.unit is None else Unit.from_json(json.loads(row.unit)),
-        charges=tuple(json.loads(row.charges)),
-        note=row.note,
-    )
+    with reading_fields():
+        run = {"run": True, "cap": False}[row.kind]
+        budget = _budget(_unit(row.dataset_unit), row.epsilon, row.delta)
+        told = (row.run_id, row.method, row.unit) if run else ()
+        if not all(isinstance(text, str) and text for text in (*told, row.charges)) or not isinstance(row.note, str):
+            raise damaged()
+        charges = _charges(row.charges)
+        if charges and not run:
+            raise damaged()
+        return Entry(
+            at=datetime.fromisoformat(row.at),
+            cost=budget if run else None,
+            cap=None if run else budget,
+            run_id=row.run_id,
+            method=row.method,
+            unit=_unit(row.unit) if run else None,
+            charges=charges,
+            note=row.note,
+        )

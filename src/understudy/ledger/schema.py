@@ -6,13 +6,21 @@ posterior instead: the unit says how they are read, for the cap and for every en
 
 from __future__ import annotations
 
+import json
+import re
 import secrets
+import uuid
+from dataclasses import dataclass, field
+from datetime import datetime
 
 import sqlalchemy as sa
 
 from understudy.errors import LedgerError
+from understudy.ledger.damage import damaged, reading_fields
+from understudy.ledger.values import canonical, now
 
-VERSION = 1
+VERSION = 2
+_KEY_BYTES = 32
 
 metadata = sa.MetaData()
 
@@ -68,12 +76,39 @@ draws = sa.Table(
     sa.Column("at", sa.Text, nullable=False),
 )
 
+sketches = sa.Table(
+    "understudy_sketch",
+    metadata,
+    sa.Column("dataset", sa.ForeignKey(datasets.c.name), primary_key=True),
+    sa.Column("sketch", sa.Text, nullable=False),
+    sa.Column("at", sa.Text, nullable=False),
+)
+_SINCE_2 = {sketches.name}
 
-def read_meta(connection: sa.Connection) -> dict[str, str] | None:
+
+@dataclass(frozen=True)
+class Meta:
+    """The ledger's own settings.
+
+    Args:
+        id: 32 hexadecimal digits, made with the ledger: a copy has the same, another ledger another.
+        strict: whether every dataset must be opened by hand.
+        strict_changes: when that was set, and to what, in order.
+        fingerprint_key: 32 bytes.
+        version: of the tables.
+    """
+
+    id: str
+    strict_changes: tuple[tuple[datetime, bool], ...]
+    fingerprint_key: bytes = field(repr=False)
+    version: int
+
+
+def read_meta(connection: sa.Connection) -> Meta | None:
     """The ledger's own settings; None if the database holds no ledger yet.
 
     Raises:
-        LedgerError: if the ledger is from a newer version, or the file is another program's.
+        LedgerError: if the ledger is damaged or from a newer version, or the file is another program's.
     """
     tables = set(sa.inspect(connection).get_table_names())
     if meta.name not in tables:
@@ -81,16 +116,75 @@ def read_meta(connection: sa.Connection) -> dict[str, str] | None:
             raise LedgerError("The file holds a database that is not a ledger.", "Name another file (--ledger PATH).")
         return None
     found = {row.key: row.value for row in connection.execute(sa.select(meta))}
-    if not {"version", "fingerprint_key"} <= found.keys() or not tables >= metadata.tables.keys():
-        raise LedgerError("The ledger is damaged: parts of it are missing.", "Restore it from a backup.")
-    if int(found["version"]) > VERSION:
-        raise LedgerError("The ledger was written by a newer version of understudy.", "Upgrade understudy.")
-    return found
+    version = _version(found.get("version"))
+    needed = metadata.tables.keys() - (_SINCE_2 if version < 2 else set())
+    if not tables >= needed:
+        raise damaged()
+    if connection.dialect.name == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
+        raise damaged()  # an entry of a dataset that is not there
+    with reading_fields():
+        key = _hexadecimal(found["fingerprint_key"], _KEY_BYTES)
+        if version < 2:
+            return Meta("", (), key, version)
+        changes = json.loads(found["strict"])
+        if not isinstance(changes, list):
+            raise damaged()
+        return Meta(
+            _hexadecimal(found["id"], 16).hex(),
+            tuple((datetime.fromisoformat(at), {"on": True, "off": False}[state]) for at, state in changes),
+            key,
+            version,
+        )
 
 
-def create(connection: sa.Connection) -> dict[str, str]:
+def create(connection: sa.Connection, *, strict: bool) -> None:
     """Make the tables and the ledger's own settings, in the caller's transaction."""
     metadata.create_all(connection)
-    settings = {"version": str(VERSION), "fingerprint_key": secrets.token_hex(32)}
+    settings = {"version": str(VERSION), "fingerprint_key": secrets.token_hex(_KEY_BYTES), **_since_2()}
     connection.execute(sa.insert(meta), [{"key": key, "value": value} for key, value in settings.items()])
-    return settings
+    if strict:
+        set_strict(connection, strict=True)
+
+
+def upgrade(connection: sa.Connection) -> None:
+    """Bring a ledger of an older version up to date, in the caller's transaction: nothing that it holds is changed."""
+    found = read_meta(connection)
+    if found is None or found.version == VERSION:  # another process was quicker
+        return
+    metadata.create_all(connection)
+    connection.execute(sa.insert(meta), [{"key": key, "value": value} for key, value in _since_2().items()])
+    connection.execute(sa.update(meta).where(meta.c.key == "version").values(value=str(VERSION)))
+
+
+def set_strict(connection: sa.Connection, *, strict: bool) -> None:
+    """Note that the ledger is strict from now on, or is no longer, behind the changes before."""
+    found = read_meta(connection)
+    changes = () if found is None else found.strict_changes
+    noted = [[at.isoformat(), "on" if state else "off"] for at, state in changes]
+    value = canonical([*noted, [now(), "on" if strict else "off"]])
+    connection.execute(sa.update(meta).where(meta.c.key == "strict").values(value=value))
+
+
+def is_strict(connection: sa.Connection) -> bool:
+    """Whether a run may open no dataset."""
+    found = read_meta(connection)
+    return found is not None and bool(found.strict_changes) and found.strict_changes[-1][1]
+
+
+def _since_2() -> dict[str, str]:
+    return {"id": uuid.uuid4().hex, "strict": "[]"}
+
+
+def _version(text: object) -> int:
+    if not isinstance(text, str) or not re.fullmatch(r"[1-9][0-9]{0,8}", text, re.ASCII):
+        raise damaged()
+    if int(text) > VERSION:
+        raise LedgerError("The ledger was written by a newer version of understudy.", "Upgrade understudy.")
+    return int(text)
+
+
+def _hexadecimal(text: str, size: int) -> bytes:
+    found = bytes.fromhex(text)
+    if len(found) != size or found.hex() != text:
+        raise damaged()
+    return found

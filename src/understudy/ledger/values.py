@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from understudy.errors import ConfigError, LedgerError
+from understudy.ledger.damage import reading_fields
 from understudy.privacy.accountant import CrossRunRule, Spending
-from understudy.privacy.events import event_from_json
+from understudy.privacy.events import EVENT_KINDS, event_from_json
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
@@ -79,19 +80,19 @@ class Entry:
         """What the accountant composes: the events too where the rule needs them; None for a raised cap.
 
         Raises:
-            LedgerError: if an event is of a kind that this version does not know.
+            LedgerError: if an event is of a kind that this version does not know, or makes no sense.
         """
         if self.cost is None:
             return None
         if rule == "basic":
             return Spending(self.cost, ())
-        try:
-            return Spending(self.cost, tuple(event_from_json(charge["event"]) for charge in self.charges))
-        except (KeyError, TypeError, ValueError):
+        if not all(charge["event"]["kind"] in EVENT_KINDS for charge in self.charges):
             raise LedgerError(
                 "The ledger holds a charge of a kind that this version of understudy does not know.",
                 "Upgrade understudy.",
-            ) from None
+            )
+        with reading_fields():
+            return Spending(self.cost, tuple(event_from_json(charge["event"]) for charge in self.charges))
 
     def to_json(self) -> dict[str, Any]:
         """As JSON fields; budgets stay exact."""

@@ -19,6 +19,7 @@ from understudy.generation.prompts import Prompts
 from understudy.generation.records import SyntheticRecord
 from understudy.generation.template import PromptTemplate
 from understudy.generation.writing import Writer
+from understudy.methods.contents import Contents
 from understudy.models.types import Embedder
 from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget
@@ -60,6 +61,23 @@ class PublicFacts:
 
 
 @dataclass(frozen=True)
+class Preparation:
+    """What there is before anything is charged, to see that the release will run to its end.
+
+    Args:
+        labels, label_names, embedder, seed, say: as in :class:`ReleaseTools`.
+        dimension: of the embedder's vectors; 0 without one.
+    """
+
+    labels: int
+    label_names: tuple[str, ...]
+    embedder: Embedder | None
+    dimension: int
+    seed: int
+    say: Callable[[str], None]
+
+
+@dataclass(frozen=True)
 class ReleaseTools:
     """What a release may use besides the corpus.
 
@@ -69,7 +87,8 @@ class ReleaseTools:
         receipt: proof that the plan's charges are in the ledger.
         noise: where noise comes from.
         keep: stores a noisy value before it is used.
-        embedder: the public embedder, if the method needs one.
+        embedder: the public embedder, if the method needs one; a text's vector depends on that text alone, as was
+            tried (not where the method says that it embeds released texts only).
         seed: public; steers public randomness only, never noise.
         scratch: a private folder of the run (may not be there yet), for what must not lie in memory; removed at the
             end.
@@ -81,6 +100,7 @@ class ReleaseTools:
         record_columns: the columns of the JSON records that the texts are; empty where they are none.
         say: takes a line for the user: public facts only.
         diary: takes what only the private side may know, such as times; kept in the private folder.
+        prepared: what the method's ``prepare`` gave; None in a run that goes on.
     """
 
     labels: int
@@ -98,6 +118,7 @@ class ReleaseTools:
     record_columns: tuple[str, ...] = ()
     say: Callable[[str], None] = lambda _line: None
     diary: Callable[[Mapping[str, Any]], None] = lambda _entry: None
+    prepared: Any = None
 
 
 @dataclass(frozen=True)
@@ -161,6 +182,9 @@ class Asks:
 class Traits:
     """What most methods are not: inherit this, and say where yours differs."""
 
+    embeds_private_texts: ClassVar[bool] = True
+    """Whether the release's embedder, if it has one, is given private texts, and not released ones alone. Then it is
+    tried before anything is charged, and must be local or trusted."""
     asks_for_candidates: ClassVar[bool] = False
     """Whether the release asks a language model (which never sees private text)."""
     generates_with_embedder: ClassVar[bool] = False
@@ -200,10 +224,21 @@ class Traits:
         """How many records of each label the Release holds; None where any number can be made."""
         return None
 
+    def contents(self, release: Release) -> Contents | None:  # noqa: ARG002 - for methods that state it
+        """What a Release of this method and these parameters holds; None leaves it unchecked when it is loaded."""
+        return None
+
     def check_secrets(self, corpus: Corpus, finder: SecretFinder, plan: Plan) -> None:
         """What else must hold of the corpus's secrets before anything is charged; raise CorpusError where it does not.
 
         That no secret is in more records than declared has been checked.
+        """
+
+    def prepare(self, corpus: Corpus, plan: Plan, preparation: Preparation) -> Any:
+        """What else could fail though public facts tell it, done before anything is charged; raise ConfigError there.
+
+        Returns:
+            What :class:`ReleaseTools` then has as ``prepared``. Not asked in a run that goes on.
         """
 
 
@@ -215,6 +250,7 @@ class Method(Protocol):
     generation_parameters: ClassVar[type[Parameters]]
     """Those of the parameters that may change at every ``generate``."""
 
+    embeds_private_texts: ClassVar[bool]
     asks_for_candidates: ClassVar[bool]
     generates_with_embedder: ClassVar[bool]
     generates_with_llm: ClassVar[bool]
@@ -236,7 +272,11 @@ class Method(Protocol):
 
     def available(self, release: Release) -> Sequence[int] | None: ...
 
+    def contents(self, release: Release) -> Contents | None: ...
+
     def check_secrets(self, corpus: Corpus, finder: SecretFinder, plan: Plan) -> None: ...
+
+    def prepare(self, corpus: Corpus, plan: Plan, preparation: Preparation) -> Any: ...
 
     @property
     def needs_embedder(self) -> bool:

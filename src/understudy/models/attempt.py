@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from understudy.errors import ModelError
 from understudy.models.dialect import Answer, read_answer
 from understudy.models.limits import retry_after
+from understudy.models.transport import BodyTooLong
 
 if TYPE_CHECKING:
     from openai import APIConnectionError, APIStatusError, AsyncOpenAI
@@ -30,7 +31,7 @@ class Failure:
         unreachable: whether no connection was made.
         unknown_usage: whether the endpoint may have worked (and charged) for it.
         pause: seconds that the endpoint asks to be left alone.
-        status: the HTTP status of a refused request.
+        status: the HTTP status, where there is one.
         document: the error document of a refused request.
     """
 
@@ -45,9 +46,12 @@ class Failure:
 
 
 async def attempt(
-    client: AsyncOpenAI, body: Mapping[str, Any], *, stop: tuple[str, ...], timeout: float
+    client: AsyncOpenAI, body: Mapping[str, Any], *, stop: tuple[str, ...], timeout: float, most: int
 ) -> Answer | Failure:
     """Send ``body`` once and wait at most ``timeout`` seconds for all of the answer.
+
+    Args:
+        most: characters of an answer that are kept.
 
     Raises:
         ModelError: nothing else that is sent there would work either.
@@ -57,14 +61,16 @@ async def attempt(
     try:
         async with asyncio.timeout(timeout):
             document = await client.post("/chat/completions", cast_to=object, body=body)
-        return read_answer(document, stop)
+        return read_answer(document, stop, most=most)
+    except BodyTooLong as error:
+        return _too_long(error)
     except openai.APIStatusError as error:
         return _refused(error)
     except openai.APIConnectionError as error:
         return _broken(error)
     except TimeoutError:
         return Failure(f"no answer came within {timeout:g} seconds", congestion=True, unknown_usage=True)
-    except (ValueError, openai.APIError):
+    except (ValueError, RecursionError, OverflowError, openai.APIError):  # what JSON of a stranger's comes to
         return Failure("the answer was not a chat completion", unknown_usage=True)
 
 
@@ -94,6 +100,7 @@ def _refused(error: APIStatusError) -> Failure:
         return Failure(
             f"the endpoint answered HTTP {status}",
             congestion=status in _CONGESTION,
+            status=status,
             pause=retry_after(error.response.headers.get("retry-after")),
         )
     return Failure(f"the endpoint refused the request (HTTP {status})", retry=False, status=status, document=error.body)
@@ -106,9 +113,15 @@ def _broken(error: APIConnectionError) -> Failure:
             "The endpoint's certificate is not trusted.",
             "Name the file with your organisation's certificates in SSL_CERT_FILE.",
         )
+    if too_long := next((cause for cause in causes if isinstance(cause, BodyTooLong)), None):
+        return _too_long(too_long)
     if any(type(cause).__name__ in _NOT_CONNECTED for cause in causes):
         return Failure("no connection could be made", unreachable=True)
     return Failure("the connection broke off", unknown_usage=True)
+
+
+def _too_long(error: BodyTooLong) -> Failure:
+    return Failure(str(error), retry=False, unknown_usage=True)  # another try would cost as much
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:

@@ -10,6 +10,9 @@ from typing import Any
 
 _NAME = "understudy-grouped"
 
+KERNELS = frozenset({_NAME, "sdpa", "eager", None})
+"""Names of attention that computes each row by itself, padding included; None where a model has no choice."""
+
 
 def use_grouped_attention(model: Any) -> None:
     """Switch a transformers model to grouped attention, if it uses torch's standard one now."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from understudy.models.collect import closing
@@ -13,11 +15,12 @@ LOOK_UP = 1000
 """Keys in one question to the store."""
 
 BATCH_SECONDS = 0.05
-"""The longest that an answer waits for others to be stored with it."""
+"""The longest that an answer waits for others to be stored with it. It waits as long as storing took the last time: a
+kill loses what waits, and a run should spend no more than half of its time on writing to the disk."""
 
 
 class AnswerStore(Protocol):
-    """Texts under names, kept. Both methods are called from the thread that runs the event loop."""
+    """Texts under names, kept. All methods are called from the thread that runs the event loop."""
 
     def get_many(self, keys: Sequence[str], /) -> dict[str, str]:
         """The stored ones among ``keys``."""
@@ -27,6 +30,10 @@ class AnswerStore(Protocol):
         """Store all of ``items``, durably when it returns."""
         ...
 
+    def put_blank(self, items: Mapping[str, str], /) -> None:
+        """Count one more answer without text to each, durably; after a few, :meth:`get_many` has the last one."""
+        ...
+
 
 class CachedChat:
     """A chat model that asks ``model`` only for what ``answers`` does not hold.
@@ -34,6 +41,9 @@ class CachedChat:
     Stored answers are yielded first. A fresh one is stored before it is yielded, ``failed`` ones never;
     identical requests of one call are sent once (``sample`` makes requests differ). Answers that came in
     are stored also when the iterator is closed early or the model raises.
+
+    An answer without text (``empty``, ``filtered``) is not final: it is yielded with an ``error`` and counted, and
+    another run asks again, until the store has counted enough of them.
     """
 
     def __init__(self, model: ChatModel, answers: AnswerStore) -> None:
@@ -63,27 +73,42 @@ class CachedChat:
         if not missing:
             return
         batches = _Batches(self._model.complete([requests[places[key][0]] for key in missing]))
+        blank: dict[str, str] = {}
         try:
-            while batch := await batches.take():
-                self._store(missing, batch)
+            wait = 0.0
+            while batch := await batches.take(wait):
+                before = time.perf_counter()
+                blank |= self._store(missing, batch)
+                wait = min(time.perf_counter() - before, BATCH_SECONDS)
                 for position, completion in batch:
                     for index in places[missing[position]]:
-                        yield index, completion
+                        yield index, _not_final(completion)
         finally:
-            self._store(missing, await batches.close())
+            blank |= self._store(missing, await batches.close())
+            if blank:  # last: they count only in a run whose model wrote something
+                self._answers.put_blank(blank)
 
-    def _store(self, keys: Sequence[str], batch: Sequence[tuple[int, Completion]]) -> None:
-        items = {
-            keys[position]: completion.to_json()
-            for position, completion in batch
-            if completion.finish_reason != "failed"
-        }
+    def _store(self, keys: Sequence[str], batch: Sequence[tuple[int, Completion]]) -> dict[str, str]:
+        """Store the answers with a text; return those without, but for failures."""
+        items: dict[str, str] = {}
+        blank: dict[str, str] = {}
+        for position, completion in batch:
+            if completion.finish_reason != "failed":
+                (blank if completion.blank else items)[keys[position]] = completion.to_json()
         if items:
             self._answers.put_many(items)
+        return blank
+
+
+def _not_final(completion: Completion) -> Completion:
+    if completion.finish_reason == "failed" or not completion.blank:
+        return completion
+    filtered = completion.finish_reason == "filtered"
+    return replace(completion, error="a content filter withheld the answers" if filtered else "the answers were empty")
 
 
 class _Batches:
-    """The items of a stream in lists, none held for longer than BATCH_SECONDS."""
+    """The items of a stream in lists."""
 
     def __init__(self, stream: AsyncIterator[tuple[int, Completion]]) -> None:
         self._stream = stream
@@ -100,10 +125,10 @@ class _Batches:
         finally:
             self._arrived.set()
 
-    async def take(self) -> list[tuple[int, Completion]]:
-        """The next items; none at the end of the stream, or its error."""
+    async def take(self, wait: float) -> list[tuple[int, Completion]]:
+        """The next items, the first held back for ``wait`` seconds; none at the end of the stream, or its error."""
         await self._arrived.wait()
-        await asyncio.wait([self._pump], timeout=BATCH_SECONDS)
+        await asyncio.wait([self._pump], timeout=wait)
         if not self._items:
             await self._pump
         if not self._pump.done():

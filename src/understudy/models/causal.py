@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import ModelError
-from understudy.models.contexts import Contexts, require_row_invariance
+from understudy.models.contexts import Contexts
 from understudy.models.extra import best_device, require_local
 from understudy.models.head import Head, find_head
 from understudy.models.row_by_row import require_separate_rows, separate_positions
+from understudy.models.row_probe import Shape, require_row_invariance
 from understudy.models.threads import worker_count
 from understudy.models.types import Message
 from understudy.models.weights import end_tokens, load_weights, model_window, render
@@ -48,13 +49,13 @@ class CausalModel:
         self._network, self._tokenizer, self._fingerprint = load_weights(
             folder, name=name, device=self._device, dtype=dtype
         )
-        require_separate_rows(self._network, name=name)
         self._model_id = f"{name}@{self._fingerprint[:12]}"
         if not can_go_back(self._network):
             raise ModelError(
                 f"{name} keeps a state of its past that cannot be wound back to the prompt.",
                 "Use a model with attention alone (Llama, Qwen, Gemma, Mistral and the like).",
             )
+        require_separate_rows(self._network, name=name)
         words = self._network.get_output_embeddings().weight.shape[0]
         self._vocabulary = min(int(words), len(self._tokenizer))
         self._head = find_head(self._network, vocabulary=self._vocabulary)
@@ -62,7 +63,7 @@ class CausalModel:
         self._window = separate_positions(self._network, self._window)
         self._ends = end_tokens(self._network, self._tokenizer)
         self._token_bytes: int | None = None
-        self._tried: set[tuple[int, ...]] = set()
+        self._tried: set[Shape] = set()
         self._lock = threading.Lock()
 
     @property
@@ -136,6 +137,7 @@ class CausalModel:
         suffix: Sequence[int] = (),
         tokens: int,
         rows_at_once: int,
+        candidates: int | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> Contexts:
         """Prefill ``prefix + own tokens + suffix`` for every row, the prefix once for all.
@@ -150,6 +152,7 @@ class CausalModel:
             suffix: what all prompts end with.
             tokens: most tokens that :meth:`Contexts.step` will append before it goes back.
             rows_at_once: R, the rows of a block.
+            candidates: about how many tokens' logits will be looked at; None for the whole vocabulary.
             check: called before each block; it raises where the run is being stopped.
 
         Raises:
@@ -170,12 +173,10 @@ class CausalModel:
                 f"{self._window} tokens of {self._model_id}.",
                 "Shorten the prompt or the examples, or use a model with a larger window.",
             )
-        shape = (len(prefix), width, len(suffix), rows_at_once)
+        shape = Shape(len(prefix), width, len(suffix), tokens, rows_at_once, candidates)
         with self._lock:
             if shape not in self._tried:
-                require_row_invariance(
-                    self, prefix=len(prefix), width=width, suffix=len(suffix), rows_at_once=rows_at_once
-                )
+                require_row_invariance(self, shape, in_flight=self.batches_in_flight(rows_at_once, longest))
                 self._tried.add(shape)
         return Contexts(
             self, rows, prefix=prefix, width=width, suffix=suffix, tokens=tokens, rows_at_once=rows_at_once, check=check

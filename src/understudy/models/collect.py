@@ -39,7 +39,7 @@ def collect(
     Args:
         model: any chat model.
         requests: what to ask.
-        progress: called with the number of completions so far, after each; in that thread, where there is one.
+        progress: called with the number of texts so far, after each completion; in that thread, where there is one.
 
     Raises:
         ModelError: from the model, or when it left a request unanswered.
@@ -52,7 +52,7 @@ def collect(
         async with closing(stream):
             async for index, completion in stream:
                 completions[index] = completion
-                done += 1
+                done += not completion.blank
                 if progress is not None:
                     progress(done)
         answered = [completion for completion in completions if completion is not None]

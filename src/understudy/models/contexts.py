@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from understudy.errors import ModelError, PrivacyError
+from understudy.errors import ModelError
 from understudy.models.head import hidden_states
 from understudy.models.threads import alone
 
@@ -240,45 +240,3 @@ def _prefilled(model: CausalModel, prefix: Sequence[int]) -> Any | None:
     tokens = torch.tensor([list(prefix)], device=model.device)
     hidden_states(model.network, input_ids=tokens, past_key_values=cache, use_cache=True)
     return cache
-
-
-def require_row_invariance(model: CausalModel, *, prefix: int, width: int, suffix: int, rows_at_once: int) -> None:
-    """Try, on this device with these shapes, that a row's logits stay the same bit for bit beside others.
-
-    A block of different random rows of all lengths must give each of them the same logits at its own place, one and
-    half a block further on, and beside rows that are all as long as can be; after the prompt and after a token more.
-
-    Raises:
-        PrivacyError: they do not.
-    """
-    import torch
-
-    if rows_at_once == 1:
-        return
-    draw = torch.Generator().manual_seed(0)
-
-    def some(length: int) -> list[int]:
-        found: list[int] = torch.randint(model.vocabulary, (length,), generator=draw).tolist()
-        return found
-
-    shared, cue = some(prefix), some(suffix)
-    rows = [some(number % width + 1 if width else 0) for number in range(rows_at_once)]
-    beside_long = [some(width) if number % 2 else row for number, row in enumerate(rows)]
-
-    def seen(block: list[list[int]]) -> Any:
-        contexts = Contexts(model, block, prefix=shared, width=width, suffix=cue, tokens=1, rows_at_once=rows_at_once)
-        first = next(contexts.blocks()).logits
-        contexts.step(0)
-        return torch.stack([first, next(contexts.blocks()).logits], dim=1)
-
-    expected = seen(rows)
-    further = all(
-        torch.equal(seen([*rows[-places:], *rows[:-places]]), expected.roll(places, 0))
-        for places in (1, rows_at_once // 2)
-    )
-    if not further or not torch.equal(seen(beside_long)[::2], expected[::2]):
-        raise PrivacyError(
-            f"The logits that {model.model_id} gives a text change with the texts beside it on this device, so the "
-            "influence of one record would have no bound.",
-            "Use another model, or run it in another precision (--release-dtype) or on another device.",
-        )

@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from understudy.models.limits import Usage
 from understudy.models.types import ChatRequest, FinishReason
@@ -36,7 +36,7 @@ class Answer:
     @property
     def ran_out(self) -> bool:
         """Whether all tokens went into a reasoning that never came to its answer."""
-        return not self.text and (self.finish_reason == "length" or self.reasoned)
+        return not self.text and self.finish_reason != "filtered" and (self.finish_reason == "length" or self.reasoned)
 
 
 @dataclass
@@ -51,6 +51,7 @@ class Dialect:
     reasons: bool = False
     ignores_stop: bool = False
     reports_usage: bool = False
+    answered: bool = False
 
     def body(self, model: str, request: ChatRequest, *, max_tokens: int) -> dict[str, Any]:
         """The JSON body of ``POST /chat/completions``."""
@@ -88,13 +89,17 @@ class Dialect:
         return False
 
     def learn(self, answer: Answer) -> None:
+        self.answered = True
         self.reasons |= answer.reasoned
         self.ignores_stop |= answer.ignored_stop
         self.reports_usage |= answer.usage is not None
 
 
-def read_answer(document: object, stop: Sequence[str] = ()) -> Answer:
+def read_answer(document: object, stop: Sequence[str] = (), *, most: int) -> Answer:
     """Read a chat completion; thoughts are taken away and the text ends before the first stop string.
+
+    Args:
+        most: characters that are kept; a longer text is cut there, as at its most tokens.
 
     Raises:
         ValueError: it is none.
@@ -108,12 +113,18 @@ def read_answer(document: object, stop: Sequence[str] = ()) -> Answer:
     except (TypeError, KeyError, IndexError, AttributeError) as error:
         raise ValueError("no chat completion") from error
     if isinstance(content, list):
-        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
+        content = "".join(
+            text for part in content if isinstance(part, Mapping) and isinstance(text := part.get("text"), str)
+        )
     if content is not None and not isinstance(content, str):
         raise ValueError("no text")
     text, thought = _without_thoughts(content or "")
     text, ignored = _cut(text, stop)
     finish: FinishReason = "length" if choice.get("finish_reason") == "length" and not ignored else "stop"
+    if len(text) > most:
+        text, finish = text[:most], "length"
+    if choice.get("finish_reason") == "content_filter":
+        text, finish = "", "filtered"  # what is left of a withheld text breaks off anywhere
     return Answer(
         text=text if text.strip() else "",
         finish_reason=finish,
@@ -142,12 +153,15 @@ def _usage(usage: object) -> Usage | None:
     if not isinstance(usage, Mapping):
         return None
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if not isinstance(prompt, int) or not isinstance(completion, int):
-        return None
-    return Usage(prompt, completion)
+    return Usage(prompt, completion) if _is_count(prompt) and _is_count(completion) else None
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    """Tokens that an answer may have used: a negative number would lift the caps of the whole run."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53
 
 
 def _reasoning_tokens(usage: object) -> int:
     details = usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
     tokens = details.get("reasoning_tokens") if isinstance(details, Mapping) else None
-    return tokens if isinstance(tokens, int) else 0
+    return tokens if _is_count(tokens) else 0

@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 from understudy.errors import ModelError
 from understudy.models.cache import sha256_files
 from understudy.models.extra import best_device, require_local
+from understudy.models.row_by_row import positions, require_separate_rows, separate_positions
 from understudy.models.threads import worker_pool
 
 _BATCH_TOKENS = {"cpu": 1024, "cuda": 16384}
+_REGISTER = 8  # rows and columns of a batch, where there are as many: nothing is left over after whole vectors
+_MODULES = ("Transformer", "Pooling", "Dense", "LayerNorm", "Normalize", "Dropout")  # each reads a row by itself
 _TEXTS_AT_ONCE = 8192  # tokenised together, so that memory does not grow with the number of texts
 
 
@@ -34,11 +37,14 @@ class SentenceEmbedder:
 
     **Batch invariance.** A text's vector must not depend on its neighbours, or a bound on one record's influence
     fails. So the model only ever sees a few fixed shapes: a text is padded to the next of the lengths
-    4, 6, 8, 12, 16, 24, ... tokens, and a batch is filled up with copies to the number of rows that belongs to that
-    length. On one machine and device, alone or among others, in any order, a text's vector is the same bit for bit;
-    against other machines, and against ``SentenceTransformer.encode``, expect differences up to 1e-6.
+    4, 6, 8, 12, 16, 24, ... that is longer than it, since kernels are others where nothing is padded; and a batch is
+    filled up with copies to the number of rows that belongs to that length. On one machine and device, alone or among
+    others, in any order, a text's vector is the same bit for bit, which :mod:`understudy.models.text_probe` tries;
+    against other machines, and against ``SentenceTransformer.encode``, expect differences up to 1e-6. Models that mix
+    the rows of a batch by design are refused.
 
-    Texts beyond the model's ``max_seq_length`` tokens are cut there. No prompt is put before a text.
+    Texts beyond the model's ``max_seq_length`` tokens are cut there; or earlier, where its positions end, one of which
+    is for padding, or hang on the longest text of a batch. No prompt is put before a text.
 
     Args:
         folder: holds ``modules.json`` and what it names; weights in safetensors.
@@ -46,12 +52,17 @@ class SentenceEmbedder:
         device: ``"cpu"`` or ``"cuda"``; default CUDA where there is one.
 
     Raises:
-        ModelError: the extra ``local`` is missing, or the folder holds no such model.
+        ModelError: the extra ``local`` is missing, or the folder holds no such model, or one whose texts change one
+            another's vectors.
     """
 
     def __init__(self, folder: Path, *, name: str, device: str | None = None) -> None:
         self._device = device or best_device()
         self._model, self._fingerprint = load_transformer(folder, name=name, device=self._device)
+        require_separate_rows(self._model, name=name)
+        columns = separate_positions(self._model, positions(self._model))
+        self._longest = min(self._model.max_seq_length or 512, columns - 1)
+        self._columns = _columns(self._longest, most=columns)
         self._dimension = self._forward(next(self._batches(["a"]))).shape[1]
         self._model_id = f"{name}@{self._fingerprint[:12]}"
 
@@ -63,6 +74,21 @@ class SentenceEmbedder:
     def fingerprint(self) -> str:
         """SHA-256 over weights, tokenizer and the configuration that shapes the vectors."""
         return self._fingerprint
+
+    @property
+    def local(self) -> bool:
+        """True: texts stay on this machine."""
+        return True
+
+    @property
+    def longest(self) -> int:
+        """Tokens to which a text is cut."""
+        return self._longest
+
+    @property
+    def batch_tokens(self) -> int:
+        """About how many tokens a batch has."""
+        return _BATCH_TOKENS[self._device]
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return ``Float32[len(texts), d]`` of unit length (L2)."""
@@ -76,20 +102,20 @@ class SentenceEmbedder:
 
     def _batches(self, texts: Sequence[str]) -> Iterator[_Batch]:
         """The texts in batches of fixed shapes, shortest first."""
-        longest = self._model.max_seq_length or 512
         lower = getattr(self._model[0], "do_lower_case", False)
         cleaned = [text.strip().lower() if lower else text.strip() for text in texts]
-        encoded = self._model.tokenizer(cleaned, truncation=True, max_length=longest)
+        encoded = self._model.tokenizer(cleaned, truncation=True, max_length=self._longest)
         lengths = np.array([len(ids) for ids in encoded["input_ids"]])
-        shorter = -1
-        for width in _widths(longest):
-            rows_of_width = np.flatnonzero((lengths > shorter) & (lengths <= width))
+        narrower = 0
+        for width in self._columns:
+            rows_of_width = np.flatnonzero((lengths >= narrower) & (lengths < width))
             size = max(1, _BATCH_TOKENS[self._device] // width)
+            size -= size % _REGISTER if size > _REGISTER else 0
             for start in range(0, len(rows_of_width), size):
                 rows = rows_of_width[start : start + size]
                 filled = [*rows, *[rows[0]] * (size - len(rows))]
                 yield _Batch(rows, width, [{key: encoded[key][row] for key in encoded} for row in filled])
-            shorter = width
+            narrower = width
 
     def _forward(self, batch: _Batch) -> NDArray[np.float32]:
         """The unit vectors of the batch's rows."""
@@ -99,10 +125,10 @@ class SentenceEmbedder:
         padded = tokenizer.pad(batch.tokens, padding="max_length", max_length=batch.width, return_tensors="pt")
         features = {key: value.to(self._device) for key, value in padded.items()}
         with torch.inference_mode():
-            vectors = self._model.forward(features)["sentence_embedding"].double().cpu().numpy()[: len(batch.rows)]
+            vectors = self._model.forward(features)["sentence_embedding"].double().cpu().numpy()
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit: NDArray[np.float32] = (vectors / np.maximum(norms, 1e-30)).astype(np.float32)
-        return unit
+        return unit[: len(batch.rows)]
 
 
 def load_transformer(folder: Path, *, name: str, device: str) -> tuple[Any, str]:
@@ -117,9 +143,12 @@ def load_transformer(folder: Path, *, name: str, device: str) -> tuple[Any, str]
 
     try:
         fingerprint = sha256_files(folder, _defining_files(folder))
+        _require_plain_modules(folder, name=name)
         model: Any = SentenceTransformer(
             str(folder), device=device, local_files_only=True, model_kwargs={"use_safetensors": True}
         ).eval()
+    except ModelError:
+        raise
     except Exception as error:  # the libraries raise whatever they like on a foreign folder
         raise ModelError(
             f"The folder of {name} holds no sentence embedder that can be loaded ({type(error).__name__}).",
@@ -130,10 +159,26 @@ def load_transformer(folder: Path, *, name: str, device: str) -> tuple[Any, str]
     return model, fingerprint
 
 
-def _widths(longest: int) -> list[int]:
-    """4, 6, 8, 12, 16, 24, ... and last the model's own longest."""
-    steps = (width for power in range(2, longest.bit_length()) for width in (2**power, 3 * 2 ** (power - 1)))
-    return [*(width for width in steps if width < longest), longest]
+def _columns(longest: int, *, most: int) -> list[int]:
+    """4, 6, 8, 12, 16, 24, ... and last what holds the model's own longest text and a column of padding."""
+    last = min(most, -(-(longest + 1) // _REGISTER) * _REGISTER)
+    steps = (width for power in range(2, last.bit_length()) for width in (2**power, 3 * 2 ** (power - 1)))
+    return [*(width for width in steps if width < last), last]
+
+
+def _require_plain_modules(folder: Path, *, name: str) -> None:
+    """See that the folder names no code of its own, and no module in which texts may meet, before any is imported.
+
+    Raises:
+        ModelError: it does.
+    """
+    for entry in json.loads((folder / "modules.json").read_text(encoding="utf-8")):
+        package, _, kind = str(entry["type"]).rpartition(".")
+        if package.partition(".")[0] != "sentence_transformers" or kind not in _MODULES:
+            raise ModelError(
+                f"{name} has a module {kind!r}, which is code of its own or may mix the texts of a batch.",
+                f"Use a model that is made of {', '.join(_MODULES)} alone, as nearly all are.",
+            )
 
 
 def _defining_files(folder: Path) -> list[Path]:

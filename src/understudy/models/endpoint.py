@@ -11,16 +11,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from understudy.errors import ConfigError
 from understudy.models.dialect import Dialect
-from understudy.models.limits import Budget, Usage
-from understudy.models.session import Endpoint, Session
-from understudy.models.transport import clean_base_url, find_key, open_client
+from understudy.models.limits import LIST_BYTES, Budget, Usage, most_body_bytes
+from understudy.models.session import STRETCH, Endpoint, Session
+from understudy.models.transport import BodyTooLong, clean_base_url, find_key, open_client
 from understudy.models.types import ChatRequest, Completion
 
+_log = logging.getLogger(__name__)
 _OURS = frozenset(("model", "messages", "stream", "n"))
 
 
@@ -31,6 +34,8 @@ class EndpointChat:
     (no such model, a refused key, nobody there, a cap) ends the run with a :class:`ModelError`, after every
     answer that came in was yielded. A reasoning model that used all its tokens without an answer is asked
     once more with four times the tokens; after that the completion is ``empty``. The tokens of both count.
+    An answer that is longer than its tokens allow is cut (``length``), and one whose HTTP body is far too long
+    fails unread (:mod:`understudy.models.limits` has the numbers).
 
     Args:
         name: the model, as the endpoint calls it.
@@ -47,6 +52,7 @@ class EndpointChat:
         price_per_million_output: price of a million answer tokens.
         extra_body: fields to add to every request's body; they become part of ``model_id``.
         backoff_seconds: the first wait between two tries; it doubles from try to try.
+        say: takes a line for the user, such as that no answer has come for a while. Default: a warning in the log.
 
     Raises:
         ConfigError: a parameter out of its range.
@@ -68,6 +74,7 @@ class EndpointChat:
         price_per_million_output: float | None = None,
         extra_body: Mapping[str, Any] | None = None,
         backoff_seconds: float = 0.5,
+        say: Callable[[str], None] = _log.warning,
     ) -> None:
         if not name or max_concurrency < 1 or not timeout > 0 or max_retries < 0 or backoff_seconds < 0:
             raise ConfigError(
@@ -94,6 +101,8 @@ class EndpointChat:
             timeout=timeout,
             max_retries=max_retries,
             backoff_seconds=backoff_seconds,
+            host=urlsplit(self._base_url).netloc,
+            say=say,
         )
 
     @property
@@ -133,7 +142,8 @@ class EndpointChat:
         """
         if not requests:
             return
-        async with open_client(self._base_url, self._key) as client:
+        most_tokens = STRETCH * max(request.max_tokens for request in requests)
+        async with open_client(self._base_url, self._key, most_bytes=most_body_bytes(most_tokens)) as client:
             session = Session(self._endpoint, client, requests)
             task = asyncio.create_task(session.run())
             try:
@@ -148,10 +158,10 @@ class EndpointChat:
         """The names that the endpoint lists at ``/models``; None where it offers no list."""
         import openai
 
-        async with open_client(self._base_url, self._key) as client:
+        async with open_client(self._base_url, self._key, most_bytes=LIST_BYTES) as client:
             try:
                 async with asyncio.timeout(self._endpoint.timeout):
                     document = await client.get("/models", cast_to=object)
                 return [str(entry["id"]) for entry in document["data"]]  # type: ignore[index]
-            except (openai.APIError, TimeoutError, ValueError, TypeError, KeyError):
+            except (openai.APIError, BodyTooLong, TimeoutError, ValueError, TypeError, KeyError, RecursionError):
                 return None

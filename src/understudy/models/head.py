@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+_VECTOR = 16  # float32 numbers in the widest register
+
 
 @dataclass(frozen=True)
 class Head:
@@ -15,19 +17,27 @@ class Head:
         bias: ``Float[K]``, or None.
         scale: multiplies the logits.
         cap: bounds them softly; None for no bound.
+        filled: tokens at the end that are there to fill up whole vectors of the processor, and are left out of the
+            result: what is left over after those is computed in another way, and a row's last bits would depend on its
+            place among others.
     """
 
     weight: Any
     bias: Any | None = None
     scale: float = 1.0
     cap: float | None = None
+    filled: int = 0
 
     def of(self, tokens: Any | None) -> Head:
         """The head for the tokens ``Int64[K]`` alone, in that order; for all without a copy."""
         if tokens is None:
             return self
+        from torch.nn.functional import pad
+
+        filled = -len(tokens) % _VECTOR
+        tokens = pad(tokens, (0, filled))
         bias = None if self.bias is None else self.bias[tokens]
-        return Head(self.weight[tokens], bias, self.scale, self.cap)
+        return Head(self.weight[tokens], bias, self.scale, self.cap, filled)
 
     def __call__(self, hidden: Any) -> Any:
         """Logits ``Float[R, K]`` of the hidden states ``Float[R, H]``."""
@@ -38,7 +48,7 @@ class Head:
             logits = logits * self.scale
         if self.cap is not None:
             logits = (logits / self.cap).tanh() * self.cap
-        return logits
+        return logits[:, : logits.shape[1] - self.filled]
 
 
 def find_head(model: Any, *, vocabulary: int) -> Head | None:

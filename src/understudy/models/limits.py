@@ -20,12 +20,43 @@ LONGEST_WAIT = 60.0
 BREAKER = 20
 """Requests in a row without an answer after which the endpoint counts as gone."""
 
+STARTING_SECONDS = 30.0
+"""How long an endpoint that never answered may say that it is not ready (HTTP 503, 529): servers load their models."""
+
+SILENT_SECONDS = 15.0
+"""After so long without an answer from an endpoint the user is told, and again each time that it has doubled."""
+
+CHARACTERS_PER_TOKEN = 32
+"""An answer is cut at so many characters for each token that it was allowed (real ones have some 4) ..."""
+
+LEAST_CHARACTERS = 1000
+"""... and no shorter than this."""
+
+BODY_BYTES_PER_TOKEN = 1024
+"""An HTTP body is read up to so many bytes for each token, reasoning and escapes included ..."""
+
+LEAST_BODY_BYTES = 1 << 20
+"""... and no less than this."""
+
+LIST_BYTES = 16 << 20
+"""The body of an endpoint's list of models is read up to here."""
+
 TOKENS_PER_BYTE = 0.5
 """A generous first guess at a prompt's tokens per UTF-8 byte, until the endpoint reports its usage."""
 
 
 class Unreachable(ModelError):
     """No connection to the endpoint could be made."""
+
+
+def most_characters(max_tokens: int) -> int:
+    """Characters of an answer that are kept."""
+    return max(LEAST_CHARACTERS, CHARACTERS_PER_TOKEN * max_tokens)
+
+
+def most_body_bytes(max_tokens: int) -> int:
+    """Bytes of a response that are read."""
+    return max(LEAST_BODY_BYTES, BODY_BYTES_PER_TOKEN * max_tokens)
 
 
 def backoff(tries: int, base: float) -> float:
@@ -42,7 +73,7 @@ def retry_after(header: str | None) -> float:
     except ValueError:
         try:
             seconds = parsedate_to_datetime(header).timestamp() - time.time()
-        except ValueError:
+        except (ValueError, TypeError, OverflowError):
             return 0.0
     return min(max(seconds, 0.0), LONGEST_WAIT) if seconds == seconds else 0.0
 
@@ -207,15 +238,21 @@ class Pace:
 class Breaker:
     """Stops a run against an endpoint that is gone, instead of failing every request of it.
 
+    Before the first answer it is impatient: there is most likely nobody. After it a run waits out what passes.
+
     Args:
         requests_at_once: how many requests the run has in flight at most.
         tries: how often a request is tried.
+        answered: whether the endpoint has ever answered.
     """
 
-    def __init__(self, *, requests_at_once: int, tries: int) -> None:
-        self._most_refused = min(BREAKER, requests_at_once * min(3, tries))
-        self._answered = False
+    def __init__(self, *, requests_at_once: int, tries: int, answered: bool = False) -> None:
+        self._most_broken = requests_at_once * min(3, tries)
+        self._most_refused = min(BREAKER, self._most_broken)
+        self._started = time.monotonic()
+        self._answered = answered
         self._refused = 0
+        self._broken = 0
         self._failed = 0
 
     def answered(self) -> None:
@@ -233,6 +270,25 @@ class Breaker:
             raise Unreachable(
                 "The endpoint does not answer: no connection could be made.",
                 "Check the base URL, that the server is running, and the proxy settings of the environment.",
+            )
+
+    def broken(self, reason: str, *, starting: bool) -> None:
+        """A try reached something that gave no answer; before the first answer three tries of each request are enough.
+
+        Args:
+            reason: why.
+            starting: whether it said that it is not ready yet.
+
+        Raises:
+            ModelError: it has never answered.
+        """
+        self._broken += not starting
+        waited = starting and time.monotonic() - self._started >= STARTING_SECONDS
+        if not self._answered and (waited or self._broken >= self._most_broken):
+            raise ModelError(
+                f"The endpoint does not answer: {reason}.",
+                "Check the base URL and the server with `understudy models check`; stored answers are kept, and the "
+                "same command resumes.",
             )
 
     def failed(self, reason: str) -> None:

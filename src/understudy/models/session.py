@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from understudy.errors import ModelError
 from understudy.models.attempt import Failure, attempt
 from understudy.models.dialect import Answer, Dialect
-from understudy.models.limits import Breaker, Budget, Pace, Usage, backoff
+from understudy.models.limits import SILENT_SECONDS, Breaker, Budget, Pace, Usage, backoff, most_characters
 from understudy.models.types import ChatRequest, Completion
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ STRETCH = 4
 """An answer that ran out of tokens while reasoning gets this many times the tokens, once."""
 
 _WORTH_ADAPTING = frozenset((400, 422))
+_NOT_READY = frozenset((503, 529))
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Endpoint:
         timeout: seconds for one try.
         max_retries: tries after the first.
         backoff_seconds: the first wait between two tries.
+        host: where it is, for the user.
+        say: takes a line for the user.
     """
 
     name: str
@@ -45,6 +49,8 @@ class Endpoint:
     timeout: float
     max_retries: int
     backoff_seconds: float
+    host: str
+    say: Callable[[str], None]
 
 
 class Session:
@@ -57,7 +63,11 @@ class Session:
         self._pending = iter(enumerate(requests))
         self._workers = min(endpoint.max_concurrency, len(requests))
         self._pace = Pace(endpoint.max_concurrency)
-        self._breaker = Breaker(requests_at_once=self._workers, tries=endpoint.max_retries + 1)
+        self._breaker = Breaker(
+            requests_at_once=self._workers, tries=endpoint.max_retries + 1, answered=endpoint.dialect.answered
+        )
+        self._last_answer = time.monotonic()
+        self._waiting = 0
         self._cap: ModelError | None = None
 
     async def run(self) -> None:
@@ -66,6 +76,7 @@ class Session:
         Raises:
             ModelError: nothing else would work either; at a cap, what was in flight is answered first.
         """
+        watch = asyncio.create_task(self._watch())
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._workers):
@@ -73,13 +84,31 @@ class Session:
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
+            watch.cancel()
             self.results.put_nowait(None)
         if self._cap is not None:
             raise self._cap
 
+    async def _watch(self) -> None:
+        """Say that nothing comes, each time that the silence has doubled."""
+        patience = SILENT_SECONDS
+        while True:
+            silence = time.monotonic() - self._last_answer
+            if silence < SILENT_SECONDS:
+                patience = SILENT_SECONDS
+            elif silence >= patience:
+                patience = 2 * silence
+                self._endpoint.say(
+                    f"No answer from {self._endpoint.host} for {silence:.0f} s; requests waiting: {self._waiting} "
+                    f"(each try for up to {self._endpoint.timeout:g} s)."
+                )
+            await asyncio.sleep(min(1.0, SILENT_SECONDS))
+
     async def _work(self) -> None:
         for index, request in self._pending:
+            self._waiting += 1
             completion = await self._answer(request)
+            self._waiting -= 1
             if completion is None:
                 return
             self.results.put_nowait((index, completion))
@@ -106,6 +135,7 @@ class Session:
                 endpoint.budget.settle(worst, used)
                 self._pace.leave()
             if isinstance(outcome, Answer):
+                self._last_answer = time.monotonic()
                 self._pace.speed_up()
                 self._breaker.answered()
                 endpoint.dialect.learn(outcome)
@@ -122,6 +152,8 @@ class Session:
                 self._pace.slow_down(sent_at, outcome.pause)
             if outcome.unreachable:
                 self._breaker.unreachable()
+            elif outcome.retry and (not outcome.congestion or outcome.status in _NOT_READY):
+                self._breaker.broken(outcome.reason, starting=outcome.status in _NOT_READY)
             failures += 1
             if not outcome.retry or failures > endpoint.max_retries:
                 tries = "" if failures == 1 else f" (the last of {failures} tries)"
@@ -134,7 +166,9 @@ class Session:
         endpoint = self._endpoint
         body = endpoint.dialect.body(endpoint.name, request, max_tokens=max_tokens)
         body.update(endpoint.extra_body)
-        outcome = await attempt(self._client, body, stop=request.stop, timeout=endpoint.timeout)
+        outcome = await attempt(
+            self._client, body, stop=request.stop, timeout=endpoint.timeout, most=most_characters(max_tokens)
+        )
         if isinstance(outcome, Failure) and outcome.status in _WORTH_ADAPTING:
             return outcome, endpoint.dialect.adapt(body, outcome.document)
         return outcome, False
@@ -149,7 +183,7 @@ def _used(outcome: Answer | Failure, worst: Usage) -> Usage:
 def _completion(answer: Answer, total: Usage) -> Completion:
     return Completion(
         text=answer.text,
-        finish_reason=answer.finish_reason if answer.text else "empty",
+        finish_reason=answer.finish_reason if answer.text or answer.finish_reason == "filtered" else "empty",
         prompt_tokens=total.prompt_tokens,
         completion_tokens=total.completion_tokens,
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import ssl
+from collections.abc import AsyncIterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -18,9 +20,7 @@ HOSTED = "https://api.openai.com/v1"
 
 CONNECT_SECONDS = 5.0
 
-_SENT_HEADERS = frozenset(
-    (b"host", b"accept", b"accept-encoding", b"connection", b"content-type", b"content-length", b"user-agent")
-)
+_SENT_HEADERS = frozenset((b"host", b"accept", b"connection", b"content-type", b"content-length", b"user-agent"))
 """Everything that leaves the process besides the key: the SDK adds the operating system and, from its own
 environment variables, an organisation, a project and custom headers, which are not for a foreign endpoint."""
 
@@ -69,8 +69,14 @@ def find_key(base_url: str, api_key_env: str | None) -> str | None:
     return key
 
 
-def open_client(base_url: str, key: str | None) -> AsyncOpenAI:
+class BodyTooLong(Exception):
+    """A response is longer than is read, or its length cannot be told before it is unpacked."""
+
+
+def open_client(base_url: str, key: str | None, *, most_bytes: int) -> AsyncOpenAI:
     """A client that retries nothing, follows no redirect and sends only what :data:`_SENT_HEADERS` names.
+
+    It reads responses as they were sent, uncompressed, up to ``most_bytes``.
 
     Certificates are checked against SSL_CERT_FILE, REQUESTS_CA_BUNDLE or SSL_CERT_DIR, whichever is set
     first, and requests go through HTTP(S)_PROXY unless NO_PROXY names the host.
@@ -85,18 +91,43 @@ def open_client(base_url: str, key: str | None) -> AsyncOpenAI:
 
     async def send_only_ours(request: Any) -> None:
         kept = [(name, value) for name, value in request.headers.raw if name.lower() in _SENT_HEADERS]
-        request.headers = type(request.headers)(kept + authorization)
+        request.headers = type(request.headers)([*kept, (b"Accept-Encoding", b"identity"), *authorization])
+
+    async def read_so_much(response: Any) -> None:
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            raise BodyTooLong("the endpoint compresses its answers, which was not asked for")
+        response.stream = _bounded(response, most_bytes)
 
     timeout = openai.Timeout(None, connect=CONNECT_SECONDS)
     http_client = openai.DefaultAsyncHttpxClient(
         verify=_certificates(),
         timeout=timeout,
         follow_redirects=False,
-        event_hooks={"request": [send_only_ours]},
+        event_hooks={"request": [send_only_ours], "response": [read_so_much]},
     )
     return openai.AsyncOpenAI(
         api_key="set by send_only_ours", base_url=base_url, timeout=timeout, max_retries=0, http_client=http_client
     )
+
+
+def _bounded(response: Any, most: int) -> Any:
+    """The response's stream, which breaks off beyond ``most`` bytes."""
+    stream = response.stream
+    library = import_module(type(response).__module__.partition(".")[0])  # the HTTP library that the SDK brought
+
+    class Bounded(library.AsyncByteStream):  # type: ignore[name-defined,misc]
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            there = 0
+            async for piece in stream:
+                there += len(piece)
+                if there > most:
+                    raise BodyTooLong(f"its answer is longer than {most:,} bytes")
+                yield piece
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Bounded()
 
 
 def _certificates() -> ssl.SSLContext | bool:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-FinishReason = Literal["stop", "length", "empty", "failed"]
+FinishReason = Literal["stop", "length", "empty", "filtered", "failed"]
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,10 @@ class Completion:
     """A model's answer to one request.
 
     ``finish_reason`` is ``stop`` (complete), ``length`` (cut at ``max_tokens``), ``empty`` (the model
-    answered without text, as reasoning models do when they run out of tokens) or ``failed`` (no answer
-    after all retries; ``error`` says why in words that quote neither prompt nor answer).
+    answered without text, as reasoning models do when they run out of tokens), ``filtered`` (a content filter
+    withheld the text) or ``failed`` (no answer after all retries). Only the first two have a text.
+    ``error`` says why there is none, in words that quote neither prompt nor answer, where asking again later may
+    give one.
     """
 
     text: str
@@ -60,6 +62,11 @@ class Completion:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     error: str | None = None
+
+    @property
+    def blank(self) -> bool:
+        """Whether there is no text in it."""
+        return not self.text.strip()
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))  # ASCII, which holds also what UTF-8 cannot: halves of surrogate pairs
@@ -86,11 +93,22 @@ class ChatModel(Protocol):
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Texts in, unit vectors out."""
+    """Texts in, unit vectors out.
+
+    A text's vector must be the same bit for bit whatever other texts are embedded beside or before it: that is tried
+    (:mod:`understudy.models.text_probe`) before a private text is embedded for a charge. An embedder may also have
+    ``longest``, the tokens to which it cuts a text, and ``batch_tokens``, about how many tokens it computes at once: it
+    is then tried up to there.
+    """
 
     @property
     def model_id(self) -> str:
         """Names the model."""
+        ...
+
+    @property
+    def local(self) -> bool:
+        """Whether texts stay on this machine; False if anyone else gets to read them."""
         ...
 
     @property

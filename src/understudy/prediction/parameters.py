@@ -14,7 +14,7 @@ class TextParameters(Parameters):
 
     prompt_form: Literal["completion", "chat"] = "completion"
     """How the model is asked: ``completion`` as a document to continue, ``chat`` in its own chat form."""
-    private_text_tokens: int = Field(128, ge=1)
+    private_text_tokens: int = Field(128, ge=1, le=1_000_000)
     """A private text is cut to so many tokens; all prompts are padded to that, so more costs time."""
     unfinished: Literal["drop", "keep"] = "drop"
     """What to do with a text that did not end within its tokens."""

@@ -41,9 +41,17 @@ class LabelPrompt:
         return cut(self.tokens.encode(text, prompt=self.prompt, model=self.model), self.most)
 
     def contexts(
-        self, texts: Iterable[Sequence[int]], *, rows_at_once: int, check: Callable[[], None] = lambda: None
+        self,
+        texts: Iterable[Sequence[int]],
+        *,
+        rows_at_once: int,
+        candidates: int | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> Contexts:
         """The public row, and one for each private text, in the model. All shapes are functions of public parameters.
+
+        Args:
+            rows_at_once, candidates, check: as in :meth:`understudy.models.causal.CausalModel.contexts`.
 
         Raises:
             PrivacyError: the model's rows change one another's logits on this device.
@@ -55,6 +63,7 @@ class LabelPrompt:
             suffix=self.tokens.suffix,
             tokens=self.ending.most_tokens + 1,
             rows_at_once=rows_at_once,
+            candidates=candidates,
             check=check,
         )
 

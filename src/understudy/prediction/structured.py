@@ -19,6 +19,7 @@ from textwrap import shorten
 from typing import Any
 
 from understudy.errors import ConfigError
+from understudy.files import UnreadableText, read_lines
 from understudy.generation.predicting import Shape
 
 _MOST_NESTED = 64  # as in records of the corpus
@@ -168,11 +169,9 @@ def read_records(file: str | Path, check: RecordCheck) -> tuple[str, ...]:
     """
     path = Path(file)
     try:
-        lines = [line for line in path.read_text("utf-8").split("\n") if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"The examples {path.name} cannot be read ({type(error).__name__}).", "Give a UTF-8 JSONL file."
-        ) from None
+        lines = [line for line in read_lines(path) if line.strip()]
+    except UnreadableText as error:
+        raise ConfigError(f"The examples {path.name} cannot be read ({error}).", "Give a UTF-8 JSONL file.") from None
     as_json = RecordCheck(check.columns, check.schema)
     found = [as_json(line) for line in lines]
     wrong = next((fault for fault in found if isinstance(fault, Fault)), None)

@@ -18,14 +18,22 @@ from fractions import Fraction
 from typing import Literal
 
 from understudy.errors import ConfigError, PrivacyError
-from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, SubsampledGaussianEvent, ZCDPEvent
+from understudy.privacy.events import (
+    Event,
+    GaussianEvent,
+    MixtureEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    SubsampledPureEvent,
+    ZCDPEvent,
+)
+from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import (
     GDP,
     ZCDP,
     ApproxDP,
     Budget,
     PureDP,
-    as_typed,
     gaussian_noise_multiplier,
     normal_quantile,
     phi_bar,
@@ -103,11 +111,22 @@ class Composition:
         return PureDP(pure) if math.isfinite(pure) else ApproxDP(self.epsilon(delta), delta)
 
     def _numerical_epsilon(self, delta: float) -> float:
-        """By privacy loss distributions where every event has one, else by zCDP, which adds up."""
-        if any(isinstance(event, ZCDPEvent | MixtureEvent) for event in self.events):
+        """By privacy loss distributions where every event has one on a grid of a size to work with, else by zCDP."""
+        if any(isinstance(event, ZCDPEvent | MixtureEvent) or _of_one(event) > _LARGEST for event in self.events):
             return ZCDP(math.fsum(event.rho for event in self.events)).epsilon(delta)
         losses = [loss for event in self.events if (loss := event.to_pld()) is not None]
         return float(functools.reduce(lambda a, b: a.compose(b), losses).get_epsilon_for_delta(delta))
+
+
+_LARGEST = 300.0
+"""Pure epsilon of one release whose losses are put on a grid: e^epsilon overflows at 709."""
+
+
+def _of_one(event: Event) -> float:
+    """Pure epsilon of one of the event's releases; 0 where it has none."""
+    if isinstance(event, SubsampledPureEvent):
+        return event.each
+    return event.epsilon if isinstance(event, PureEvent) else 0.0
 
 
 def _gaussian_releases(event: Event) -> int:
@@ -229,9 +248,9 @@ class BudgetFilter:
             return None
         costs = _sums(entries)
         if self.rule == "basic":
-            return Budget(*costs)
+            return Budget.of(*costs)
         epsilon = renyi_epsilon((event for entry in entries for event in entry.events), float(self.cap.delta))
-        return Budget(max(Fraction(epsilon), _LEAST), self.cap.delta)
+        return Budget.of(max(Fraction(epsilon), _LEAST), self.cap.delta)
 
     def admits(self, history: Iterable[Spending], new: Spending) -> bool:
         """True if the history and ``new`` together stay within the cap."""

@@ -6,8 +6,7 @@ import math
 from fractions import Fraction
 
 from understudy.errors import ConfigError
-
-Number = float | int | str | Fraction
+from understudy.privacy.exact import Number, exact
 
 
 def _read(name: str, value: Number | None) -> Fraction:
@@ -16,8 +15,8 @@ def _read(name: str, value: Number | None) -> Fraction:
     try:
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError
-        return value if isinstance(value, Fraction) else Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
+        return value if isinstance(value, Fraction) else exact(str(value))
+    except ValueError:
         raise ConfigError(f"Expected a finite number for {name}, got {value!r}.", f"Give {name} as a number.") from None
 
 

@@ -267,7 +267,7 @@ def _require_subsampling(rate: float, count: float) -> int:
 
 
 Event = GaussianEvent | PureEvent | ZCDPEvent | MixtureEvent | SubsampledGaussianEvent | SubsampledPureEvent
-_KINDS: dict[str, type[Event]] = {
+EVENT_KINDS: dict[str, type[Event]] = {
     event.kind: event
     for event in (GaussianEvent, PureEvent, ZCDPEvent, MixtureEvent, SubsampledGaussianEvent, SubsampledPureEvent)
 }
@@ -283,4 +283,4 @@ def event_from_json(fields: dict[str, Any]) -> Event:
     rest: dict[str, Any] = {
         name: value if isinstance(value, list) else float(value) for name, value in fields.items() if name != "kind"
     }
-    return _KINDS[fields["kind"]](**rest)
+    return EVENT_KINDS[fields["kind"]](**rest)

@@ -23,7 +23,8 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import Any, Protocol
 
-from understudy.privacy.checks import Number, require_delta, require_nonnegative, require_positive
+from understudy.privacy.checks import require_delta, require_nonnegative, require_positive
+from understudy.privacy.exact import Number, as_typed, exact, require_budget_delta, require_epsilon
 
 _NORMAL = NormalDist()
 EPSILON_CEILING = 1e6  # larger epsilons mean nothing; conversions report infinity
@@ -122,38 +123,46 @@ class Budget:
     """What a run may spend: ``(epsilon, delta)``, kept exact.
 
     Args:
-        epsilon: greater than 0. Numbers are read as typed (``Budget(0.1, "1e-6")`` is exactly 1/10).
-        delta: in [0, 1), no default. 0 asks for pure differential privacy.
+        epsilon: from 1e-9 to 100,000. Numbers are read as typed (``Budget(0.1, "1e-6")`` is exactly 1/10).
+        delta: 0, which asks for pure differential privacy, or from 1e-14 to 0.5. No default.
 
     Raises:
-        ConfigError: if a value is out of its range.
+        ConfigError: if a value is missing, no number, or out of its range.
     """
 
     epsilon: Fraction
     delta: Fraction
 
     def __init__(self, epsilon: Number, delta: Number | None = None) -> None:
-        object.__setattr__(self, "epsilon", require_positive(epsilon=epsilon))
-        object.__setattr__(self, "delta", require_delta(delta=delta, allow_zero=True))
+        object.__setattr__(self, "epsilon", require_epsilon(epsilon=epsilon))
+        object.__setattr__(self, "delta", require_budget_delta(delta=delta))
+
+    @classmethod
+    def of(cls, epsilon: Fraction, delta: Fraction) -> Budget:
+        """What is left, added up or stored: any epsilon above 0 and any delta in [0, 1), whatever a user may ask for.
+
+        Raises:
+            ConfigError: if a value is neither.
+        """
+        made = object.__new__(cls)
+        object.__setattr__(made, "epsilon", require_positive(epsilon=epsilon))
+        object.__setattr__(made, "delta", require_delta(delta=delta, allow_zero=True))
+        return made
 
     def to_json(self) -> dict[str, str]:
         return {"epsilon": str(self.epsilon), "delta": str(self.delta)}
 
     @classmethod
     def from_json(cls, fields: dict[str, str]) -> Budget:
-        return cls(Fraction(fields["epsilon"]), Fraction(fields["delta"]))
+        """What :meth:`to_json` made.
+
+        Raises:
+            ValueError: if a field is no number.
+        """
+        return cls.of(exact(fields["epsilon"]), exact(fields["delta"]))
 
     def __str__(self) -> str:
         return f"(epsilon={as_typed(self.epsilon)}, delta={as_typed(self.delta)})"
-
-
-def as_typed(value: Fraction) -> str:
-    """A budget's number in full, never rounded to fewer digits than a double has.
-
-    >>> as_typed(Fraction(6)), as_typed(Fraction("1.0000049")), as_typed(Fraction("1e-6"))
-    ('6', '1.0000049', '1e-06')
-    """
-    return str(value) if value.denominator == 1 else repr(float(value))
 
 
 def phi_bar(x: float) -> float:

@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import PrivacyError
+from understudy.errors import ConfigError, PrivacyError
 from understudy.privacy.checks import require_positive
 from understudy.privacy.events import Event, GaussianEvent, PureEvent
 from understudy.privacy.noise import NoiseKind, NoiseSource
@@ -25,6 +25,11 @@ units the excess of delta passes 2e-7 for epsilon above 50 and delta of 1e-12, h
 LARGEST_SCALE = 2.0**57
 """In grid units. Beyond it noise may leave the 64-bit integers, where the sampler clamps it, and a sum added to a
 clamped value is bare. Here the chance is below e^-63 a value."""
+
+
+LARGEST_RELEASE = 100_000_000
+"""Numbers in one noisy value: 0.8 GB, of which the run's store holds no more in one piece; their noise takes a quarter
+of an hour."""
 
 
 class IntegerSum(Protocol[Data_contra]):
@@ -54,6 +59,24 @@ def noise_event(noise: NoiseKind, noise_multiplier: float) -> Event:
     if noise == "gaussian":
         return GaussianEvent(noise_multiplier)
     return PureEvent(1 / noise_multiplier)
+
+
+def require_releasable(name: str, numbers: int, *, cure: str) -> None:
+    """See that a value can be stored, and its noise drawn, before anything is charged.
+
+    Args:
+        name: of the charge.
+        numbers: that it will hold.
+        cure: what makes them fewer.
+
+    Raises:
+        ConfigError: if they are more than LARGEST_RELEASE.
+    """
+    if numbers > LARGEST_RELEASE:
+        raise ConfigError(
+            f"The release {name!r} would hold {numbers:.3g} numbers, and {LARGEST_RELEASE:.0e} is the most.",
+            cure,
+        )
 
 
 class Shaped(Protocol):

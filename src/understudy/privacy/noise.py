@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from understudy.errors import PrivacyError
 from understudy.privacy.choosing import choose_exactly
+from understudy.privacy.origin import SYSTEM, NoiseOrigin
 
 NoiseKind = Literal["gaussian", "laplace"]
 _CHUNK = 100_000
@@ -25,10 +26,10 @@ _MANY = 4096  # candidates: OpenDP takes 2 ms for so many; the law is the same a
 
 
 class NoiseSource(Protocol):
-    """Where noise comes from. ``private`` is False for sources that void the guarantee."""
+    """Where noise comes from."""
 
     @property
-    def private(self) -> bool: ...
+    def origin(self) -> NoiseOrigin: ...
 
     def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
         """``size`` independent integers; ``scale`` is sigma (gaussian) or b (laplace), in grid units."""
@@ -54,7 +55,7 @@ class NoiseSource(Protocol):
 class SystemNoise:
     """Exact discrete noise from the operating system's entropy: the only source that keeps the promise."""
 
-    private = True
+    origin: NoiseOrigin = SYSTEM
 
     def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
         sampler = _sampler(kind, scale)
@@ -87,7 +88,7 @@ class SystemNoise:
 class InsecureSeededNoise:
     """Repeatable noise for tests (``--insecure-noise-seed``). NOT PRIVATE: who knows the seed can subtract it."""
 
-    private = False
+    origin: NoiseOrigin = "seeded"
 
     def __init__(self, seed: int) -> None:
         self._generator = np.random.default_rng(seed)
@@ -110,7 +111,7 @@ class InsecureSeededNoise:
 class InsecureNoNoise:
     """No noise at all (``--insecure-no-noise``), to see what the budget costs. NOT PRIVATE."""
 
-    private = False
+    origin: NoiseOrigin = "none"
 
     def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:  # noqa: ARG002
         return np.zeros(size, dtype=np.int64)

@@ -180,6 +180,10 @@ class OpenSubsampledTokens:
         included = self._source.include(np.full(units, self._mechanism.rate))
         return included, self._source.uniform(units, below=self._mechanism.subsets)
 
+    def skip(self) -> None:
+        """Choose no token by the last sample, of which nothing was used."""
+        self._sampled = False
+
     def choose(self, sums: NDArray[np.int64]) -> int:
         """The index of the chosen candidate, by the last sample.
 
@@ -213,6 +217,8 @@ class OpenSubsampledTokens:
 def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int) -> float:
     """The smallest noise multiplier (to a thousandth) at which ``tokens`` choices are within ``budget``; never less.
 
+    And never less than a quarter: of units that are hardly ever drawn the few that are could else be given away.
+
     Raises:
         ConfigError: if delta is 0.
     """
@@ -229,9 +235,12 @@ def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int) -> float:
         return bool(loss.get_epsilon_for_delta(delta) <= epsilon)
 
     high = gaussian_noise_multiplier(epsilon, delta) * math.sqrt(tokens)  # as if every unit were drawn each time
-    while fits(high / 2):
+    high = max(high, _LEAST_NOISE)
+    while high >= 2 * _LEAST_NOISE and fits(high / 2):
         high /= 2
-    low = high / 2
+    low = max(high / 2, _LEAST_NOISE)
+    if low == _LEAST_NOISE and fits(low):
+        high = low
     while high > low * _TOLERANCE:
         middle = math.sqrt(low * high)
         if fits(middle):
@@ -244,14 +253,18 @@ def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int) -> float:
 
 
 _TOLERANCE = 1.001
+_LEAST_NOISE, _MOST_EPSILON = 0.25, 20.0
 
 
 def votes_epsilon(budget: Budget, *, rate: float, tokens: int) -> float:
     """The largest epsilon of one choice (to a thousandth) at which ``tokens`` are within ``budget``; never more.
 
+    And never more than 20, for the reason that :func:`subsampled_multiplier` has a least one.
+
     delta may be 0.
     """
-    each = pure_split(budget, [1.0] * tokens)[0] * (1 - 1e-9)
+    most = math.log1p(rate * math.expm1(_MOST_EPSILON))
+    each = min(pure_split(budget, [1.0] * tokens)[0] * (1 - 1e-9), most)
 
     def fits(each: float) -> bool:
         event = SubsampledPureEvent(_before_sampling(each, rate), rate, tokens)
@@ -259,9 +272,9 @@ def votes_epsilon(budget: Budget, *, rate: float, tokens: int) -> float:
 
     if budget.delta > 0:
         high = each
-        while fits(high * 2):
-            high *= 2
-        each, high = high, high * 2
+        while high < most and fits(min(high * 2, most)):
+            high = min(high * 2, most)
+        each, high = high, min(high * 2, most)
         while high > each * _TOLERANCE:
             middle = math.sqrt(each * high)
             if fits(middle):

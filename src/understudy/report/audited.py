@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from understudy.errors import ConfigError
 from understudy.evaluation.figure import Interval
+from understudy.evaluation.form import IntervalForm, Number, Share
+from understudy.statement.form import Count
+from understudy.untrusted import Form, read_json
 
 
 @dataclass(frozen=True)
@@ -41,28 +45,56 @@ class Audited:
     private: bool
 
 
-def read_audit(fields: Mapping[str, Any]) -> Audited:
-    """From ``private/audit.json``.
+class _Guesses(Form):
+    epsilon: Number
+
+
+class _Attack(Form):
+    name: str
+    auc: Number
+    auc_interval: IntervalForm | None = None
+    true_positives: Number
+    true_positives_interval: IntervalForm | None = None
+    guesses: list[_Guesses]
+
+
+class _Audit(Form):
+    epsilon: Number
+    bound: Number
+    largest_bound: Number
+    confidence: Share
+    canaries: Count
+    planted: Count
+    verdict: str
+    attacks: list[_Attack]
+    canaries_needed: Count | None = None
+    private: bool
+
+
+def read_audit(path: Path) -> Audited:
+    """What is in ``private/audit.json``.
 
     Raises:
-        ConfigError: if something is missing in it.
+        ConfigError: if it cannot be read.
     """
     try:
+        fields = read_json(path)
+        _Audit.model_validate(fields)
         return Audited(
             epsilon=float(fields["epsilon"]),
             bound=float(fields["bound"]),
             largest_bound=float(fields["largest_bound"]),
             confidence=float(fields["confidence"]),
-            canaries=int(fields["canaries"]),
-            planted=int(fields["planted"]),
-            verdict=str(fields["verdict"]),
+            canaries=fields["canaries"],
+            planted=fields["planted"],
+            verdict=fields["verdict"],
             attacks=tuple(_attacked(attack) for attack in fields["attacks"]),
             canaries_needed=fields.get("canaries_needed"),
-            private=bool(fields["private"]),
+            private=fields["private"],
         )
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except Exception:  # a damaged file fails in many ways
         raise ConfigError(
-            "The audit audit.json is damaged or was made by another version.",
+            f"The audit {path.name} cannot be read: it is damaged or was made by another version.",
             "Make it anew with `understudy audit run`.",
         ) from None
 

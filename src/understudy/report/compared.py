@@ -5,31 +5,41 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 
 from understudy.errors import ConfigError
 from understudy.evaluation.figure import SYNTHETIC, Figure, Metric
 from understudy.outputs import OutputFolder
-from understudy.privacy.guarantee import as_typed
+from understudy.privacy.exact import as_typed
+from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.report.contents import read_charged, read_evaluation, read_statement
+from understudy.report.contents import Charged, read_charged, read_evaluation, read_statement
 from understudy.report.grids import SIZE, Grid, Row, column_words, remarks, training_words
 from understudy.report.numbers import short
+from understudy.report.table import release_named_in
 from understudy.statement import Statement
 
 COLOURS = 8
+_MOST_DELTA = Fraction("0.999999999")  # what a delta of 1 or more amounts to: no promise
 REFERENCES = ("real (all)", "real", "zero-shot", "untuned")
 """What the synthetic texts of all runs on a dataset are compared with, where it was measured."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its name on the page, its promise, the figures of its texts' utility, and what those cost."""
+    """One run: its name on the page, its promise, the figures of its texts' utility, and what those cost.
+
+    Args:
+        release: the Release that its texts were made from, by name; where none is known, the folder.
+        charged: the figures that were released with a charge; None where others are shown.
+    """
 
     name: str
     statement: Statement
     figures: tuple[Figure, ...]
-    cost: str = ""
+    release: str
+    charged: Charged | None = None
 
     @property
     def epsilon(self) -> float | None:
@@ -40,7 +50,8 @@ class Run:
     @property
     def promised(self) -> str:
         """In words, with what the figures cost."""
-        return "noise off: NOT PRIVATE" if self.epsilon is None else f"epsilon = {self.epsilon:g}{self.cost}"
+        cost = "" if self.charged is None else f" + {as_typed(self.charged.budget.epsilon)} for the figures"
+        return "noise off: NOT PRIVATE" if self.epsilon is None else f"epsilon = {self.epsilon:g}{cost}"
 
     def figure(self, metric: str, column: str, of: str) -> Figure | None:
         """The figure of one metric and setting, or None."""
@@ -106,6 +117,38 @@ class Comparison:
         return Grid(self.metric.title, self.columns, tuple(rows), (self.metric,), remarks(figures))
 
 
+@dataclass(frozen=True)
+class Together:
+    """What all runs of a comparison on one dataset cost: their budgets add up, for one and the same privacy unit.
+
+    Args:
+        dataset: its declared name.
+        unit: whom they protect: an epsilon for records adds nothing to one for owners.
+        budget: the sum over Releases and charged figures, each counted once however many runs show it.
+        unpromised: runs without noise, which are not in the sum.
+    """
+
+    dataset: str
+    unit: str
+    budget: Budget
+    unpromised: tuple[str, ...]
+
+
+def together(runs: Sequence[Run]) -> tuple[Together, ...]:
+    """The sum for each dataset and privacy unit."""
+    found = []
+    for dataset, unit in dict.fromkeys((run.statement.dataset, run.statement.unit.name) for run in runs):
+        own = [run for run in runs if (run.statement.dataset, run.statement.unit.name) == (dataset, unit)]
+        budgets = {("release", run.release): run.statement.budget for run in own if run.statement.private}
+        charged = {("figures", run.charged.run or run.release): run.charged.budget for run in own if run.charged}
+        known = [budget for budget in (budgets | charged).values() if isinstance(budget, Budget)]
+        epsilon, delta = (sum(part, Fraction(0)) for part in ((b.epsilon for b in known), (b.delta for b in known)))
+        unpromised = tuple(dict.fromkeys(run.name for run in own if not run.statement.private))
+        if epsilon:
+            found.append(Together(dataset, unit, Budget.of(epsilon, min(delta, _MOST_DELTA)), unpromised))
+    return tuple(found)
+
+
 def _size(cells: Sequence[Figure | None]) -> str:
     """How many texts were trained on, where it is known."""
     found = (cell.settings[SIZE] for cell in cells if cell is not None and SIZE in cell.settings)
@@ -167,17 +210,15 @@ def _read(folder: OutputFolder, name: str | None, shareable: bool) -> Run:
         raise ConfigError(
             f"The run {folder.root.name} protects secrets: it has no epsilon to compare by.", "Leave it out."
         )
-    cost = ""
+    charged = None
     if shareable:
         charged = read_charged(folder.shareable)
         figures = () if charged is None else charged.figures
-        if charged is not None:
-            cost = f" + {as_typed(charged.budget.epsilon)} for the figures"
-            if not charged.private:
-                raise ConfigError(
-                    f"The figures of {folder.root.name} were released without noise: they are NOT PRIVATE.",
-                    "Release them with noise, or leave out --shareable.",
-                )
+        if charged is not None and not charged.private:
+            raise ConfigError(
+                f"The figures of {folder.root.name} were released without noise: they are NOT PRIVATE.",
+                "Release them with noise, or leave out --shareable.",
+            )
         cure = "Release some with `understudy evaluate --charge-metrics`, or leave out --shareable."
     else:
         evaluation = read_evaluation(folder.shareable, folder.evaluation_file)
@@ -186,4 +227,5 @@ def _read(folder: OutputFolder, name: str | None, shareable: bool) -> Run:
     utility = tuple(figure for figure in figures if figure.metric.family == "utility")
     if not utility:
         raise ConfigError(f"Nothing was measured of what the texts of {folder.root.name} are good for.", cure)
-    return Run(name or statement.method, statement, utility, cost)
+    release = release_named_in(folder.shareable) or str(folder.root.resolve())
+    return Run(name or statement.method, statement, utility, release, charged)

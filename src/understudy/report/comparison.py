@@ -7,9 +7,9 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from understudy.privacy.guarantee import as_typed
+from understudy.privacy.exact import as_typed
 from understudy.report.charts.against import against_epsilon
-from understudy.report.compared import Comparison, compare, read_runs
+from understudy.report.compared import Comparison, compare, read_runs, together
 from understudy.report.grids import BETTER, SIGNS
 from understudy.report.page import render, write_page
 
@@ -36,6 +36,7 @@ def write_comparison(
         "comparison.html",
         runs=found,
         comparisons=shown,
+        together=together(found),
         datasets=list(dict.fromkeys(run.statement.dataset for run in found)),
         internal=not shareable,
         better=BETTER,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,25 +11,44 @@ from typing import Any
 from understudy.errors import ConfigError
 from understudy.evaluation.evaluation import Evaluation, load_evaluation
 from understudy.evaluation.figure import Figure
+from understudy.evaluation.form import EvaluationForm
 from understudy.evaluation.picture import Picture
+from understudy.methods.loading import load_release
 from understudy.models.types import Embedder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge
-from understudy.release import Release, load_release
+from understudy.release import Release
 from understudy.report.alone import look_at
 from understudy.report.audited import Audited, read_audit
 from understudy.report.table import SyntheticText, read_synthetic, require_measured_on
 from understudy.statement import Statement
+from understudy.statement.form import ChargeForm, Exact, load_statement
+from understudy.untrusted import Form, read_json
+
+
+class ChargedForm(Form):
+    """What ``release/metrics.json`` holds."""
+
+    budget: dict[str, Exact]
+    private: bool
+    charges: list[ChargeForm]
+    evaluation: EvaluationForm
+    run: str = ""
+    table_sha256: str | None = None
 
 
 @dataclass(frozen=True)
 class Charged:
-    """Figures of private texts that were released with noise, and what that cost; ``private`` False: noise was off."""
+    """Figures of private texts that were released with noise, and what that cost; ``private`` False: noise was off.
+
+    ``run`` names them in the ledger; empty where the file does not say.
+    """
 
     budget: Budget
     private: bool
     charges: tuple[Charge, ...]
     figures: tuple[Figure, ...]
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,9 +133,7 @@ def internal(public: Contents, release: Path, private: Path) -> Contents | None:
         figures=evaluation.figures or public.figures,
         picture=evaluation.picture or public.picture,
         settings=evaluation.settings,
-        audit=read_audit(_read_json(audited, "Make it anew with `understudy audit run`."))
-        if audited.exists()
-        else None,
+        audit=read_audit(audited) if audited.exists() else None,
     )
 
 
@@ -133,11 +149,7 @@ def read_statement(release: Path) -> Statement:
             f"{release.parent.name or release} is no folder of a run: it holds no release/{path.name}.",
             "Name the folder that was the --output of `understudy run`, `release` or `generate`.",
         )
-    cure = "Get it again: `understudy inspect` shows the statement that is in the Release."
-    try:
-        return Statement.from_json(_read_json(path, cure))
-    except (KeyError, ValueError, TypeError, AttributeError):
-        raise ConfigError(f"{path.name} is damaged or is no privacy statement.", cure) from None
+    return load_statement(path)
 
 
 def _read_release(release: Path, method: str) -> Release | None:
@@ -167,22 +179,18 @@ def read_charged(release: Path) -> Charged | None:
     path = release / "metrics.json"
     if not path.exists():
         return None
-    cure = "Make it anew with `understudy evaluate --charge-metrics`."
-    fields = _read_json(path, cure)
     try:
-        figures = Evaluation.from_json(fields["evaluation"]).figures
+        fields = read_json(path)
+        ChargedForm.model_validate(fields)
         charges = tuple(Charge.from_json(each) for each in fields["charges"])
-        budget = Budget.from_json(fields["budget"])
-        charged = Charged(budget, bool(fields["private"]), charges, figures)
-        digest = fields.get("table_sha256")
-    except (KeyError, ValueError, TypeError, AttributeError):
-        raise ConfigError(f"{path.name} is damaged or was made by another version.", cure) from None
-    require_measured_on(release, digest, path)
+        figures = Evaluation.from_json(fields["evaluation"]).figures
+        charged = Charged(
+            Budget.from_json(fields["budget"]), fields["private"], charges, figures, fields.get("run", "")
+        )
+    except Exception:  # a stranger's file fails in many ways
+        raise ConfigError(
+            f"{path.name} cannot be read: it is damaged or was made by another version.",
+            "Make it anew with `understudy evaluate --charge-metrics`.",
+        ) from None
+    require_measured_on(release, fields.get("table_sha256"), path)
     return charged
-
-
-def _read_json(path: Path, cure: str) -> Any:
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        raise ConfigError(f"{path.name} cannot be read.", cure) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -14,14 +15,17 @@ from markupsafe import Markup
 
 from understudy import __version__
 from understudy.errors import ConfigError
-from understudy.files import PRIVATE_MODE, atomic_file
+from understudy.files import PRIVATE_MODE, SHARED_MODE, atomic_file
 from understudy.report.numbers import hundredths, paragraphs, percent, short, span
 
 
 def render(template: str, **values: Any) -> str:
-    """The page: every value escaped, style and script inline and named by their hashes in the page's policy."""
+    """The page: every value escaped, style and script inline and named by their hashes in the page's policy.
+
+    Control characters, which HTML may not hold, are shown by their signs.
+    """
     style, script = _file("style.css"), _file("page.js")
-    return (
+    page = (
         _environment()
         .get_template(template)
         .render(
@@ -32,6 +36,7 @@ def render(template: str, **values: Any) -> str:
             **values,
         )
     )
+    return page.translate(_VISIBLE)
 
 
 def write_page(path: Path, text: str, *, private: bool) -> None:
@@ -41,7 +46,7 @@ def write_page(path: Path, text: str, *, private: bool) -> None:
         ConfigError: if it cannot be written.
     """
     try:
-        with atomic_file(path, mode=PRIVATE_MODE if private else 0o666) as file:
+        with atomic_file(path, mode=PRIVATE_MODE if private else SHARED_MODE) as file:
             file.write(text.encode())
     except OSError as error:
         raise ConfigError(
@@ -55,6 +60,23 @@ def policy(style: str, script: str) -> str:
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
+
+
+def _visible(value: Any) -> Any:
+    """A JSON value with the controls of its strings shown: spelt ``\\u0000`` in JSON they would show nothing."""
+    if isinstance(value, dict):
+        return {_visible(key): _visible(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_visible(each) for each in value]
+    return value.translate(_VISIBLE) if isinstance(value, str) else value
+
+
+_VISIBLE = {
+    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"},
+    0x7F: "\u2421",
+    **dict.fromkeys((*range(0x80, 0xA0), *range(0xD800, 0xE000), *range(0xFDD0, 0xFDF0), 0xFFFE, 0xFFFF), "\ufffd"),
+}
+"""Unicode's pictures of the ASCII controls; U+FFFD for other controls, halves of surrogate pairs and noncharacters."""
 
 
 def _hash(text: str) -> str:
@@ -74,5 +96,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.policies["json.dumps_function"] = lambda value, **options: json.dumps(_visible(value), **options)
     environment.filters.update(short=short, percent=percent, hundredths=hundredths, span=span, paragraphs=paragraphs)
     return environment

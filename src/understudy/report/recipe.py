@@ -10,7 +10,7 @@ import yaml
 
 from understudy.errors import ConfigError
 from understudy.methods.registry import method_class
-from understudy.privacy.guarantee import as_typed
+from understudy.privacy.exact import as_typed
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from understudy.corpus import canonical
 from understudy.errors import ConfigError
-from understudy.outputs import LABEL, PROVENANCE, TEXT, find_table
+from understudy.outputs import LABEL, PROVENANCE, TEXT, file_sha256, find_table
+from understudy.report.rows import MOST_BYTES, MOST_ROWS, TooLarge, read_rows
+from understudy.untrusted import parse_json
+
+MOST_CHARACTERS = 20_000
+"""Of one text; the rest of a longer one is in no chart, and an ellipsis stands for it."""
+_MOST_PROVENANCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -34,17 +37,33 @@ def read_synthetic(release: Path) -> tuple[SyntheticText, ...]:
     """The rows of the synthetic table in a shareable folder; none where no text was made yet.
 
     Raises:
-        ConfigError: if the table cannot be read, or has no column of texts.
+        ConfigError: if the table cannot be read, has no column of texts, or is larger than a report may be of.
     """
     path = find_table(release)
     if path is None:
         return ()
     try:
-        return tuple(_text(row) for row in _rows(path))
+        return tuple(_text(row) for row in read_rows(path))
+    except TooLarge:
+        raise ConfigError(
+            f"The synthetic table {path.name} is too large for a report: it has more than {MOST_ROWS:,} rows or "
+            f"{MOST_BYTES // 1024**3} GiB of text.",
+            "Make the report of a run with fewer texts.",
+        ) from None
     except Exception:  # a damaged table fails in many ways
         raise ConfigError(
             f"The synthetic table {path.name} cannot be read.", "Make it anew with `understudy generate`."
         ) from None
+
+
+def release_named_in(release: Path) -> str:
+    """The Release that the synthetic table in a shareable folder says it was made from; empty where it says none."""
+    path = find_table(release)
+    try:
+        row = next(iter(read_rows(path, at_once=1)), {}) if path is not None else {}
+        return _whole(str(_provenance(row).get("release", "")))
+    except Exception:  # a damaged table fails in many ways
+        return ""
 
 
 def require_measured_on(release: Path, digest: object, path: Path) -> None:
@@ -62,7 +81,7 @@ def require_measured_on(release: Path, digest: object, path: Path) -> None:
     if digest is None or table is None:
         return
     try:
-        found = hashlib.sha256(table.read_bytes()).hexdigest()
+        found = file_sha256(table)
     except OSError:
         raise ConfigError(f"The synthetic table {table.name} cannot be read.", "See that it may be read.") from None
     if found == digest:
@@ -74,27 +93,24 @@ def require_measured_on(release: Path, digest: object, path: Path) -> None:
     )
 
 
-def _rows(path: Path) -> Iterable[Mapping[str, Any]]:
-    if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        rows: list[Mapping[str, Any]] = pq.ParquetFile(path).read(use_threads=False).to_pylist()
-        return rows
-    with path.open(encoding="utf-8-sig", newline="") as lines:
-        if path.suffix == ".csv":
-            return list(csv.DictReader(lines))
-        return [json.loads(line) for line in lines if line.strip()]
-
-
 def _text(row: Mapping[str, Any]) -> SyntheticText:
-    label, provenance = row.get(LABEL), row.get(PROVENANCE)
-    known = json.loads(provenance) if provenance else {}
+    label, known = row.get(LABEL), _provenance(row)
+    text = row[TEXT] or ""
     return SyntheticText(
-        _whole(row[TEXT] or ""),
-        None if label in (None, "") else _whole(canonical(label)),
+        _whole(text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "\N{HORIZONTAL ELLIPSIS}"),
+        None if label in (None, "") else _whole(canonical(label)[:MOST_CHARACTERS]),
         tuple(_whole(str(phrase)) for phrase in known.get("phrases", ())),
         _whole(str(known.get("model") or "")),
     )
+
+
+def _provenance(row: Mapping[str, Any]) -> dict[str, Any]:
+    written = row.get(PROVENANCE)
+    if not written:
+        return {}
+    if len(written) > _MOST_PROVENANCE:
+        raise ValueError("what a text was made from is too long")
+    return parse_json(written.encode("utf-8"))
 
 
 def _whole(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from understudy.evaluation.figure import HOLDOUT, Figure
 from understudy.evaluation.picture import Picture
 from understudy.privacy.accountant import Composition
-from understudy.privacy.guarantee import as_typed
+from understudy.privacy.exact import as_typed
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.report.audited import Audited
 from understudy.report.charts.bars import bars

@@ -18,18 +18,20 @@ from typing import Any
 from understudy.config import RunConfig, budget_fields, run_config
 from understudy.corpus import Corpus
 from understudy.errors import ConfigError
+from understudy.methods.loading import load_release
 from understudy.methods.protocol import Method
 from understudy.methods.registry import method_class
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.release import Release, load_release
+from understudy.release import Release
 from understudy.run.generating import prepare_writing, write_texts
 from understudy.run.going_on import require_continuable
 from understudy.run.listener import SILENT, Listener
 from understudy.run.planning import check_wanted, label_count, make_plan, require_language_model, require_name, wanted
 from understudy.run.releasing import make_release
 from understudy.run.result import Result
-from understudy.run.session import open_session
+from understudy.run.session import noise_source, open_session
 
 __all__ = [
     "Listener",
@@ -63,7 +65,7 @@ def release(
     method = method_class(config.method)
     if go_on:
         require_continuable(config)
-    with open_session(config, config.lasting) as session:
+    with open_session(config, config.lasting, noise_source(config)) as session:
         writing = None
         if method.asks_for_candidates or method.needs_release_model:
             writing = prepare_writing(session, config, listener, asks=method.asks_for_candidates)
@@ -81,7 +83,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
     require_name(config)
     require_language_model(config, releases=True, generates=True)
     asks = not method_class(config.method).exports
-    with open_session(config, config.lasting) as session:
+    with open_session(config, config.lasting, noise_source(config)) as session:
         writing = prepare_writing(session, config, listener, asks=asks)  # before anything is charged
         made = make_release(session, config, corpus, writing, listener)
         return write_texts(session, made, config, writing, listener, capped=True)
@@ -110,7 +112,8 @@ def generate(made: Release | str | Path, *, listener: Listener = SILENT, **optio
     check_wanted(config)
     require_language_model(config, releases=False, generates=True)
     asks = not method_class(config.method).exports
-    with open_session(config, {**config.lasting, "release": made.digest}) as session:
+    noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: whose folder it may be
+    with open_session(config, {**config.lasting, "release": made.digest}, noise) as session:
         writing = prepare_writing(session, config, listener, asks=asks)
         if session.visible_folder is not None:
             if not session.begun:
@@ -187,6 +190,10 @@ def release_corpus(
 
 def corpus_config(corpus: Corpus, method: Method, budget: Budget | SecretBudget, **options: Any) -> RunConfig:
     """The configuration of a run on an open corpus."""
+    if not isinstance(corpus, Corpus):
+        raise ConfigError(
+            f"The corpus is an object of the type {type(corpus).__name__}.", "Open the table with read_corpus first."
+        )
     schema = corpus.schema
     return run_config(
         {

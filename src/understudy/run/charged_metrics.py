@@ -24,16 +24,19 @@ from understudy.evaluation.evaluation import Evaluation
 from understudy.evaluation.sample import Sample
 from understudy.evaluation.utility.kinds import kind_named
 from understudy.files import atomic_file, private_folder
+from understudy.models.odd_texts import require_embeds_all
+from understudy.models.text_probe import require_text_invariance
+from understudy.models.trust import trusted_with_texts
 from understudy.models.types import Embedder
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum
-from understudy.privacy.noise import NoiseSource
+from understudy.privacy.origin import SYSTEM
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
-from understudy.run.charging import noise_source, open_ledger, pay
+from understudy.run.charging import open_ledger, pay
 from understudy.run.listener import Listener
-from understudy.run.session import Session
+from understudy.run.session import Session, noise_source
 
 VERSION = 1
 _STORE = "metrics"
@@ -54,7 +57,7 @@ class ChargedMetrics:
 
     dataset: str
     unit: Unit
-    epsilon: str | float | int
+    epsilon: str | float
     classifiers: Sequence[str]
     seed: int
     named: bool = False
@@ -118,19 +121,27 @@ def release_metrics(
             "Declare the label set with --labels, or leave --charge-metrics out.",
         )
     labels = [canonical(label) for label in corpus.labels]
+    if embedder is not None and any(kind_named(name).embeddings for name in wanted.classifiers):
+        require_embeds_all(embedder)
     classifiers = _classifiers(wanted, synthetic, labels, embedder)
     mechanism = wanted.mechanism(max(1, len(labels)), classifiers)
+    reads_vectors = any(kind_named(name).embeddings for name in classifiers)
+    if embedder is not None and reads_vectors:
+        listener.say("Trying on this machine that texts do not change the embeddings of others (under a minute).")
+        require_text_invariance(embedder)
     plan, noise = wanted.plan(mechanism, list(classifiers)), noise_source(settings)
-    lasting = _lasting(wanted, labels, synthetic, embedder) | _noise_of(settings)
+    insecure = {"insecure_no_noise": settings.insecure_no_noise, "insecure_noise_seed": settings.insecure_noise_seed}
+    lasting = _lasting(wanted, labels, synthetic, embedder) | insecure
     private_folder(folder.private)
     with ExitStack() as stack:
-        store = stack.enter_context(RunStore.open(folder.private / _STORE, fresh=fresh))
+        store = stack.enter_context(RunStore.open(folder.private / _STORE, noise=noise.origin, fresh=fresh))
         folder.make()
-        session = Session(folder, store, lasting, folder)
+        folder.require_writable()
+        session = Session(folder, store, lasting, folder, noise)
         if session.begun:
             session.begin()  # with the same settings, or it is an error
-        values = _counts(mechanism, plan, wanted, corpus, session, settings, noise, listener)
-        run_id = store.run_id
+        values = _counts(mechanism, plan, wanted, corpus, session, settings, listener)
+        private, run_id = store.private, store.run_id
     figures = charged_figures(
         values,
         labels=labels,
@@ -140,7 +151,8 @@ def release_metrics(
         seed=wanted.seed,
     )
     made = Evaluation(figures, None, {"classifiers": list(classifiers), "seed": wanted.seed})
-    _write(folder, wanted, plan, made, noise.private, run_id)
+    trusted = trusted_with_texts(embedder if reads_vectors else None)
+    _write(folder, wanted, plan, made, private, run_id, trusted)
     listener.say(f"Wrote what was released to {folder.metrics_file}.")
     return made
 
@@ -152,21 +164,19 @@ def _counts(
     corpus: Corpus,
     session: Session,
     settings: LedgerParameters,
-    noise: NoiseSource,
     listener: Listener,
 ) -> NDArray[np.float64]:
     with ExitStack() as stack:
-        ledger = stack.enter_context(open_ledger(settings)) if noise.private else None
+        ledger = stack.enter_context(open_ledger(settings, session.store)) if session.noise.origin == SYSTEM else None
         rows = ""
         if ledger is not None:
-            if ledger.dataset(wanted.dataset) is not None:
-                ledger.check(wanted.dataset, plan, run_id=session.store.run_id)  # before any private read
+            ledger.check_if_open(wanted.dataset, plan, run_id=session.store.run_id)  # before any private read
             found = contents(corpus, ledger.fingerprint_key)
             rows = found.digest
             corpus = SteadyCorpus(corpus, key=ledger.fingerprint_key, expected=found)
         paid = pay(ledger, wanted.dataset, plan, corpus, rows, session, listener, known_only=not wanted.named)
         bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key)
-        kept = paid.keep(NAME, lambda: {"counts": mechanism.run(bounded, receipt=paid.receipt, source=noise)})
+        kept = paid.keep(NAME, lambda: {"counts": mechanism.run(bounded, receipt=paid.receipt, source=session.noise)})
     return np.asarray(kept["counts"], dtype=np.float64)
 
 
@@ -214,12 +224,6 @@ def _lasting(
     }
 
 
-def _noise_of(settings: LedgerParameters) -> dict[str, Any]:
-    """Whether there is any: counts without noise are never taken up by a call that has it."""
-    insecure = {"insecure_no_noise": settings.insecure_no_noise, "insecure_noise_seed": settings.insecure_noise_seed}
-    return {name: value for name, value in insecure.items() if value not in (None, False)}
-
-
 def _write(
     folder: OutputFolder,
     wanted: ChargedMetrics,
@@ -227,6 +231,7 @@ def _write(
     made: Evaluation,
     private: bool,
     run_id: str,
+    trusted: Sequence[str],
 ) -> None:
     fields = {
         "version": VERSION,
@@ -234,6 +239,7 @@ def _write(
         "private": private,
         "dataset": wanted.dataset,
         "run": run_id,
+        "trusted": list(trusted),
         "unit": plan.unit.to_json(),
         "protects": plan.unit.describe(),
         "budget": plan.budget.to_json(),

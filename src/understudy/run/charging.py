@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,9 +12,8 @@ import numpy as np
 from understudy.config import LedgerParameters
 from understudy.corpus import Corpus
 from understudy.corpus.read import proposed_name
-from understudy.errors import ConfigError, ResumeError
+from understudy.errors import ConfigError, ResumeError, UnderstudyWarning
 from understudy.methods.protocol import Arrays, Keep
-from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Plan, Receipt, charge_of
 from understudy.run.listener import Listener
 from understudy.run.session import Session
@@ -39,19 +39,24 @@ def dataset_name(declared: str | None, files: Sequence[str]) -> str:
     return name
 
 
-def noise_source(config: LedgerParameters) -> NoiseSource:
-    """The operating system's entropy, unless the configuration gives the promise up."""
-    if config.insecure_no_noise:
-        return InsecureNoNoise()
-    if config.insecure_noise_seed is not None:
-        return InsecureSeededNoise(config.insecure_noise_seed)
-    return SystemNoise()
+def open_ledger(config: LedgerParameters, store: RunStore) -> Ledger:
+    """The ledger that the configuration names.
 
-
-def open_ledger(config: LedgerParameters) -> Ledger:
+    Raises:
+        LedgerError: if it is not there, or not the one that the configuration pins.
+        ResumeError: if the run in the folder was charged in another.
+    """
     from understudy.ledger import Ledger
 
-    return Ledger(config.ledger)
+    ledger = Ledger(config.ledger, ledger_id=config.ledger_id)
+    began = store.value(_FINGERPRINT) or {}
+    if "ledger" in began and bytes(began["ledger"]).decode() != ledger.id:  # a run of an older version does not say
+        ledger.close()
+        raise ResumeError(
+            f"The run in this folder was charged in another ledger than {ledger.location}.",
+            "Name that one (--ledger), or use --fresh to start anew (which charges the budget again).",
+        )
+    return ledger
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,26 +93,37 @@ def pay(
         session.begin(plan)
         listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
         return Paid(Receipt(session.store.run_id, plan.charges), b"insecure", session.store.keep_once)
-    fingerprint = corpus.fingerprint(ledger.fingerprint_key)
+    from understudy.ledger.sketches import Sketch
+
+    known = corpus.identity(ledger.fingerprint_key, lines=Sketch.SIZE)
     kept = session.store.value(_FINGERPRINT)
     if kept is not None and bytes(kept["sha"]).decode() != rows:
         raise ResumeError(
             "The private data, or the ledger, are not those that this run began with.",
             "Use those it began with, or --fresh to start anew (which charges the budget again).",
         )
-    if known_only and ledger.dataset(dataset) is not None and ledger.known_as(fingerprint) is None:
+    if known_only and ledger.dataset(dataset) is not None and ledger.known_as(*known.contents) is None:
         raise ConfigError(
             f"The real table is not the one that the ledger knows as {dataset!r}, whose stand-in is evaluated.",
             f"Give that one; or, if these are more data of it, say so with --dataset {dataset}.",
         )
-    if ledger.dataset(dataset) is None and ledger.known_as(fingerprint) is None:
-        ledger.open_dataset(dataset, cap=plan.budget, unit=plan.unit)
+    if ledger.dataset(dataset) is None and ledger.known_as(*known.contents) is None:
+        ledger.open_dataset(dataset, cap=plan.budget, unit=plan.unit, by_hand=False)
         listener.say(f"Dataset {dataset!r} is new: opened with this run's budget {plan.budget} as its cap.")
-    if fingerprint:  # all corpora without a record are alike: they identify nothing
-        ledger.identify(dataset, fingerprint)
+    if known.contents:
+        for other in ledger.identify(dataset, *known.contents, sketch=Sketch(known.lines)):
+            warnings.warn(
+                f"Much of this table is known as the dataset {other!r}, and this run counts for {dataset!r}. "
+                f"If it is the same data, use --dataset {other}: what is spent under two names is never added up.",
+                UnderstudyWarning,
+                stacklevel=2,
+            )
     session.begin(plan)
     if kept is None:
-        session.store.keep(_FINGERPRINT, {"sha": np.frombuffer(rows.encode(), dtype=np.uint8)})
+        began = {"sha": rows, "ledger": ledger.id}
+        session.store.keep(
+            _FINGERPRINT, {name: np.frombuffer(text.encode(), dtype=np.uint8) for name, text in began.items()}
+        )
     charged = {charge.name for charge in plan.charges}
     digests = {
         name: digest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from understudy.config import LedgerParameters, TableParameters
-from understudy.corpus import Corpus, read_corpus
+from understudy.corpus import Corpus, no_table, read_corpus
 from understudy.errors import ConfigError
 from understudy.evaluation.parameters import ChargeParameters, EvaluationParameters
 from understudy.evaluation.reading import open_table
+from understudy.methods.loading import load_release
 from understudy.outputs import LABEL, TEXT, OutputFolder, find_table
 from understudy.parameters import Parameters
-from understudy.release import PublicSchema, load_release
+from understudy.release import PublicSchema
 from understudy.statement import Statement
+from understudy.statement.form import load_statement
 
 Table = str | os.PathLike[str] | Corpus
 """A file, or a table that is open."""
@@ -53,6 +54,8 @@ class Made:
 def open_synthetic(source: Table, config: EvaluationConfig) -> Made:
     if isinstance(source, Corpus):
         return Made(source)
+    if not isinstance(source, (str, os.PathLike)):
+        raise no_table(source)
     path = Path(source)
     if not path.is_dir():
         return Made(open_table(path, _columns(config, None)))
@@ -70,10 +73,8 @@ def open_synthetic(source: Table, config: EvaluationConfig) -> Made:
 
 
 def _statement(folder: OutputFolder) -> Statement | None:
-    try:
-        return Statement.from_json(json.loads((folder.shareable / "statement.json").read_text("utf-8")))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    path = folder.shareable / "statement.json"
+    return load_statement(path) if path.exists() else None
 
 
 def open_beside(path: str, made: Made) -> Corpus:

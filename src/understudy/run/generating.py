@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from understudy.config import RunConfig
 from understudy.corpus import Label, canonical
 from understudy.errors import ConfigError, ModelError
+from understudy.generation.asking import NoText
 from understudy.generation.examples import read_examples, with_phrases
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.prompts import Prompts
@@ -23,6 +24,7 @@ from understudy.run.planning import wanted
 from understudy.run.result import Result
 from understudy.run.session import GENERATED, Session
 from understudy.statement import NOT_PRIVATE
+from understudy.store.answers import MOST_BLANK
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
@@ -68,13 +70,13 @@ def prepare_writing(session: Session, config: RunConfig, listener: Listener, *, 
     parameters: WritingParameters = config.part(WritingParameters)
     template = load_template(parameters.document_type, file=parameters.prompt)
     prompts = Prompts(parameters, template, _examples(parameters, config))
-    chat = _load_chat(config) if asks and config.llm != "none" else None
+    chat = _load_chat(config, listener) if asks and config.llm != "none" else None
     if chat is not None:
         from understudy.models.cached import CachedChat
         from understudy.models.catalog import language_note
 
         if config.llm.startswith("openai:") and not session.begun:
-            _ping(_load_chat(config))  # one of its own: so short a prompt would mislead the caps' estimates
+            _ping(_load_chat(config, listener))  # one of its own: so short a prompt would mislead the caps' estimates
         if note := language_note(config.llm):
             listener.say(note)
         chat = CachedChat(chat, session.store.answers)
@@ -105,18 +107,20 @@ def write_texts(
     embedder = load_embedder_of(config) if method.generates_with_embedder else None
     tools = GenerationTools(writer, embedder, config.seed, listener.say)
     origin = {"release": made.digest[:12], **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
-    records = [
-        replace(record, provenance={**record.provenance, **origin})
-        for record in method.generate(made, counts, tools=tools)
-    ]
+    try:
+        records = [
+            replace(record, provenance={**record.provenance, **origin})
+            for record in method.generate(made, counts, tools=tools)
+        ]
+    except NoText as error:
+        raise NoText(error.problem, _without_text(session, config, made)) from None
     written = [record for record in records if record.text]
     if records and not written and chat is not None and not method.asks_for_candidates:
-        where = f" --base-url {config.base_url}" if config.base_url else ""
-        raise ModelError(
-            "The language model wrote no text at all.", f"Try it with `understudy models check {config.llm}{where}`."
-        )
+        raise NoText("The language model wrote no text at all.", _without_text(session, config, made))
     if session.visible_folder is not None:
-        path = session.visible_folder.write_records(written, made.schema, config.output_format)
+        path = session.visible_folder.write_records(
+            written, made.schema, config.output_format, keep_formulas=config.keep_formulas
+        )
         listener.say(f"Wrote {len(written)} synthetic records to {path}.")
     if missing := len(records) - len(written):
         if method.exports:
@@ -124,10 +128,20 @@ def write_texts(
         elif chat is None:
             cure = "Name a language model (--llm)."
         else:
-            cure = "The same command asks again for those that failed."
+            cure = f"The same command asks again, {MOST_BLANK} times in all where an answer was empty or withheld."
         listener.say(f"{missing} texts could not be had. {cure}")
     session.store.mark(GENERATED)
     return Result(made, written, missing, session.visible_folder)
+
+
+def _without_text(session: Session, config: RunConfig, made: Release) -> str:
+    """What to do where a language model writes nothing: nothing is lost, and another model may be asked."""
+    where = f" --base-url {config.base_url}" if config.base_url else ""
+    check = f"Try it with `understudy models check {config.llm}{where}`; the same command then asks again"
+    file = None if session.visible_folder is None else session.visible_folder.release_file(made.method)
+    if file is None or not file.exists():
+        return f"{check}, free of charge."
+    return f"{check}, and `understudy generate {file} --output ELSEWHERE` asks another model: both cost no budget."
 
 
 def _examples(parameters: WritingParameters, config: RunConfig) -> Sequence[Example]:
@@ -144,7 +158,7 @@ def _examples(parameters: WritingParameters, config: RunConfig) -> Sequence[Exam
     return read_examples(parameters.examples)
 
 
-def _load_chat(config: RunConfig) -> ChatModel:
+def _load_chat(config: RunConfig, listener: Listener) -> ChatModel:
     from understudy.models.catalog import load_chat
 
     options: dict[str, Any] = {}
@@ -155,6 +169,7 @@ def _load_chat(config: RunConfig) -> ChatModel:
             "spending_cap": config.spending_cap,
             "price_per_million_input": config.price_input,
             "price_per_million_output": config.price_output,
+            "say": listener.say,
         }
     return load_chat(config.llm, base_url=config.base_url, api_key_env=config.api_key_env, seed=config.seed, **options)
 

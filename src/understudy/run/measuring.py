@@ -16,10 +16,11 @@ from understudy.evaluation.evaluation import Evaluation
 from understudy.evaluation.parameters import EvaluationParameters
 from understudy.evaluation.reading import read_sample
 from understudy.evaluation.sample import Sample
-from understudy.files import private_folder
+from understudy.files import UnreadableText, disk_faults, private_folder, read_lines
+from understudy.models.trust import require_trusted
 from understudy.models.types import Embedder
 from understudy.outputs import OutputFolder
-from understudy.privacy.checks import require_positive
+from understudy.privacy.exact import require_epsilon
 from understudy.privacy.unit import Unit
 from understudy.run.charged_metrics import ChargedMetrics, release_metrics
 from understudy.run.evaluation_tables import (
@@ -35,6 +36,8 @@ from understudy.run.evaluation_tables import (
 from understudy.run.figures import Tables, embedded, measure
 from understudy.run.listener import SILENT, Listener
 from understudy.statement import Statement
+
+_FEWEST = 2
 
 
 def evaluate(
@@ -63,13 +66,15 @@ def evaluate(
         made = open_synthetic(synthetic, config)
         config = completed(config, made, declared=real.schema if isinstance(real, Corpus) else None)
         folder = OutputFolder(Path(config.output)) if config.output else made.folder
+        if folder is not None:
+            stack.enter_context(disk_faults(folder.root))
         _check_folder(folder, made)
         corpus = open_real(real, config, private_dir)
         if not isinstance(real, Corpus):
             stack.enter_context(corpus)
         wanted = None if config.charge_metrics is None else _wanted(config, corpus, made)
         tables = _read(config, corpus, made)
-        embedder = _load_embedder(config.embedder)
+        embedder = _load_embedder(config)
         tables = tables.embedded(embedder, listener)
         if wanted is not None:
             assert folder is not None, "checked with what is wanted"
@@ -85,15 +90,19 @@ def evaluate(
             )
         listener.say("Reading the real texts.")
         sample = read_sample(corpus, at_most=config.max_texts, seed=config.seed)
-        if len(sample) < 2:
+        if len(sample) < _FEWEST and wanted is None:
             raise ConfigError("The real table holds too few texts to compare with.", "Give one with two or more.")
-        sample = embedded(sample, embedder, listener, "real")
-        evaluation = measure(config.part(EvaluationParameters), sample, tables, listener)
+        if len(sample) < _FEWEST:  # what was charged for is out: how this ends must not tell how many records there are
+            evaluation = Evaluation((), None, {"nothing measured": "too few real texts to compare with"})
+        else:
+            sample = embedded(sample, embedder, listener, "real")
+            evaluation = measure(config.part(EvaluationParameters), sample, tables, listener)
     if made.folder is not None:
         evaluation = replace(evaluation, settings={**evaluation.settings, "table_sha256": made.folder.table_sha256})
     if folder is not None:
-        private_folder(folder.private)
-        evaluation.save(folder.evaluation_file)
+        with disk_faults(folder.root):
+            private_folder(folder.private)
+            evaluation.save(folder.evaluation_file)
         listener.say(f"Wrote the figures to {folder.evaluation_file}: they are not covered by epsilon.")
     return evaluation
 
@@ -151,7 +160,7 @@ def _wanted(config: EvaluationConfig, corpus: Corpus, made: Made) -> ChargedMetr
             "Leave --charge-metrics out, or make a run with a declared label set.",
         )
     assert config.charge_metrics is not None
-    require_positive(charge_metrics=config.charge_metrics)
+    require_epsilon(charge_metrics=config.charge_metrics)
     return ChargedMetrics(
         config.dataset or made.statement.dataset,
         _unit(config, corpus, made.statement),
@@ -179,21 +188,26 @@ def _unit(config: EvaluationConfig, corpus: Corpus, statement: Statement) -> Uni
     return unit
 
 
-def _load_embedder(spec: str) -> Embedder | None:
-    if spec == "none":
+def _load_embedder(config: EvaluationConfig) -> Embedder | None:
+    """The embedder, if there is one; it may read the real texts. What is private needs no more of it."""
+    if config.embedder == "none":
         return None
     from understudy.models.catalog import load_embedder
 
-    return load_embedder(spec)
+    embedder = load_embedder(config.embedder)
+    require_trusted(embedder, trust_endpoint=config.trust_endpoint)
+    return embedder
 
 
 def _lines(path: str | None) -> tuple[str, ...]:
     if path is None:
         return ()
     try:
-        return tuple(Path(path).read_text("utf-8").splitlines())
-    except (OSError, UnicodeDecodeError):
-        raise ConfigError(f"The public texts {Path(path).name} cannot be read.", "Give a UTF-8 text file.") from None
+        return tuple(read_lines(Path(path)))
+    except UnreadableText as error:
+        raise ConfigError(
+            f"The public texts {Path(path).name} cannot be read ({error}).", "Give a UTF-8 text file."
+        ) from None
 
 
 def _schema(path: str | None) -> Mapping[str, Any] | None:

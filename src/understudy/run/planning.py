@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from understudy.config import RunConfig
+from collections.abc import Sequence
+
+from understudy.config import MOST_RECORDS, RunConfig
 from understudy.corpus.labels import canonical, declared_labels
 from understudy.errors import ConfigError
 from understudy.methods.protocol import PublicFacts
@@ -11,11 +13,11 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 
 
-def make_plan(config: RunConfig, *, labels: int | None = None) -> Plan:
+def make_plan(config: RunConfig, *, label_names: Sequence[str] | None = None) -> Plan:
     """The plan of a configured run. Reads no private data.
 
     Args:
-        labels: size of the label set; None takes the declared one.
+        label_names: the labels' canonical strings, as the table has them; None takes the declared ones.
 
     Raises:
         ConfigError: if the configuration cannot be run.
@@ -29,8 +31,10 @@ def make_plan(config: RunConfig, *, labels: int | None = None) -> Plan:
         )
     if config.unit.kind == "secret":
         _check_recognisers(config)
-    names = () if config.labels is None else tuple(canonical(label) for label in declared_labels(config.labels))
-    facts = PublicFacts(config.unit, labels or label_count(config), config.expected_records, names)
+    if label_names is None:
+        declared = () if config.labels is None else declared_labels(config.labels)
+        label_names = [canonical(label) for label in declared]
+    facts = PublicFacts(config.unit, max(1, len(label_names)), config.expected_records, tuple(label_names))
     return method.plan(budget, facts)
 
 
@@ -90,20 +94,25 @@ def check_wanted(config: RunConfig) -> None:
         ConfigError: as :func:`wanted`; a method whose Release holds the texts itself needs no number.
     """
     if not method_class(config.method).exports or config.records is not None or config.records_per_label is not None:
-        wanted(config, 1)
+        wanted(config, label_count(config))
 
 
 def wanted(config: RunConfig, labels: int) -> list[int]:
     """Synthetic records of each label.
 
     Raises:
-        ConfigError: if it is not exactly one of ``records`` and ``records_per_label`` that says so.
+        ConfigError: if it is not exactly one of ``records`` and ``records_per_label`` that says so, or too many.
     """
     if (config.records is None) == (config.records_per_label is None):
         raise ConfigError(
             "It is not clear how many records to write.", "Give one of --records-per-label N and --records N."
         )
     if config.records_per_label is not None:
+        if (asked := config.records_per_label * labels) > MOST_RECORDS:
+            raise ConfigError(
+                f"{asked} synthetic records are asked for, and {MOST_RECORDS} are the most.",
+                "Ask for fewer; `understudy generate` makes more of the same Release with another --seed.",
+            )
         return [config.records_per_label] * labels
     assert config.records is not None
     return [config.records // labels + (label < config.records % labels) for label in range(labels)]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,18 +16,28 @@ from understudy.corpus import Corpus, canonical, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.sources import SPOOL
 from understudy.corpus.steady import SteadyCorpus, contents
-from understudy.errors import ConfigError
-from understudy.methods.protocol import Method, ReleaseTools
+from understudy.errors import ConfigError, ModelError, PrivacyError, UnderstudyError
+from understudy.methods.loading import load_release
+from understudy.methods.protocol import Method, Preparation, ReleaseTools
 from understudy.methods.registry import make_method
+from understudy.models.memory import is_out_of_memory
+from understudy.models.odd_texts import require_embeds_all, require_encodes_all
+from understudy.models.text_probe import require_text_invariance
+from understudy.models.trust import require_trusted, trusted_with_texts
+from understudy.models.types import Embedder
+from understudy.privacy.origin import SYSTEM
 from understudy.privacy.plan import Plan
-from understudy.release import PublicSchema, Release, load_release
-from understudy.run.charging import dataset_name, noise_source, open_ledger, pay
+from understudy.release import PublicSchema, Release
+from understudy.run.charging import dataset_name, open_ledger, pay
 from understudy.run.generating import Writing, load_embedder_of, load_release_model_of
 from understudy.run.going_on import require_begun, require_no_less, require_same_model
 from understudy.run.listener import Listener
 from understudy.run.planning import make_plan
 from understudy.run.session import RELEASED, Session
 from understudy.statement import Statement
+
+if TYPE_CHECKING:
+    from understudy.models.causal import CausalModel
 
 
 def make_release(
@@ -47,36 +60,35 @@ def make_release(
     if go_on:
         require_begun(session)
         if file.exists():
-            require_no_less(method, load_release(file))
+            require_no_less(method, load_release(file, max_bytes=sys.maxsize))
     elif RELEASED in session.store.stages() and file.exists():
         more = " (release --continue uses what is still paid for)" if method.stopping_parameters else ""
         listener.say(f"{file.name} is there already: no private record is read, nothing is charged{more}.")
-        made = load_release(file)
+        made = load_release(file, max_bytes=sys.maxsize)  # this run's own
+        _require_own(session, made)
         session.folder.write_statement(made.statement)
         session.clear_scratch()
         return made
-    early, noise = make_plan(config), noise_source(config)
+    early = make_plan(config)
     dataset = dataset_name(config.dataset, config.data)
     with ExitStack() as stack:
-        ledger = stack.enter_context(open_ledger(config)) if noise.private else None
-        if ledger is not None and ledger.dataset(dataset) is not None:
-            ledger.check(dataset, early, run_id=session.store.run_id)  # before any private read
+        ledger = stack.enter_context(open_ledger(config, session.store)) if session.noise.origin == SYSTEM else None
+        if ledger is not None:
+            ledger.check_if_open(dataset, early, run_id=session.store.run_id)  # before any private read
         if corpus is None:
             corpus = stack.enter_context(_open_corpus(config, session.folder.private))
         _check_columns(config, corpus)
-        plan = make_plan(config, labels=max(1, len(corpus.labels)))
-        embedder = load_embedder_of(config) if method.needs_embedder else None  # before anything is charged
+        label_names = tuple(canonical(label) for label in corpus.labels)
+        plan = make_plan(config, label_names=label_names)
+        embedder = _load_embedder(method, config, listener) if method.needs_embedder else None
+        dimension = 0 if embedder is None else require_embeds_all(embedder)
         model = None
         if method.needs_release_model:
             listener.say("Loading the release model, and trying on this machine that texts do not change each other's.")
             model = load_release_model_of(config)
+            require_encodes_all(model)
             assert writing is not None, "the run prepares prompts where needs_release_model says so"
-            method.check_prompts(
-                model,
-                writing.prompts,
-                label_names=[canonical(label) for label in corpus.labels],
-                record_columns=corpus.schema.record_columns,
-            )
+            _check_prompts(method, model, writing, label_names, corpus.schema.record_columns)
         listener.say(f"Protecting {plan.unit.describe()}; the budget is {plan.budget}.")
         rows = ""
         if ledger is not None:
@@ -85,14 +97,25 @@ def make_release(
             corpus = SteadyCorpus(corpus, key=ledger.fingerprint_key, expected=found)
         if plan.unit.kind == "secret":
             _check_secrets(method, config, corpus, plan)
+        session.folder.require_writable()
+        statement = Statement.of(
+            plan,
+            public_inputs={},
+            labels_declared=corpus.schema.labels_declared,
+            dataset=dataset,
+            private=session.noise.origin == SYSTEM,
+            trusted=trusted_with_texts(embedder) if method.embeds_private_texts else (),
+        )
+        preparation = Preparation(max(1, len(label_names)), label_names, embedder, dimension, config.seed, listener.say)
+        prepared = None if session.begun else method.prepare(corpus, plan, preparation)
         paid = pay(ledger, dataset, plan, corpus, rows, session, listener)
         if model is not None:
             require_same_model(session, model)
         tools = ReleaseTools(
-            labels=max(1, len(corpus.labels)),
-            label_names=tuple(canonical(label) for label in corpus.labels),
+            labels=preparation.labels,
+            label_names=label_names,
             receipt=paid.receipt,
-            noise=noise,
+            noise=session.noise,
             keep=paid.keep,
             embedder=embedder,
             seed=config.seed,
@@ -104,27 +127,26 @@ def make_release(
             record_columns=tuple(corpus.schema.record_columns),
             say=listener.say,
             diary=session.folder.note_privately,
+            prepared=prepared,
         )
         if not corpus.schema.labels_declared:
             listener.say("The label set is read from the data: it is not protected.")
         if config.on_bad_row == "skip":
             listener.say("Rows that cannot be used are left out; private/skipped_rows.json counts them.")
         listener.say("Reading the private records.")
-        released = method.release(BoundedCorpus(corpus, plan.unit, paid.hash_key), plan, tools)
+        bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key, json_records=bool(corpus.schema.record_columns))
+        released = method.release(bounded, plan, tools)
         schema = corpus.schema
-    statement = Statement.of(
-        plan,
-        public_inputs=released.public_inputs,
-        labels_declared=schema.labels_declared,
-        dataset=dataset,
-        private=noise.private,
-        notes=released.notes,
-    )
     made = Release(
         method=method.name,
         parameters={**_without_folders(method), "seed": config.seed},
         schema=PublicSchema(schema.text or "record", schema.label, tuple(schema.labels), tuple(schema.record_columns)),
-        statement=statement,
+        statement=replace(
+            statement,
+            private=session.store.private,  # as its values are, whatever this process is
+            public_inputs=released.public_inputs,
+            notes=released.notes,
+        ),
         arrays={name: np.asarray(array) for name, array in released.arrays.items()},
         terms=list(released.terms),
         noise_check=released.noise_check,
@@ -139,6 +161,45 @@ def make_release(
     for line in made.noise_lines:
         listener.say(line)
     return made
+
+
+def _require_own(session: Session, made: Release) -> None:
+    """That the Release which stands in the folder promises what the run's stored values keep, no more and no less.
+
+    Raises:
+        PrivacyError: if it does not, and so is another run's.
+    """
+    if made.statement.private != session.store.private:
+        raise PrivacyError(
+            f"The Release in {session.folder.root.name} is not the one that this run made.",
+            "Delete it and repeat the command: it is made again from the stored values, which charges nothing.",
+        )
+
+
+def _load_embedder(method: Method, config: RunConfig, listener: Listener) -> Embedder:
+    """The embedder, before anything is charged: one that will read private texts may do so, and its texts do not
+    change one another's vectors on this machine. No method gets one that was not tried."""
+    embedder = load_embedder_of(config)
+    if method.embeds_private_texts:
+        require_trusted(embedder, trust_endpoint=config.trust_endpoint)
+        listener.say("Trying on this machine that texts do not change the embeddings of others (under a minute).")
+        require_text_invariance(embedder)
+    return embedder
+
+
+def _check_prompts(
+    method: Method, model: CausalModel, writing: Writing, label_names: Sequence[str], columns: Sequence[str]
+) -> None:
+    """That the prompts can be made, and the rows of one draw held, before anything is charged."""
+    try:
+        return method.check_prompts(model, writing.prompts, label_names=label_names, record_columns=columns)
+    except Exception as error:
+        if isinstance(error, UnderstudyError) or not is_out_of_memory(error):
+            raise
+    raise ModelError(
+        f"The prompts of one draw do not fit into memory beside {model.model_id}.",
+        "Show less of each text (--private-text-tokens) or fewer at once, or name a smaller model.",
+    )
 
 
 def _check_columns(config: RunConfig, corpus: Corpus) -> None:

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from understudy.config import RunConfig
+from understudy.config import LedgerParameters, RunConfig
+from understudy.errors import ConfigError
+from understudy.files import disk_faults
 from understudy.outputs import OutputFolder
+from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Plan
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ BEGUN, RELEASED, GENERATED = "begun", "released", "generated"
 
 @dataclass(frozen=True)
 class Session:
-    """An output folder in use, and its store.
+    """An output folder in use, its store, and where the noise of what is kept there comes from.
 
     Until it has begun (a charge, or an answer of a language model), its settings may still change.
     """
@@ -34,6 +37,7 @@ class Session:
     store: RunStore
     lasting: Mapping[str, Any]
     visible_folder: OutputFolder | None
+    noise: NoiseSource
 
     @property
     def begun(self) -> bool:
@@ -47,6 +51,8 @@ class Session:
     def clear_scratch(self) -> None:
         """Remove them, those of a run that was killed among them."""
         shutil.rmtree(self.scratch, ignore_errors=True)
+        if self.scratch.is_file():
+            self.scratch.unlink()
 
     def begin(self, plan: Plan | None = None) -> None:
         """Store the settings, or see that the folder's run has the same."""
@@ -56,22 +62,54 @@ class Session:
         self.store.mark(BEGUN)
 
 
+def noise_source(config: LedgerParameters) -> NoiseSource:
+    """The operating system's entropy, unless the configuration gives the promise up."""
+    if config.insecure_no_noise:
+        return InsecureNoNoise()
+    if config.insecure_noise_seed is not None:
+        return InsecureSeededNoise(config.insecure_noise_seed)
+    return SystemNoise()
+
+
 @contextmanager
-def open_session(config: RunConfig, lasting: Mapping[str, Any]) -> Iterator[Session]:
-    """The run's folder, locked; a run that began there with other settings is an error."""
+def open_session(config: RunConfig, lasting: Mapping[str, Any], noise: NoiseSource) -> Iterator[Session]:
+    """The run's folder, locked; a run that began there with other settings is an error.
+
+    Args:
+        config: of the run.
+        lasting: the settings that a resumed run must share with the first.
+        noise: of all that is kept in the folder.
+
+    Raises:
+        ConfigError: if a setting cannot stand in a statement.
+    """
     from understudy.store import RunStore
 
+    _require_utf8({**lasting, "dataset": config.dataset})
     with ExitStack() as stack:
         if config.output is None:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="understudy-")))
         else:
             root = Path(config.output)
         folder = OutputFolder(root)
-        store = stack.enter_context(RunStore.open(folder.private, fresh=config.fresh))
+        stack.enter_context(disk_faults(root))
+        store = stack.enter_context(RunStore.open(folder.private, noise=noise.origin, fresh=config.fresh))
         folder.make()
-        session = Session(folder, store, lasting, None if config.output is None else folder)
+        session = Session(folder, store, lasting, None if config.output is None else folder, noise)
         if session.begun:
             session.begin()
         else:
             session.clear_scratch()
         yield session
+
+
+def _require_utf8(settings: Mapping[str, Any]) -> None:
+    """Names of files may hold bytes that are no text, and JSON halves of characters: no statement can name those."""
+    for name, value in settings.items():
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError:
+            raise ConfigError(
+                f"The setting {name!r} holds characters that UTF-8 cannot write.",
+                "Write it, or name the file, in whole characters of UTF-8.",
+            ) from None

@@ -12,12 +12,13 @@ from understudy.corpus.labels import declared_labels
 from understudy.errors import ConfigError
 from understudy.evolution.keywords import keywords_of_labels
 from understudy.evolution.parameters import EvolutionParameters
-from understudy.evolution.variation import TextAPI
+from understudy.evolution.variation import TextAPI, require_text
 from understudy.generation.records import SyntheticRecord
 from understudy.generation.template import load_template
 from understudy.generation.writing import public_name
 from understudy.outputs import OutputFolder
 from understudy.parameters import Parameters, public_file
+from understudy.privacy.noise import SystemNoise
 from understudy.release import PublicSchema
 from understudy.run.generating import prepare_writing
 from understudy.run.listener import SILENT, Listener
@@ -68,7 +69,7 @@ def zero_shot(
             "The output folder holds texts with a privacy statement, and these are none of them.",
             "Use another --output.",
         )
-    with open_session(config, {**config.lasting, "zero-shot": True}) as session:
+    with open_session(config, {**config.lasting, "zero-shot": True}, SystemNoise()) as session:
         writing = prepare_writing(session, config, listener, asks=True)
         session.begin()
         evolution = _evolution(config)
@@ -80,6 +81,7 @@ def zero_shot(
         assert writer.chat is not None
         listener.say(f"Making {sum(counts)} texts with {writer.chat.model_id}; no private text is read.")
         answers = TextAPI(writer, evolution, keywords).random(counts, round_number=0, stage=0)
+        require_text(answers)
         origin = {"zero-shot": public_name(writer.chat.model_id), "prompts": template.sha256[:12]}
         records = [
             SyntheticRecord(text, int(label), {**origin, "prompt": prompt})
@@ -87,7 +89,9 @@ def zero_shot(
         ]
         if session.visible_folder is not None:
             schema = PublicSchema("text", None if labels is None else "label", tuple(names))
-            path = session.visible_folder.write_records(records, schema, config.output_format)
+            path = session.visible_folder.write_records(
+                records, schema, config.output_format, keep_formulas=config.keep_formulas
+            )
             listener.say(f"Wrote {len(records)} texts to {path}.")
         if missing := sum(counts) - len(records):
             listener.say(f"{missing} texts could not be had.")

@@ -40,6 +40,7 @@ class Statement:
         power: largest true-positive rate of a test for one unit's presence that is wrong about 1 absent unit in 100.
         notes: further remarks of the method, one sentence each.
         posterior_at: the highest posterior at the booked prior and at several others. Empty but for secrets.
+        trusted: who else got to read private texts by the user's word, one sentence each.
     """
 
     method: str
@@ -54,6 +55,7 @@ class Statement:
     power: float
     notes: tuple[str, ...] = ()
     posterior_at: Mapping[float, float] = field(default_factory=lambda: MappingProxyType({}))
+    trusted: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -65,6 +67,7 @@ class Statement:
         dataset: str,
         private: bool,
         notes: tuple[str, ...] = (),
+        trusted: tuple[str, ...] = (),
     ) -> Statement:
         secret = isinstance(plan.budget, SecretBudget)
         return cls(
@@ -80,6 +83,7 @@ class Statement:
             plan.posterior(FALSE_ALARMS) if secret else plan.composition.power(FALSE_ALARMS),
             notes,
             posterior_at(plan) if secret else {},
+            trusted,
         )
 
     @property
@@ -109,6 +113,7 @@ class Statement:
             "label_set": "declared, public" if self.labels_declared else "read from the data, not protected",
             "labels_declared": self.labels_declared,
             "notes": list(self.notes),
+            "trusted": list(self.trusted),
             "not_covered": list(self.promise.not_covered),
         }
 
@@ -131,6 +136,7 @@ class Statement:
             posterior_at={
                 float(entry["prior"]): float(entry["posterior"]) for entry in fields.get("posterior_at", ())
             },  # older Releases have none
+            trusted=tuple(fields.get("trusted", ())),  # nor these
         )
 
     def to_markdown(self) -> str:
@@ -162,6 +168,7 @@ class Statement:
             f"- label set: {'declared' if self.labels_declared else '**read from the data: not protected**'}",
             "",
             *(["## Notes", "", *(f"- {note}" for note in self.notes), ""] if self.notes else []),
+            *(["## Who is trusted", "", *(f"- {each}" for each in self.trusted), ""] if self.trusted else []),
             "## What is not covered",
             "",
             *(f"- {item}" for item in self.promise.not_covered),

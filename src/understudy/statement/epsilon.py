@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from understudy.privacy.guarantee import Budget, as_typed
+from understudy.privacy.exact import as_typed
+from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.statement import everywhere
 from understudy.statement.rounding import in_a_hundred, round_up
@@ -38,11 +39,11 @@ class EpsilonPromise:
         epsilon, delta = as_typed(self.budget.epsilon), as_typed(self.budget.delta)
         exponent = float(self.budget.epsilon)
         odds = round_up(math.exp(exponent)) if exponent < _LARGEST_EXPONENT else f"e^{epsilon}"
-        failure = f", except with probability {delta}" if self.budget.delta else ""
+        more = f", plus {delta}" if self.budget.delta else ""
         return (
-            f"With or without any one unit, the probability of everything in the Release, and of every text made from "
-            f"it, changes by a factor of at most {odds}{failure}: ({epsilon}, {delta})-differential privacy; "
-            f"neighbours add or remove one unit.\n\n"
+            "Take any one unit. The probability of any outcome, whatever is in the Release or in a text made from it, "
+            f"is at most {odds} times that without the unit{more}; and without the unit at most {odds} times that "
+            f"with it{more}: ({epsilon}, {delta})-differential privacy; neighbours add or remove one unit.\n\n"
             f"In other words: whoever guesses from it whether one given unit was in the data, and is wrong about 1 in "
             f"100 units that were not, is right about at most {in_a_hundred(self.power)} in 100 that were, whatever "
             "else they know."

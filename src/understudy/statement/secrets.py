@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from understudy.privacy.guarantee import as_typed
+from understudy.privacy.exact import as_typed
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.statement import everywhere

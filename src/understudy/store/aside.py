@@ -12,20 +12,21 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from understudy.errors import ResumeError
-from understudy.files import sync_folder
+from understudy.errors import StorageError
+from understudy.files import storage_error, sync_folder
+from understudy.store.database import WAIT_SECONDS, store_error
 
 _LOGS = ("-wal", "-journal", "-shm")
 
 
 def set_aside(path: Path) -> None:
-    """Rename the store at ``path``, if there is one, to ``run-TIME.sqlite``.
+    """Rename the store at ``path``, if there is one, to ``NAME-TIME.sqlite``.
 
     A corrupt one is renamed as it is: its log, which stays behind for :func:`remove_orphans`, could only bring it
     back under its old name, where no run looks for it any more.
 
     Raises:
-        ResumeError: if its log cannot be emptied into it, or it cannot be renamed.
+        StorageError: if its log cannot be emptied into it, or it cannot be renamed.
     """
     if not path.exists():
         return
@@ -34,7 +35,7 @@ def set_aside(path: Path) -> None:
         path.rename(path.with_name(f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}{path.suffix}"))
         sync_folder(path.parent)
     except OSError as error:
-        raise _refused(path, str(error.strerror)) from None
+        raise storage_error(path, error) from None
 
 
 def remove_orphans(path: Path) -> None:
@@ -48,18 +49,16 @@ def remove_orphans(path: Path) -> None:
 
 def _empty_log(path: Path) -> None:
     try:
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=WAIT_SECONDS)) as connection:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA fullfsync = ON")
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # which reads the log
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     except sqlite3.OperationalError as error:  # locked, full, not readable: it may be whole
-        raise _refused(path, str(error)) from None
+        raise store_error(path, error) from None
     except sqlite3.DatabaseError:  # not a database, or a damaged one
         return
     if any(log.exists() and log.stat().st_size for log in (path.with_name(path.name + end) for end in _LOGS[:2])):
-        raise _refused(path, "its log cannot be emptied")
-
-
-def _refused(path: Path, why: str) -> ResumeError:
-    return ResumeError(f"{path} cannot be set aside ({why}).", "Free the folder or its disk, or use another --output.")
+        raise StorageError(
+            f"{path} cannot be set aside: another program reads its log.", "Close it there, then repeat the command."
+        )

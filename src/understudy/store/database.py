@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from understudy.errors import ResumeError
+from understudy.errors import ResumeError, StorageError, UnderstudyError
+from understudy.files import AGAIN, storage_error
 
-VERSION = 1
+VERSION = 2
+WAIT_SECONDS = 30.0
+"""For which a lock that another program holds on the file is waited."""
 _APPLICATION_ID = 0x75737279  # "usry", in the file's header
 _SETTINGS = (
     "PRAGMA locking_mode = EXCLUSIVE",  # one process a folder anyway: no shared memory, so any drive will do
@@ -21,7 +24,7 @@ _SETTINGS = (
 )
 _TABLES = (
     "CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "CREATE TABLE value (name TEXT PRIMARY KEY, arrays BLOB NOT NULL)",
+    "CREATE TABLE value (name TEXT PRIMARY KEY, arrays BLOB NOT NULL, noise TEXT NOT NULL)",
     "CREATE TABLE answer (key TEXT PRIMARY KEY, text TEXT NOT NULL)",
     "CREATE TABLE stage (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
 )
@@ -31,15 +34,19 @@ class Database:
     """One connection, used by one thread at a time.
 
     Raises:
-        ResumeError: here and in every transaction, if the file is corrupt, another program's, from a newer
-            version, or cannot be read or written.
+        ResumeError: here and in every transaction, if the file is damaged, another program's or another version's.
+        StorageError: likewise, if the disk is full, another program holds the file locked, or it cannot be read or
+            written: what was stored is there, and the same command goes on from it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        except OSError as error:
+            raise storage_error(path, error) from None
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=WAIT_SECONDS)
         try:
             with self._translated():
                 for setting in _SETTINGS:
@@ -82,11 +89,18 @@ class Database:
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
         elif found != _APPLICATION_ID:
-            raise ResumeError(f"{self._path} is not a run store.", _ELSEWHERE)
+            raise ResumeError(f"{self._path} is not a run store.", "Use another --output, or move that file away.")
         elif version > VERSION:
             raise ResumeError(
                 f"{self._path} was written by a newer version of understudy.",
-                "Upgrade understudy, or use another --output.",
+                "Upgrade understudy: the same command then goes on.",
+            )
+        elif version < VERSION:
+            raise ResumeError(
+                f"{self._path} was begun by an earlier version of understudy, which did not store where noise came "
+                "from.",
+                "Finish it with that version, at no further charge; a Release that it made needs no store: "
+                "`understudy generate FILE.release --output ELSEWHERE` is free.",
             )
 
     @contextmanager
@@ -94,7 +108,24 @@ class Database:
         try:
             yield
         except sqlite3.Error as error:
-            raise ResumeError(f"{self._path} cannot be used ({error}).", _ELSEWHERE) from None
+            raise store_error(self._path, error) from None
 
 
-_ELSEWHERE = "Use another --output, or start anew with --fresh (which charges the budget again)."
+RESTORE = (
+    "Restore it from a backup; without one, --fresh charges the budget again, while `understudy generate` with a "
+    "Release that was made already is free."
+)
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR}
+_LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def store_error(path: Path, error: sqlite3.Error) -> UnderstudyError:
+    """What SQLite's error means for whoever runs the command: a damaged file, or a fault that passes."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says more of the same
+    if code in _DAMAGED:
+        return ResumeError(f"{path} is damaged ({error}).", RESTORE)
+    if code == sqlite3.SQLITE_FULL:
+        return StorageError(f"The disk is full: {path} cannot be written.", f"Free some space, then {AGAIN}")
+    if code in _LOCKED:
+        return StorageError(f"Another program holds {path} locked.", f"Close it there, then {AGAIN}")
+    return StorageError(f"{path} cannot be read or written ({error}).", f"Fix that, then {AGAIN}")

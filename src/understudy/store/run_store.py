@@ -3,6 +3,9 @@
 What is stored here is public (configuration, plan), noised and paid for (values), or made from such by a
 language model (answers). One thing is exact: the keyed fingerprint of the data, by which a resumed run knows
 them again. It says nothing to whoever lacks the ledger's key, and stays in ``private/``.
+
+Every value is stored with the origin of its noise, which alone says whether it is private. Values without noise or with
+a seed have a file of their own, so that no run with a promise can take them up (``docs/decisions/021``).
 """
 
 from __future__ import annotations
@@ -17,22 +20,26 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from understudy.errors import PrivacyError, ResumeError
+from understudy.files import private_folder, storage_error
+from understudy.privacy.origin import SYSTEM, NoiseOrigin
 from understudy.store.answers import AnswerStore
 from understudy.store.aside import remove_orphans, set_aside
-from understudy.store.database import Database
+from understudy.store.database import RESTORE, Database
 from understudy.store.lock import FolderLock
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FILE = "run.sqlite"
+INSECURE_FILE = "insecure.sqlite"
+_RUN = "run"  # the setting that a run begins with
 
 
 class RunStore:
     """Use :meth:`open`.
 
     Every method that writes is one transaction, on disk when it returns. Every method raises ResumeError if
-    the file is corrupt or cannot be read or written.
+    the file is damaged, and StorageError if it cannot be read or written now.
     """
 
     run_id: str
@@ -40,40 +47,52 @@ class RunStore:
 
     answers: AnswerStore
 
-    def __init__(self, database: Database, lock: FolderLock) -> None:
+    noise: NoiseOrigin
+    """Of every value that is kept or read here."""
+
+    def __init__(self, database: Database, lock: FolderLock, noise: NoiseOrigin) -> None:
         self._database = database
         self._lock = lock
+        self.noise = noise
         self.answers = AnswerStore(database)
+        self._require_own_values()
         self.run_id = self._setting_once("run_id", uuid.uuid4().hex)
 
     @classmethod
-    def open(cls, folder: Path, *, fresh: bool = False) -> RunStore:
+    def open(cls, folder: Path, *, noise: NoiseOrigin, fresh: bool = False) -> RunStore:
         """Open, or make, the store of an output's private folder, and keep others out of it.
 
         Args:
             folder: made, with its parents, if it is not there; its mode is set to 0700.
-            fresh: begin a new run. The old store is kept under another name.
+            noise: where the noise of this run comes from. Runs without noise or with a seed have another file.
+            fresh: begin a new run. The old stores are kept under other names.
 
         Raises:
-            ResumeError: if another process uses the folder, it cannot be written, or its store is corrupt,
-                another program's or from a newer version (these three only without ``fresh``).
+            ResumeError: if another process uses the folder, its store is damaged, another program's or another
+                version's, or the run has no noise (or a seed) where one with a promise began (the last four only
+                without ``fresh``).
+            StorageError: if it cannot be written.
+            PrivacyError: if it holds values without a promise where the run makes one, or the other way round.
         """
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder.chmod(0o700)
+            private_folder(folder).chmod(0o700)
             lock = FolderLock(folder)
         except OSError as error:
-            raise ResumeError(f"{folder} cannot be written ({error.strerror}).", "Use another --output.") from None
+            raise storage_error(folder, error) from None
+        path = folder / (FILE if noise == SYSTEM else INSECURE_FILE)
         try:
             if fresh:
                 set_aside(folder / FILE)
-            remove_orphans(folder / FILE)
-            database = Database(folder / FILE)
+                set_aside(folder / INSECURE_FILE)
+            elif noise != SYSTEM:
+                _require_no_promise(folder)
+            remove_orphans(path)
+            database = Database(path)
         except BaseException:
             lock.release()
             raise
         try:
-            return cls(database, lock)
+            return cls(database, lock, noise)
         except BaseException:
             database.close()
             lock.release()
@@ -104,17 +123,31 @@ class RunStore:
             ResumeError: if the digest is another; it names the settings that changed.
         """
         kept = json.dumps({"digest": config_digest, "config": config, "plan": plan}, sort_keys=True)
-        before = json.loads(self._setting_once("run", kept))
+        before = json.loads(self._setting_once(_RUN, kept))
         if before["digest"] != config_digest:
             changed = _changes(before["config"], json.loads(kept)["config"])
-            again = " (which charges the budget again)" if before["plan"].get("charges") else ""
+            charged = self.noise == SYSTEM and before["plan"].get("charges")
+            again = " (which charges the budget again)" if charged else ""
             raise ResumeError(
                 f"The output folder holds a run with other settings ({changed}).",
                 f"Use the settings it began with, another --output, or --fresh to start anew{again}.",
             )
 
+    @property
+    def private(self) -> bool:
+        """Whether the noise of all that is kept here came from the operating system's entropy, and something is kept.
+
+        What a statement says of a run: a property of its values, not of the process that reads them.
+        """
+        with self._database.reading() as connection:
+            return connection.execute("SELECT DISTINCT noise FROM value").fetchall() == [(SYSTEM,)]
+
     def value(self, name: str) -> dict[str, NDArray[Any]] | None:
-        """The arrays kept under a name, None if there are none."""
+        """The arrays kept under a name, None if there are none.
+
+        Raises:
+            PrivacyError: if their noise has another origin than this run's.
+        """
         found = self._encoded(name)
         return None if found is None else _decode(found)
 
@@ -124,7 +157,11 @@ class RunStore:
             return [name for (name,) in connection.execute("SELECT name FROM value ORDER BY name")]
 
     def digest(self, name: str, *, key: bytes) -> str | None:
-        """A keyed SHA-256 (64 hexadecimal digits) of what is kept under a name, None if nothing is."""
+        """A keyed SHA-256 (64 hexadecimal digits) of what is kept under a name, None if nothing is.
+
+        Raises:
+            PrivacyError: as of :meth:`value`.
+        """
         found = self._encoded(name)
         return None if found is None else hmac.new(key, found, hashlib.sha256).hexdigest()
 
@@ -145,7 +182,7 @@ class RunStore:
                     f"The values {name!r} of this run are stored already.",
                     "Use the stored ones: a release is drawn once.",
                 )
-            connection.execute("INSERT INTO value VALUES (?, ?)", (name, encoded))
+            connection.execute("INSERT INTO value VALUES (?, ?, ?)", (name, encoded, self.noise))
 
     def keep_once(self, name: str, draw: Callable[[], Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
         """The arrays kept under a name; if there are none, draw them and keep them first."""
@@ -168,8 +205,26 @@ class RunStore:
 
     def _encoded(self, name: str) -> bytes | None:
         with self._database.reading() as connection:
-            row = connection.execute("SELECT arrays FROM value WHERE name = ?", (name,)).fetchone()
-        return None if row is None else bytes(row[0])
+            row = connection.execute("SELECT arrays, noise FROM value WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            return None
+        encoded, noise = row
+        if noise != self.noise:
+            raise self._foreign(noise)
+        return bytes(encoded)
+
+    def _require_own_values(self) -> None:
+        with self._database.reading() as connection:
+            found = [noise for (noise,) in connection.execute("SELECT DISTINCT noise FROM value")]
+        for noise in found:
+            if (noise == SYSTEM) != (self.noise == SYSTEM):
+                raise self._foreign(noise)
+
+    def _foreign(self, noise: str) -> PrivacyError:
+        return PrivacyError(
+            f"The run store holds values whose noise is of another origin ({noise}) than this run's ({self.noise}).",
+            "Put back the private folder as the run left it: stores are not moved between runs.",
+        )
 
     def _setting_once(self, name: str, value: str) -> str:
         """The stored setting; ``value`` is stored if there is none."""
@@ -177,6 +232,27 @@ class RunStore:
             connection.execute("INSERT OR IGNORE INTO setting VALUES (?, ?)", (name, value))
             (stored,) = connection.execute("SELECT value FROM setting WHERE name = ?", (name,)).fetchone()
         return str(stored)
+
+
+def _require_no_promise(folder: Path) -> None:
+    """That results without a promise do not take the place of some with one.
+
+    Raises:
+        ResumeError: if they would.
+    """
+    if not (folder / FILE).exists():
+        return
+    database = Database(folder / FILE)
+    try:
+        with database.reading() as connection:
+            begun = connection.execute("SELECT 1 FROM setting WHERE name = ?", (_RUN,)).fetchone()
+    finally:
+        database.close()
+    if begun:
+        raise ResumeError(
+            "The output folder holds a run with a promise, and results that are NOT PRIVATE must not replace its own.",
+            "Use another --output for a run without noise or with a seed.",
+        )
 
 
 def _encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -194,7 +270,7 @@ def _decode(encoded: bytes) -> dict[str, NDArray[Any]]:
     try:
         return dict(load(encoded))
     except SafetensorError:
-        raise ResumeError("The run store is damaged.", "Restore it from a backup, or use --fresh.") from None
+        raise ResumeError("The run store is damaged.", RESTORE) from None
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import hashlib
 import lzma
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 
 from understudy.errors import ConfigError
+from understudy.files import UnreadableText, lines_of
 from understudy.vocabulary.words import split_words
 
 BUILT_IN = "built-in"
@@ -117,12 +119,12 @@ def built_in_terms() -> list[str]:
 def load_stop_words(source: str | Path | None) -> frozenset[str]:
     """The built-in English list for None, no words for ``none``, else one word a line of a file."""
     if source is None:
-        text = resources.files(__package__).joinpath("stop_words_en.txt").read_text("utf-8")
+        lines = resources.files(__package__).joinpath("stop_words_en.txt").read_text("utf-8").split("\n")
     elif str(source) == "none":
         return frozenset()
     else:
-        text = "\n".join(_read_lines(Path(source)))
-    return frozenset(word for line in text.splitlines() for word in split_words(line))
+        lines = _read_lines(Path(source))
+    return frozenset(word for line in lines for word in split_words(line))
 
 
 def _is_useful(words: tuple[str, ...], stop_words: frozenset[str]) -> bool:
@@ -145,12 +147,12 @@ def _read_terms(path: Path) -> list[str]:
 def _read_lines(path: Path) -> list[str]:
     openers = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
     try:
-        with openers.get(path.suffix, open)(path, "rt", encoding="utf-8-sig") as file:  # type: ignore[operator]
-            return [str(line).rstrip("\n") for line in file]
-    except (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError) as error:
+        with openers.get(path.suffix, open)(path, "rb") as file:  # type: ignore[operator]
+            return lines_of(file.read())
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, UnreadableText) as error:
+        why = error if isinstance(error, UnreadableText) else type(error).__name__
         raise ConfigError(
-            f"The file {path.name} cannot be read ({type(error).__name__}).",
-            "Give an existing UTF-8 file with one term a line.",
+            f"The file {path.name} cannot be read ({why}).", "Give an existing UTF-8 file with one term per line."
         ) from None
 
 

@@ -55,7 +55,7 @@ class TermCounts:
         counts = np.zeros(self.size, dtype=np.int64)
         first_distinct, limit = self.matcher.first_distinct, self.terms_per_record
         for batch in data.batches():
-            found = [first_distinct(text, limit) for text in batch.texts]
+            found = [first_distinct(text, limit) for text in batch.said]
             lengths = [len(terms) for terms in found]
             terms = np.fromiter((term for terms in found for term in terms), dtype=np.int64, count=sum(lengths))
             np.add.at(counts, terms, np.repeat(GRID // batch.shares, lengths))

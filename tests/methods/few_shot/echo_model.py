@@ -50,11 +50,18 @@ class EchoModel:
         raise AssertionError("it has no chat form")
 
     def contexts(
-        self, rows: Sequence[Sequence[int]], *, prefix: Sequence[int], width: int, tokens: int, rows_at_once: int
+        self,
+        rows: Sequence[Sequence[int]],
+        *,
+        prefix: Sequence[int],
+        width: int,
+        tokens: int,
+        rows_at_once: int,
+        candidates: int,
     ) -> EchoContexts:
         assert max(map(len, rows)) <= width
         self.steps += 1
-        self.shapes.add((len(prefix), width, tokens, rows_at_once, len(rows)))
+        self.shapes.add((len(prefix), width, tokens, rows_at_once, len(rows), candidates))
         filled = [*rows, *[rows[0]] * (-len(rows) % rows_at_once)]
         return EchoContexts(torch.stack([self._logits([*prefix, *row]) for row in filled]), len(rows), rows_at_once)
 

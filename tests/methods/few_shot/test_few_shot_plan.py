@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 from few_shots import BUDGET, method, plan_of
 from tiny_corpora import LABELS, OWNER
@@ -88,4 +90,4 @@ def test_secrets_are_not_protected() -> None:
 
 def test_a_budget_out_of_range_is_refused_before_any_charge() -> None:
     with pytest.raises(ConfigError, match="out of range"):
-        plan_of(method(noise="votes"), budget=Budget("1e-18", 0))
+        plan_of(method(noise="votes"), budget=Budget.of(Fraction("1e-18"), Fraction()))

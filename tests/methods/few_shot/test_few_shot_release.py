@@ -13,7 +13,7 @@ from echo_model import EchoModel
 from few_shots import ROWS, Store, method, plan_of, release
 from tiny_corpora import LABELS, OWNER, RECORD, Row, bounded
 
-from understudy.errors import ConfigError, PrivacyError
+from understudy.errors import ConfigError, ModelError, PrivacyError
 from understudy.methods.few_shot.private_texts import read_private_texts
 from understudy.methods.protocol import Arrays
 from understudy.privacy.noise import InsecureSeededNoise, SystemNoise
@@ -267,3 +267,30 @@ def test_a_window_without_room_for_private_texts_is_refused_before_anything_is_p
 
 def test_the_unit_of_records_is_a_record() -> None:
     assert plan_of(method(), unit=RECORD).unit == RECORD
+
+
+class Overflowing(EchoModel):
+    """Its public logits are finite after the prompt, and after two tokens no more."""
+
+    def contexts(self, rows: Sequence[Sequence[int]], **options: Any) -> Any:
+        made = super().contexts(rows, **options)
+        drawn = bytes(token for token in rows[0] if token < 256).rpartition(b"T:")[2]
+
+        class Failing(type(made)):  # type: ignore[misc]
+            def public_logits(self) -> Any:
+                if len(drawn) >= 2:
+                    raise ModelError("The logits are not finite.", "Use another model.")
+                return super().public_logits()
+
+        return Failing(made.logits, made.real, made.rows_at_once)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "votes"])
+def test_where_the_public_logits_fail_the_exemplar_is_stored_as_it_is_and_the_others_are_drawn(noise: str) -> None:
+    store = Store()
+    made = release(method(noise=noise), model=Overflowing(), store=store, noise=SystemNoise())
+    noisy = made.arrays["noisy_tokens"].tolist()  # one where a vote ended the exemplar before
+    assert len(noisy) == 3 * LABELS
+    assert set(noisy) <= {1, 2}
+    assert 2 in noisy
+    assert not made.arrays["finished"].any()

@@ -126,6 +126,23 @@ def test_a_release_is_charged_once_and_goes_on(
     assert len(made.records) == 5
 
 
+def test_a_seeded_release_is_neither_taken_up_nor_continued_by_a_run_with_a_promise(
+    config: Callable[..., RunConfig], use_chat: Callable[[FakeChat], FakeChat], tmp_path: Path
+) -> None:
+    use_chat(FakeChat())
+    seeded = release(config(insecure_noise_seed=0)).release
+    assert seeded.statement.private is False
+    with pytest.raises(ConfigError, match="No run began in this output folder"):
+        release(config(exemplars=3), go_on=True)
+    private = release(config()).release
+    assert private.statement.private is True
+    assert private.digest != seeded.digest
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+    for go_on in (False, True):
+        with pytest.raises(ResumeError, match="NOT PRIVATE must not replace"):
+            release(config(insecure_noise_seed=0), go_on=go_on)
+
+
 def test_another_setting_of_the_noise_cannot_go_on(
     config: Callable[..., RunConfig], use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:

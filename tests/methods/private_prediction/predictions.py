@@ -42,7 +42,7 @@ class Scripted:
     ``thresholds`` counts the noise drawn for thresholds: the runs of the test that begin.
     """
 
-    private = False
+    origin = "none"
 
     def __init__(self, dies_at: int | None = None) -> None:
         self.dies_at = dies_at

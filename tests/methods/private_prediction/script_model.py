@@ -93,12 +93,13 @@ class ScriptModel:
         suffix: Sequence[int] = (),
         tokens: int,
         rows_at_once: int,
+        candidates: int | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> ScriptContexts:
         check()
         assert max(map(len, rows)) <= width
         with self.lock:
-            self.shapes.add((len(prefix), width, len(suffix), tokens, rows_at_once))
+            self.shapes.add((len(prefix), width, len(suffix), tokens, rows_at_once, candidates))
         texts = [bytes(token for token in row if token < 256).removeprefix(CUE) for row in rows]
         return ScriptContexts(self, texts, tokens, rows_at_once)
 

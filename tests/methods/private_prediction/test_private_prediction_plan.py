@@ -107,7 +107,7 @@ def test_the_test_costs_what_the_forecast_says() -> None:
         (PrivatePrediction(clip="recenter", batch_size=2), "buys 0 private tokens a batch, and 1 are asked for"),
         (PrivatePrediction(clip_range=3.0, tokens_per_batch=9_999), "and 9999 are asked for"),
         (PrivatePrediction(sparse_vector=True), "257 times costs more than the budget"),
-        (PrivatePrediction(batch_size=10**15), "out of range"),
+        (PrivatePrediction(clip_range=1e-7), "out of range"),
     ],
     ids=["nothing", "too many", "tests", "range"],
 )

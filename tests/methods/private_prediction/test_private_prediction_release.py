@@ -57,7 +57,7 @@ def test_a_batch_of_far_more_texts_than_declared_runs_in_the_same_blocks() -> No
     model = ScriptModel(echo(3))
     rows = [Row(f"text {number}", 0) for number in range(40)]
     made = release(method(batches=1, batch_size=3), rows, model=model)
-    assert {shape[-1] for shape in model.shapes} == {4}
+    assert {shape[-2] for shape in model.shapes} == {4}
     assert made.noise_check["texts"][0] > 0
 
 
@@ -203,6 +203,27 @@ def test_a_model_whose_public_logits_are_not_finite_is_refused() -> None:
 
     with pytest.raises(ModelError):
         check(method(), Broken())
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_where_the_public_logits_fail_in_a_text_it_is_stored_as_it_is(sparse: bool) -> None:
+    class Overflowing(ScriptModel):
+        def contexts(self, rows: Any, **options: Any) -> Any:
+            made = super().contexts(rows, **options)
+            finite = made.public_logits
+
+            def public_logits(*, whole: bool = False) -> Any:
+                if len(made._drawn) >= 2:
+                    raise ModelError("The logits are not finite.", "Use another model.")
+                return finite(whole=whole)
+
+            made.public_logits = public_logits
+            return made
+
+    chosen = method(sparse_vector=sparse, threshold_noise=5.0, tokens_per_batch=6, unfinished="keep", texts_per_batch=3)
+    made = release(chosen, model=Overflowing(alike(None)))
+    assert set(made.arrays["tokens"].tolist()) == {2}
+    assert not made.arrays["ended"].any()
 
 
 # Where it is stopped

@@ -23,9 +23,11 @@ from test_planted_strings import PLANT, assert_clean, assert_clean_folder, plant
 import understudy as us
 from understudy import run as running
 from understudy.config import run_config
+from understudy.errors import ConfigError, ResumeError
+from understudy.methods.loading import load_release
 from understudy.models import load_causal
 from understudy.models.embedded import CHAT, is_pulled
-from understudy.release import Release, load_release
+from understudy.release import Release
 from understudy.store import RunStore
 
 Command = Callable[..., Said]
@@ -41,7 +43,7 @@ def charged(folder: Path) -> int:
 
 def stored(folder: Path) -> dict[str, bytes]:
     """The tokens of the texts that are on disk."""
-    with RunStore.open(folder / "out" / "private") as store:
+    with RunStore.open(folder / "out" / "private", noise="system") as store:
         found = {name: store.value(name) for name in store.names() if name.startswith("tokens/")}
     return {name: value["tokens"].tobytes() for name, value in found.items() if value is not None}
 
@@ -67,6 +69,26 @@ def test_a_run_writes_all_texts_of_its_release_and_charges_once(
     assert charged(tmp_path) == 1
     said = understudy("generate", str(tmp_path / "out" / "release" / "private-prediction.release"), *more)
     assert said.code == 0, said.err
+
+
+def test_a_seeded_release_is_neither_taken_up_nor_continued_by_a_run_with_a_promise(
+    tmp_path: Path, llama: Path, understudy: Command
+) -> None:
+    values = predicting(tmp_path, llama, texts_per_batch=1)
+    assert understudy("release", *flags({**values, "insecure_noise_seed": 0})).code == 0
+    seeded = release_of(tmp_path)
+    assert seeded.statement.private is False
+    said = understudy("release", *flags(predicting(tmp_path, llama, texts_per_batch=2)), "--continue")
+    assert said.code == ConfigError.exit_code
+    assert "No run began" in said.err
+    assert understudy("release", *flags(values)).code == 0
+    assert release_of(tmp_path).statement.private is True
+    assert release_of(tmp_path).digest != seeded.digest
+    assert charged(tmp_path) == 1
+    for more in ([], ["--continue"]):
+        said = understudy("release", *flags({**values, "insecure_noise_seed": 0}), *more)
+        assert said.code == ResumeError.exit_code
+        assert "NOT PRIVATE must not replace" in said.err
 
 
 def test_flags_yaml_and_python_mean_the_same(tmp_path: Path, llama: Path, understudy: Command) -> None:
@@ -161,7 +183,7 @@ def test_a_release_that_stopped_goes_on_and_charges_nothing_more(
     assert len(second) == 8
     assert first.items() <= second.items()
     assert understudy("release", "--continue", *flags(predicting(tmp_path, llama, texts_per_batch=999))).code == 0
-    with RunStore.open(tmp_path / "out" / "private") as store:
+    with RunStore.open(tmp_path / "out" / "private", noise="system") as store:
         for batch in ("0/0", "0/1", "1/0", "1/1"):
             parts = [store.value(name) for name in store.names() if name.startswith(f"tokens/{batch}/")]
             assert sum(int(part["private"].sum()) for part in parts if part is not None) == 30

@@ -32,6 +32,7 @@ class Corners:
 
     model_id = "corners"
     fingerprint = "0" * 64
+    local = True
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         return np.eye(2, dtype=np.float32)[[int(text != _SECRET) for text in texts]]

@@ -11,6 +11,7 @@ from understudy.corpus.corpus import Corpus
 from understudy.corpus.secrets.detectors import make_detectors
 from understudy.corpus.secrets.finder import SecretFinder
 from understudy.errors import ConfigError, CorpusError
+from understudy.files import UnreadableText, read_lines
 
 
 def secret_finder(corpus: Corpus, *, file: str | Path | None = None, detectors: Sequence[str] = ()) -> SecretFinder:
@@ -51,7 +52,8 @@ def secrets_of_records(corpus: Corpus, finder: SecretFinder) -> Iterator[set[str
             if is_json:  # in JSON "\\n" and '\\"' would be parts of words
                 text = "\n".join(_strings(list(json.loads(text).values())))
             found = finder.find(text)
-            found.update(key for string in strings if (key := finder.key(string)))
+            for string in strings:
+                found |= finder.keys(string)
             yield found
 
 
@@ -87,11 +89,10 @@ def _listed(corpus: Corpus) -> Iterator[str]:
 
 def _lines(file: Path) -> list[str]:
     try:
-        with file.expanduser().open(encoding="utf-8-sig") as stream:
-            return [line.strip() for line in stream if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
+        return [line.strip() for line in read_lines(file) if line.strip()]
+    except UnreadableText as error:
         raise CorpusError(
-            f"The file of secrets cannot be read ({type(error).__name__}).", "Give a UTF-8 file, one secret a line."
+            f"The file of secrets cannot be read ({error}).", "Give a UTF-8 file with one secret per line."
         ) from None
 
 

@@ -16,9 +16,39 @@ _UNSPACED = "".join(
 """Scripts in which a word ends without a sign: each of their characters counts as a word of its own."""
 
 
+_DEFAULT_IGNORABLE = (
+    *((0x00AD, 0x00AD), (0x034F, 0x034F), (0x061C, 0x061C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F)),
+    *((0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF)),
+    *((0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF)),
+)
+"""Default_Ignorable_Code_Point of Unicode 16.0 (DerivedCoreProperties.txt): first and last of each range."""
+MARK = "\ufdd0"
+"""Stands for an invisible character. It is a noncharacter; where a text holds it, it is invisible itself."""
+_INVISIBLE_BLANKS = "\u200b\ufeff\u2800\x1c\x1d\x1e\x1f"
+"""The invisible that are blanks by their names: spaces of no width, Braille's blank, separators."""
+
+
 def tidy(text: str) -> str:
     """``text`` in NFKC with ASCII digits, quotes and hyphens, without invisible characters. Case and lines stay."""
-    return text if text.isascii() else unicodedata.normalize("NFKC", text.translate(_plain())).translate(_plain())
+    if text.isascii() and not _ASCII_INVISIBLE.search(text):
+        return text
+    return unicodedata.normalize("NFKC", text.translate(_plain())).translate(_plain())
+
+
+def readings(text: str) -> tuple[str, ...]:
+    """The ways to read a text with invisible characters: each by its name, all as nothing, all as blanks.
+
+    A text without any has one. ``Smi`` and ``th`` with a space of no width between them look like one word.
+    """
+    found = _ASCII_INVISIBLE if text.isascii() else _invisible()
+    if not found.search(text):
+        return (text,)
+    return tuple(dict.fromkeys((text, found.sub("", text), found.sub(" ", text))))
+
+
+def marked(text: str) -> str:
+    """``text`` with :data:`MARK` in the place of each invisible character."""
+    return _invisible().sub(MARK, text)
 
 
 def fold(text: str) -> str:
@@ -45,6 +75,23 @@ def pieces(folded: str) -> list[str]:
     return pattern.findall(folded)
 
 
+_ASCII_INVISIBLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
+
+
+@cache
+def _invisible() -> re.Pattern[str]:
+    return re.compile(f"[{re.escape(''.join(map(chr, _invisible_codes())))}]")
+
+
+@cache
+def _invisible_codes() -> tuple[int, ...]:
+    """What shows nothing: the default ignorable, formats, controls that are no white space, and some more."""
+    ignorable = (code for first, last in _DEFAULT_IGNORABLE for code in range(first, last + 1))
+    controls = (code for code in (*range(0x20), *range(0x7F, 0xA0)) if not chr(code).isspace())
+    others = map(ord, (*_INVISIBLE_BLANKS, MARK, "\ufffc"))  # and the place of an object
+    return tuple(dict.fromkeys((*ignorable, *_codes("Cf"), *controls, *others)))
+
+
 _ASCII_PIECE = re.compile(r"[^\W_]+|.", re.DOTALL)
 
 
@@ -60,8 +107,8 @@ def _plain() -> dict[int, str]:
     digits = {code: str(unicodedata.decimal(chr(code))) for code in _codes("Nd") if code > 127}
     quotes = dict.fromkeys(map(ord, "\u2018\u2019\u02bc\u2032\u00b4"), "'")
     hyphens = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-")
-    invisible = dict.fromkeys(_codes("Cf"), "")
-    return {**digits, **quotes, **hyphens, **invisible, 0x200B: " ", 0xFEFF: " "}
+    invisible = dict.fromkeys((code for code in _invisible_codes() if code != ord(MARK)), "")
+    return {**digits, **quotes, **hyphens, **invisible, **dict.fromkeys(map(ord, _INVISIBLE_BLANKS), " ")}
 
 
 def _codes(category: str) -> list[int]:

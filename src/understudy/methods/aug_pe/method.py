@@ -9,15 +9,25 @@ from understudy.errors import ConfigError
 from understudy.evolution.forecast import evolution_calls, harvest_calls, variation_characters
 from understudy.evolution.harvest import HarvestParameters
 from understudy.evolution.keywords import keywords_of_labels
-from understudy.evolution.loop import population_sizes
+from understudy.evolution.loop import candidates_per_round, population_sizes, require_room_for
 from understudy.generation.evolving import EvolutionPrompts
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.records import SyntheticRecord
 from understudy.generation.template import PromptTemplate
 from understudy.methods.aug_pe import generate as generating
+from understudy.methods.aug_pe.contents import contents
 from understudy.methods.aug_pe.parameters import AugPEParameters
 from understudy.methods.aug_pe.plan import NAME, make_plan
-from understudy.methods.protocol import Asks, GenerationTools, PublicFacts, Released, ReleaseTools, Traits
+from understudy.methods.contents import Contents
+from understudy.methods.protocol import (
+    Asks,
+    GenerationTools,
+    Preparation,
+    PublicFacts,
+    Released,
+    ReleaseTools,
+    Traits,
+)
 from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
@@ -26,6 +36,7 @@ from understudy.release import Release
 from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 
 if TYPE_CHECKING:
+    from understudy.corpus import Corpus
     from understudy.corpus.bounding import BoundedCorpus
 
 
@@ -51,6 +62,10 @@ class AugPE(Traits, AugPEParameters):
         keywords_of_labels(self, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
         return make_plan(self, budget, facts, vocabulary_size=None if vocabulary is None else len(vocabulary.terms))
 
+    def prepare(self, corpus: Corpus, plan: Plan, preparation: Preparation) -> None:  # noqa: ARG002
+        candidates = candidates_per_round(self, preparation.labels).candidates
+        require_room_for(max(candidates), dimension=preparation.dimension)
+
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
         from understudy.methods.aug_pe.release import release  # only here: it reads private records
 
@@ -60,6 +75,9 @@ class AugPE(Traits, AugPEParameters):
         sizes = population_sizes(self, [1.0] * len(counts))
         calls = evolution_calls(self, sizes) + harvest_calls(counts, sizes[-1], kind=self.harvest)
         return Asks(calls, variation_characters(self, template, writing.examples_per_prompt))
+
+    def contents(self, release: Release) -> Contents:
+        return contents(self, release)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
         return generating.generate(self, release, counts, tools=tools)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from understudy.errors import ConfigError, PrivacyError
-from understudy.evolution.loop import candidates_per_round
+from understudy.evolution.loop import candidates_per_round, require_few
 from understudy.methods.aug_pe.parameters import AugPEParameters
 from understudy.methods.aug_pe.sizes import NOISY, LabelCounts, declared_proportions
 from understudy.methods.aug_pe.votes import VoteHistogram
@@ -71,10 +71,11 @@ def make_plan(
         vocabulary_size: terms in the public vocabulary, None where none is used.
 
     Raises:
-        ConfigError: if the label proportions do not fit the labels, the shares leave nothing, N is larger than the
-            vocabulary, or the noise does not fit its grid.
+        ConfigError: if the label proportions do not fit the labels, there are too many candidates, the shares leave
+            nothing, N is larger than the vocabulary, or the noise does not fit its grid.
     """
     declared_proportions(parameters.label_sizes, facts.label_names)
+    require_few(parameters, facts.labels)
     if isinstance(budget, Budget) and budget.delta == 0:
         raise ConfigError("The noise of aug-pe is Gaussian: it needs a delta.", "Give a delta such as 1e-6.")
     if vocabulary_size is not None:

@@ -69,7 +69,7 @@ def declared_proportions(text: str, label_names: Sequence[str]) -> tuple[float, 
     except ValueError:
         given = {}
     usable = len(given) == len(parts) and all(math.isfinite(n) and n >= 0 for n in given.values())
-    if not usable or set(given) != set(label_names) or sum(given.values()) <= 0:
+    if not usable or set(given) != set(label_names) or not 0 < sum(given.values()) < math.inf:
         raise ConfigError(
             f"The label proportions {text!r:.80} do not fit the declared labels.",
             "Give `uniform`, `noisy`, or one number a label: A=3,B=1.",

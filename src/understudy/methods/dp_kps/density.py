@@ -42,8 +42,8 @@ class TermRows:
     def batches(self, data: BoundedCorpus) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]]:
         """Yield (``Int64[n, S]`` term indices padded with -1, ``Int32[n]`` labels, ``Int64[n]`` shares)."""
         for batch in data.batches():
-            rows = np.full((len(batch.texts), self.terms_per_record), -1, dtype=np.int64)
-            for row, text in enumerate(batch.texts):
+            rows = np.full((len(batch.labels), self.terms_per_record), -1, dtype=np.int64)
+            for row, text in enumerate(batch.said):
                 found = self.matcher.first_distinct(text, self.terms_per_record)
                 rows[row, : len(found)] = found
             yield rows, batch.labels, batch.shares

@@ -9,10 +9,20 @@ from understudy.errors import ConfigError
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.records import Seed, SyntheticRecord
 from understudy.generation.template import PromptTemplate
+from understudy.methods.contents import Contents
 from understudy.methods.dp_kps import generate as generating
+from understudy.methods.dp_kps.contents import contents
 from understudy.methods.dp_kps.parameters import DPKPSParameters, SequenceParameters, needs_embeddings
 from understudy.methods.dp_kps.plan import NAME, make_plan
-from understudy.methods.protocol import Asks, GenerationTools, PublicFacts, Released, ReleaseTools, Traits
+from understudy.methods.protocol import (
+    Asks,
+    GenerationTools,
+    Preparation,
+    PublicFacts,
+    Released,
+    ReleaseTools,
+    Traits,
+)
 from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
@@ -21,6 +31,7 @@ from understudy.release import Release
 from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 
 if TYPE_CHECKING:
+    from understudy.corpus import Corpus
     from understudy.corpus.bounding import BoundedCorpus
 
 
@@ -33,6 +44,7 @@ class DPKPS(Traits, DPKPSParameters):
 
     name: ClassVar[str] = NAME
     parameters: ClassVar[type[Parameters]] = DPKPSParameters
+    embeds_private_texts: ClassVar[bool] = False  # the terms of the released vocabulary alone
     generation_parameters: ClassVar[type[Parameters]] = SequenceParameters
 
     @property
@@ -53,6 +65,12 @@ class DPKPS(Traits, DPKPSParameters):
             expected_records=facts.expected_records,
         )
 
+    def prepare(self, corpus: Corpus, plan: Plan, preparation: Preparation) -> None:  # noqa: ARG002
+        from understudy.methods.dp_kps.release import check_embeddings
+
+        if preparation.embedder is not None:
+            check_embeddings(self, self._vocabulary(), preparation.embedder, preparation.dimension)
+
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
         from understudy.methods.dp_kps.release import release  # only here: it reads private records
 
@@ -60,6 +78,9 @@ class DPKPS(Traits, DPKPSParameters):
 
     def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks:
         return Asks.of_phrases(counts, writing, template, length=self.length)
+
+    def contents(self, release: Release) -> Contents:
+        return contents(self, release)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
         sequences = generating.draw_sequences(

@@ -18,13 +18,13 @@ class SequenceParameters(Parameters):
 
     length: int = Field(10, ge=1, le=100)
     """Terms a sequence (L)."""
-    temperature: float = Field(1.0, gt=0, le=1000)
+    temperature: float = Field(1.0, ge=1e-6, le=1000)
     """Terms are drawn from scores^(1/temperature)."""
     contrast: float = Field(1.0, ge=0, le=100)
     """How strongly terms that other labels share are avoided (gamma). 0: not at all."""
     coherence: float = Field(0.0, ge=0, le=1000)
     """How strongly a term is drawn to those before it (kappa, on cosines). 0: not at all."""
-    top_k: int | None = Field(None, ge=1)
+    top_k: int | None = Field(None, ge=1, le=10_000_000)
     """Iterative mode: draw among the best-scoring terms only."""
 
 
@@ -49,7 +49,7 @@ class ReleaseParameters(Parameters):
     """Size of the privatised vocabulary (N)."""
     terms_per_record: int = Field(10, ge=1, le=100)
     """Contribution bound: the first distinct terms of a record that count (S)."""
-    bandwidth: float = Field(0.0, ge=0)
+    bandwidth: float = Field(0.0, ge=0, le=1000)
     """Bandwidth of the kernel on unit vectors (h), 0.2 to 0.5. 0: exact histogram, no smoothing, no embedder."""
     features: int = Field(2000, ge=1, le=100_000)
     """Random frequencies a sketch (I)."""

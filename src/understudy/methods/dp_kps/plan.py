@@ -17,9 +17,10 @@ from understudy.errors import ConfigError, PrivacyError
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
 from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
 from understudy.methods.dp_kps.sequences import structures
+from understudy.models.memory import require_memory
 from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import IntegerSum, NoisySum, noise_event
+from understudy.privacy.mechanisms import IntegerSum, NoisySum, noise_event, require_releasable
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
 from understudy.vocabulary.matcher import TermMatcher
@@ -65,13 +66,20 @@ def make_plan(
             forecast.
 
     Raises:
-        ConfigError: if N is larger than the vocabulary, or the sequences are longer than N.
+        ConfigError: if N is larger than the vocabulary, the sequences are longer than N or than what is read of a
+            record, a sum is too large to be drawn, or its noise does not fit.
     """
     require_enough_terms(parameters.top_terms, vocabulary_size)
     if parameters.length > parameters.top_terms:
         raise ConfigError(
             f"Sequences of {parameters.length} distinct terms need at least as many in the vocabulary.",
             "Lower length or raise top_terms.",
+        )
+    if parameters.mode == "iterative" and parameters.length > parameters.terms_per_record:
+        raise ConfigError(
+            f"No record has sequences of {parameters.length} terms, since {parameters.terms_per_record} terms of a "
+            "record count.",
+            "Lower length or raise terms_per_record.",
         )
     if parameters.noise == "laplace":
         budget = Budget(budget.epsilon, 0)  # pure: no delta is booked
@@ -102,12 +110,42 @@ def make_plan(
     return Plan(NAME, unit, budget, charges, forecast)
 
 
+def require_room(parameters: DPKPSParameters, dimension: int) -> None:
+    """See that the embedded vocabulary and its features can be stored and held, before anything is charged.
+
+    Args:
+        dimension: of an embedding (d).
+
+    Raises:
+        ConfigError: if they cannot.
+    """
+    terms, features = parameters.top_terms, parameters.features
+    require_releasable("embeddings", terms * dimension, cure="Lower top_terms.")
+    phases = max(sketch_names(parameters).values()) * terms * features * _PHASE_BYTES
+    kernel = 0 if parameters.mode == "iterative" else terms * features * _FEATURE_BYTES
+    require_memory(
+        2 * phases + kernel + features * dimension * _FREQUENCY_BYTES,
+        what="The random features of the vocabulary",
+        cure="Lower features, top_terms or, in iterative mode, length.",
+    )
+
+
+_PHASE_BYTES = 4
+_FEATURE_BYTES = 2 * (4 + 8 + 8)  # cos and sin: as they are, as sums are made of them, and on their way there
+_FREQUENCY_BYTES = 8 + 4
+
+
 def _check_mechanisms(
     parameters: DPKPSParameters, multipliers: Mapping[str, float], labels: int, vocabulary_size: int
 ) -> None:
     """Build every mechanism without data, so that noise which does not fit its grid is refused before any charge."""
     rows = TermRows(TermMatcher(()), parameters.terms_per_record)
     noise = parameters.noise
+    fewer, each = "top_terms", parameters.top_terms
+    if needs_embeddings(parameters):
+        fewer, each = "features", 2 * parameters.features
+    for name in sketch_names(parameters):
+        require_releasable(name, labels * each, cure=f"Lower {fewer}, or declare fewer labels.")
     try:
         NoisySum(
             TermCounts(rows.matcher, vocabulary_size, parameters.terms_per_record), noise, multipliers["vocabulary"]

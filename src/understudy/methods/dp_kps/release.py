@@ -29,7 +29,7 @@ from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, Term
 from understudy.methods.dp_kps.features import Frequencies, integer_features
 from understudy.methods.dp_kps.noise_check import noise_check
 from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
-from understudy.methods.dp_kps.plan import sketch_names
+from understudy.methods.dp_kps.plan import require_room, sketch_names
 from understudy.methods.protocol import Arrays, Released, ReleaseTools
 from understudy.models.types import Embedder
 from understudy.privacy.mechanisms import IntegerSum, NoisySum
@@ -104,6 +104,20 @@ def release(
             seed=tools.seed,
         ),
     )
+
+
+def check_embeddings(parameters: DPKPSParameters, vocabulary: Vocabulary, embedder: Embedder, dimension: int) -> None:
+    """See, before anything is charged, that terms of the public vocabulary can be embedded, and N of them held.
+
+    Raises:
+        ConfigError: if there is no room for them.
+        ModelError: if the embedder does not answer with one unit vector a term.
+    """
+    require_room(parameters, dimension)
+    _unit_vectors(embedder, vocabulary.terms[:_TRIED])
+
+
+_TRIED = 256
 
 
 def _unit_vectors(embedder: Embedder, terms: Sequence[str]) -> NDArray[np.float32]:

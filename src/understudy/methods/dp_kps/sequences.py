@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,10 +51,14 @@ def draw_independent(
     """
     with np.errstate(divide="ignore"):
         log_weights = np.log(np.maximum(weights, _SMALLEST * weights.max())).astype(np.float32)
-    keys = log_weights + _gumbel((count, weights.size), generator)
-    best = np.argpartition(-keys, length - 1, axis=1)[:, :length]
-    order = np.argsort(-np.take_along_axis(keys, best, axis=1), axis=1)
-    return np.take_along_axis(best, order, axis=1).astype(np.int64)
+    drawn = np.empty((count, length), dtype=np.int64)
+    for some in _at_once(count, weights.size):
+        rows = drawn[some]
+        keys = log_weights + _gumbel((len(rows), weights.size), generator)
+        best = np.argpartition(-keys, length - 1, axis=1)[:, :length]
+        order = np.argsort(-np.take_along_axis(keys, best, axis=1), axis=1)
+        rows[:] = np.take_along_axis(best, order, axis=1)
+    return drawn
 
 
 def draw_coherent(
@@ -68,16 +72,17 @@ def draw_coherent(
 ) -> NDArray[np.int64]:
     """:func:`draw_independent`, with terms after the first weighted by exp(coherence * cos(term, mean of prefix))."""
     drawn = np.empty((count, length), dtype=np.int64)
-    taken = np.zeros((count, weights.size), dtype=bool)
-    prefix = np.zeros((count, embeddings.shape[1]), dtype=np.float32)
     log_weights = np.log(np.maximum(weights, _SMALLEST * weights.max()))
-    rows = np.arange(count)
-    for position in range(length):
-        mean = prefix / np.maximum(np.linalg.norm(prefix, axis=1, keepdims=True), _SMALLEST)
-        logits = log_weights + coherence * (mean @ embeddings.T)
-        drawn[:, position] = _sample(np.where(taken, -np.inf, logits), generator)
-        taken[rows, drawn[:, position]] = True
-        prefix += embeddings[drawn[:, position]]
+    for some in _at_once(count, weights.size):
+        rows = drawn[some]
+        taken = np.zeros((len(rows), weights.size), dtype=bool)
+        prefix = np.zeros((len(rows), embeddings.shape[1]), dtype=np.float32)
+        for position in range(length):
+            mean = prefix / np.maximum(np.linalg.norm(prefix, axis=1, keepdims=True), _SMALLEST)
+            logits = log_weights + coherence * (mean @ embeddings.T)
+            rows[:, position] = _sample(np.where(taken, -np.inf, logits), generator)
+            taken[np.arange(len(rows)), rows[:, position]] = True
+            prefix += embeddings[rows[:, position]]
     return drawn
 
 
@@ -122,6 +127,13 @@ def draw_iterative(
 
 
 _PREFIXES = 1024
+_NUMBERS = 1 << 24  # of one array
+
+
+def _at_once(count: int, terms: int) -> Iterator[slice]:
+    """So many sequences at a time that memory does not grow with their number."""
+    size = max(1, _NUMBERS // terms)
+    return (slice(start, start + size) for start in range(0, count, size))
 
 
 def _next_scores(

@@ -55,6 +55,7 @@ def try_rows(parameters: FewShotParameters, asked: Asked) -> None:
             ),
             tokens=0,
             rows_at_once=whole_rows(rows),
+            candidates=parameters.candidates,
         ).public_logits()
 
 

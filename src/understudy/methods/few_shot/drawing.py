@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.errors import ModelError
 from understudy.methods.few_shot.asking import exemplar_width
 from understudy.models.causal import CausalModel, whole_rows
 from understudy.models.contexts import Contexts
@@ -121,7 +122,14 @@ class Drawing:
                 break
             check()
             contexts = self._contexts(self._shown(records, paid), drawn.tokens)
-            candidates = public_candidates(contexts.public_logits(), count=self.candidates)
+            try:
+                public = contexts.public_logits()
+            except ModelError:
+                if not drawn.tokens:
+                    raise
+                paid.skip()
+                break  # this too is an outcome of tokens that were paid for: stored, not drawn again
+            candidates = public_candidates(public, count=self.candidates)
             drawn.take(candidates.token(paid.choose(self.sums(contexts, candidates))), noisy=True)
         return drawn
 
@@ -147,5 +155,10 @@ class Drawing:
         lead, end = self.prompt.prefix[-1:], (*self.prompt.suffix, *drawn)
         rows = [[*lead, *self.prompt.row(*(text.tolist() for text in texts)), *end] for texts in ([], *shown)]
         return self.model.contexts(
-            rows, prefix=self.prompt.prefix[:-1], width=self.width, tokens=0, rows_at_once=whole_rows(len(rows))
+            rows,
+            prefix=self.prompt.prefix[:-1],
+            width=self.width,
+            tokens=0,
+            rows_at_once=whole_rows(len(rows)),
+            candidates=self.candidates,
         )

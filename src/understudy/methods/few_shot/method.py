@@ -9,8 +9,10 @@ from understudy.errors import ConfigError
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.records import SyntheticRecord
 from understudy.generation.template import PromptTemplate
+from understudy.methods.contents import Contents
 from understudy.methods.few_shot import generate as generating
 from understudy.methods.few_shot.asking import ask_for_exemplars, try_rows
+from understudy.methods.few_shot.contents import contents
 from understudy.methods.few_shot.parameters import FewShotParameters, ShowingParameters, StoppingParameters
 from understudy.methods.few_shot.plan import NAME, make_plan
 from understudy.methods.protocol import Asks, GenerationTools, PublicFacts, Released, ReleaseTools, Traits
@@ -73,6 +75,9 @@ class FewShot(Traits, FewShotParameters):
         shown = ["x" * (_CHARACTERS_PER_TOKEN * self.exemplar_tokens)] * min(self.exemplars_per_prompt, self.exemplars)
         messages = template.prediction_prompt(chat=True, examples=()).messages(shown)
         return Asks(sum(counts) * writing.samples, sum(len(message.content) for message in messages))
+
+    def contents(self, release: Release) -> Contents:
+        return contents(self, release)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
         return generating.generate(self, release, counts, tools=tools)

@@ -98,8 +98,8 @@ class Draw:
             try:
                 public = contexts.public_logits(whole=not self.top_k)
             except ModelError:
-                if any(drawn.private):
-                    break  # this too is an outcome of tokens that were paid for: stored, not drawn again
+                if drawn.tokens:
+                    break  # this too is an outcome of what was paid for, tests included: stored, not drawn again
                 raise
             candidates = public_candidates(public, count=self.top_k or None, margin=self.margin)
             sums = sums_of_rows.over(contexts, candidates, divisors)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from understudy.methods.contents import Contents
 from understudy.methods.private_prediction import generate as generating
+from understudy.methods.private_prediction.contents import contents
 from understudy.methods.private_prediction.parameters import PrivatePredictionParameters
 from understudy.methods.private_prediction.plan import NAME, make_plan
 from understudy.methods.protocol import GenerationTools, PublicFacts, Released, ReleaseTools, Traits
@@ -60,10 +62,14 @@ class PrivatePrediction(Traits, PrivatePredictionParameters):
         asked = ask_for_texts(self, prompts, model, label_names=label_names, record_columns=record_columns)
         rows_at_once = model.rows_at_once(self.settled.batch_size)
         for label in {each.shape: each for each in asked.labels}.values():
-            label.contexts((), rows_at_once=rows_at_once).public_logits()  # tries what is promised of rows, too
+            rows = label.contexts((), rows_at_once=rows_at_once, candidates=self.top_k or None)  # tries their promise
+            rows.public_logits()
 
     def available(self, release: Release) -> Sequence[int]:
         return generating.available(release)
+
+    def contents(self, release: Release) -> Contents:
+        return contents(release)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:  # noqa: ARG002
         return generating.generate(release, counts)

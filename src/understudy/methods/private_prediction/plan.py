@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from understudy.errors import ConfigError, PrivacyError
-from understudy.methods.private_prediction.parameters import PrivatePredictionParameters, Settled
+from understudy.methods.private_prediction.parameters import MOST_BATCHES, PrivatePredictionParameters, Settled
 from understudy.methods.protocol import PublicFacts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
@@ -64,8 +64,13 @@ def make_plan(parameters: PrivatePredictionParameters, budget: Budget, facts: Pu
     """The plan of a release.
 
     Raises:
-        ConfigError: as :func:`mechanism_of`.
+        ConfigError: as :func:`mechanism_of`, or there are too many batches.
     """
+    if (batches := facts.labels * (parameters.batches or 1)) > MOST_BATCHES:
+        raise ConfigError(
+            f"{batches:.3g} batches of all labels together are asked for, and {MOST_BATCHES:.0e} are the most.",
+            "Declare fewer --batches or fewer labels.",
+        )
     mechanism = mechanism_of(parameters, budget)
     charge = Charge(
         TOKENS,

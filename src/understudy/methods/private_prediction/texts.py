@@ -111,7 +111,10 @@ class BatchTexts:
     def _contexts(self) -> Contexts:
         """The batch's rows in the model, the public one first."""
         return self._prompt.contexts(
-            self._batch.rows, rows_at_once=self._drawing.rows_at_once, check=self._drawing.stop.check
+            self._batch.rows,
+            rows_at_once=self._drawing.rows_at_once,
+            candidates=self._drawing.draw.top_k or None,
+            check=self._drawing.stop.check,
         )
 
 

@@ -14,13 +14,32 @@ from understudy.generation.evolving import EvolutionPrompts
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.records import SyntheticRecord
 from understudy.generation.template import PromptTemplate
-from understudy.methods.protocol import Asks, GenerationTools, PublicFacts, Released, ReleaseTools, Traits
+from understudy.methods.contents import Contents
+from understudy.methods.protocol import (
+    Asks,
+    GenerationTools,
+    Preparation,
+    PublicFacts,
+    Released,
+    ReleaseTools,
+    Traits,
+)
 from understudy.methods.sec_pe import generate as generating
+from understudy.methods.sec_pe.contents import contents
 from understudy.methods.sec_pe.parameters import FreeParameters, SecPEParameters
-from understudy.methods.sec_pe.plan import NAME, Drawing, make_plan, private_drawing, public_drawing, require_planned
+from understudy.methods.sec_pe.plan import (
+    NAME,
+    Drawing,
+    make_plan,
+    private_drawing,
+    public_drawing,
+    release_names,
+    require_planned,
+)
 from understudy.methods.sec_pe.stricter import read_stricter
 from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import require_releasable
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
@@ -30,6 +49,7 @@ if TYPE_CHECKING:
     from understudy.corpus import Corpus
     from understudy.corpus.bounding import BoundedCorpus
     from understudy.corpus.secrets import Incidence, SecretFinder
+    from understudy.methods.sec_pe.clusters import Clusters
 
 
 class SecPE(Traits, SecPEParameters):
@@ -76,6 +96,15 @@ class SecPE(Traits, SecPEParameters):
             check_incidence(corpus, finder, found)
         check_public_corpus(self, corpus)
 
+    def prepare(self, corpus: Corpus, plan: Plan, preparation: Preparation) -> Clusters:
+        from understudy.corpus.bounding import BoundedCorpus
+        from understudy.methods.sec_pe.release import public_clusters
+
+        numbers = preparation.labels * self.clusters * (1 + preparation.dimension)
+        require_releasable(release_names(self)[0], numbers, cure="Lower clusters.")
+        records = BoundedCorpus(corpus, plan.unit, b"")  # no hash is asked for: its key comes with the charge
+        return public_clusters(self, records, self._drawing(plan.unit), preparation)
+
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
         from understudy.methods.sec_pe.release import release  # only here: it reads private records
 
@@ -87,6 +116,9 @@ class SecPE(Traits, SecPEParameters):
         sizes = [[min(self.population_at(number), count) for count in counts] for number in range(self.rounds)]
         calls = evolution_calls(self, sizes) + harvest_calls(counts, sizes[-1], kind=self.harvest)
         return Asks(calls, variation_characters(self, template, writing.examples_per_prompt))
+
+    def contents(self, release: Release) -> Contents:
+        return contents(self, release)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
         return generating.generate(self, release, counts, tools=tools)

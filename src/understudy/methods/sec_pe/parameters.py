@@ -38,9 +38,9 @@ class ReleaseParameters(Parameters):
     inclusion: float = Field(1.0, gt=0, le=1)
     """Private incidence: probability with which each record is drawn (rho). Less than 1 never pays: the noise falls
     more slowly than the number of drawn records."""
-    expected_sample: float | None = Field(None, gt=0)
+    expected_sample: float | None = Field(None, gt=0, le=1e12)
     """Public incidence: expected number of drawn records (V). Default: the sum of the weights over the largest."""
-    secret_weight: float = Field(1.0, gt=0)
+    secret_weight: float = Field(1.0, gt=0, le=1e6)
     """Public incidence: most weight that the records of one secret may have together (eta of the linear program)."""
     secret_budgets: str | None = public_file(None)
     """A CSV file ``number,prior,posterior`` with stricter promises for some secrets; public incidence only."""
@@ -57,7 +57,7 @@ class ReleaseParameters(Parameters):
     """The public corpus's label column, with the same labels. Default: one set of clusters for all labels."""
     records_without_secrets_are_public: bool = False
     """Public incidence: take the records without secrets for the public corpus. They get no protection at all."""
-    clusters: int = Field(100, ge=1)
+    clusters: int = Field(100, ge=1, le=1_000_000)
     """Clusters of each label (K)."""
     residual_clip: float = Field(1.0, ge=0.01, le=2)
     """Largest distance of an embedding from its centre that counts (C); unit vectors are at most 2 apart."""

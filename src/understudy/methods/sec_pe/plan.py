@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, PrivacyError
-from understudy.evolution.loop import candidates_per_round
+from understudy.evolution.loop import candidates_per_round, require_few
 from understudy.methods.protocol import PublicFacts
 from understudy.methods.sec_pe.clusters import GRID
 from understudy.methods.sec_pe.parameters import SecPEParameters
 from understudy.methods.sec_pe.stricter import Stricter
 from understudy.privacy.events import Inclusion, MixtureEvent
-from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA
+from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA, require_releasable
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.composition import calibrate
@@ -117,8 +117,11 @@ def make_plan(
         stricter: promises to some secrets beyond the one to all, by the secret's number (public incidence).
 
     Raises:
-        ConfigError: if the unit is no secret, or the noise does not fit its grid.
+        ConfigError: if the unit is no secret, there are too many clusters or candidates, or the noise does not fit
+            its grid.
     """
+    require_few(parameters, facts.labels)
+    require_releasable("clusters", facts.labels * parameters.clusters, cure="Lower clusters.")
     promises = [(budget, drawing.inclusion), *((own, (drawing.inclusion[number],)) for number, own in stricter)]
     multiplier = max(
         _noise_multiplier(promise, secrets, parameters.releases)
@@ -149,7 +152,7 @@ def make_plan(
 def promised(plan: Plan) -> Stricter:
     """The stricter promises that a plan was made for."""
     return [
-        (int(number), SecretBudget(prior, posterior))
+        (int(number), SecretBudget.from_json({"prior": prior, "posterior": posterior}))
         for number, prior, posterior in plan.charges[0].parameters.get(STRICTER, ())
     ]
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from understudy.corpus import Corpus, canonical, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.errors import ConfigError
-from understudy.methods.protocol import Arrays, Released, ReleaseTools
+from understudy.methods.protocol import Arrays, Preparation, Released, ReleaseTools
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums, noisy_centres
 from understudy.methods.sec_pe.parameters import SecPEParameters
 from understudy.methods.sec_pe.plan import Drawing, promised, release_names
@@ -56,13 +56,11 @@ def release(
     assert embedder is not None, "the run loads one where needs_embedder says so"
     multiplier = float(plan.charges[0].parameters["noise_multiplier"])
 
-    def public_clusters() -> Arrays:
-        tools.say("Embedding the public texts and making clusters of them: minutes for ten thousand on a few cores.")
-        vectors, labels = _public_texts(parameters, corpus, drawing, tools.label_names, embedder)
-        made = make_clusters(vectors, labels, labels=tools.labels, count=parameters.clusters, seed=tools.seed)
+    def clusters_to_keep() -> Arrays:
+        made = tools.prepared or public_clusters(parameters, corpus, drawing, tools)
         return {"centres": made.centres, "sizes": made.sizes}
 
-    stored = tools.keep("public-clusters", public_clusters)
+    stored = tools.keep("public-clusters", clusters_to_keep)
     clusters = Clusters(stored["centres"], stored["sizes"])
     tools.say(f"{clusters.count} public clusters for each of {clusters.labels} label(s).")
 
@@ -94,6 +92,21 @@ def release(
         noise_check=_noise_check(sizes, size_noise),
         notes=stricter_in_words(promised(plan)),
     )
+
+
+def public_clusters(
+    parameters: SecPEParameters, corpus: BoundedCorpus, drawing: Drawing, tools: Preparation | ReleaseTools
+) -> Clusters:
+    """Clusters of the public texts. No charge is needed, so what could fail here does so before one.
+
+    Raises:
+        ConfigError: if there are too few texts.
+        ModelError: if the embedder does not answer with unit vectors.
+    """
+    assert tools.embedder is not None, "the run loads one where needs_embedder says so"
+    tools.say("Embedding the public texts and making clusters of them: minutes for ten thousand on a few cores.")
+    vectors, labels = _public_texts(parameters, corpus, drawing, tools)
+    return make_clusters(vectors, labels, labels=tools.labels, count=parameters.clusters, seed=tools.seed)
 
 
 def _noise_check(sizes: NDArray[np.float64], noise: float) -> dict[str, Any]:
@@ -130,17 +143,15 @@ def _named(parameters: SecPEParameters) -> dict[str, dict[str, str]]:
 
 
 def _public_texts(
-    parameters: SecPEParameters,
-    corpus: BoundedCorpus,
-    drawing: Drawing,
-    label_names: tuple[str, ...],
-    embedder: Embedder,
+    parameters: SecPEParameters, corpus: BoundedCorpus, drawing: Drawing, tools: Preparation | ReleaseTools
 ) -> tuple[NDArray[np.float32], NDArray[np.int32] | None]:
     """Embeddings ``Float32[n, d]`` of the public texts, and their labels where these are known."""
+    embedder = tools.embedder
+    assert embedder is not None
     if parameters.records_without_secrets_are_public:
         found = list(_without_secrets(corpus, drawing, embedder))
     else:
-        with open_public(parameters, label_names) as public:
+        with open_public(parameters, tools.label_names) as public:
             found = [(embedder.embed(batch.texts), batch.labels) for batch in public.batches()]
     if not found:
         raise ConfigError("The public corpus is empty.", "Give one with more texts than clusters.")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from understudy.errors import ConfigError
+from understudy.files import UnreadableText, read_lines
 from understudy.privacy.secrets.budget import SecretBudget
 
 _COLUMNS = ("number", "prior", "posterior")
@@ -27,12 +29,12 @@ def read_stricter(file: str | None, secrets: int) -> Stricter:
         return []
     name = Path(file).name
     try:
-        with Path(file).open(encoding="utf-8-sig", newline="") as stream:
-            rows = list(csv.DictReader(stream))
-        found = [(int(row["number"]), SecretBudget(row["prior"], row["posterior"])) for row in rows]
-    except (OSError, UnicodeDecodeError, csv.Error, KeyError, TypeError, ValueError) as error:
+        rows = list(csv.DictReader(read_lines(Path(file))))
+        found = [(_number(row["number"]), SecretBudget(row["prior"], row["posterior"])) for row in rows]
+    except (csv.Error, KeyError, TypeError, ValueError, UnreadableText) as error:
+        why = error if isinstance(error, UnreadableText) else type(error).__name__
         raise ConfigError(
-            f"The secret budgets {name} cannot be read ({type(error).__name__}).",
+            f"The secret budgets {name} cannot be read ({why}).",
             f"Give a CSV file with the columns {', '.join(_COLUMNS)}.",
         ) from None
     numbers = [number for number, _ in found]
@@ -42,6 +44,13 @@ def read_stricter(file: str | None, secrets: int) -> Stricter:
             "Give each secret's number, as in the incidence file, at most once.",
         )
     return found
+
+
+def _number(text: str) -> int:
+    """A secret's number: ASCII digits, and not thousands of them."""
+    if not re.fullmatch("[0-9]{1,12}", text.strip()):
+        raise ValueError
+    return int(text)
 
 
 def stricter_in_words(stricter: Stricter) -> tuple[str, ...]:

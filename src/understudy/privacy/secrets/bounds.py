@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.errors import ConfigError
-from understudy.privacy.checks import Number
 from understudy.privacy.events import Inclusion
+from understudy.privacy.exact import Number
 from understudy.privacy.guarantee import normal_quantile
 from understudy.privacy.secrets.budget import SecretBudget
 

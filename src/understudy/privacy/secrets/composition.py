@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, PrivacyError
-from understudy.privacy.checks import Number
 from understudy.privacy.events import Event, Inclusion, MixtureEvent
+from understudy.privacy.exact import Number
 from understudy.privacy.guarantee import normal_quantile, phi_bar
 from understudy.privacy.secrets.bounds import DISCRETE_EXCESS, DISCRETE_LOSS, blow_up, poisson_binomial, smallest
 from understudy.privacy.secrets.budget import SecretBudget
@@ -153,7 +153,9 @@ class SecretFilter:
         if not entries:
             return None
         least = math.nextafter(float(self.cap.prior), 1)
-        return SecretBudget(self.cap.prior, min(max(self._posterior(entries), Fraction(least)), Fraction(_NEARLY_ONE)))
+        return SecretBudget.of(
+            self.cap.prior, min(max(self._posterior(entries), Fraction(least)), Fraction(_NEARLY_ONE))
+        )
 
     def admits(self, history: Iterable[Spending], new: Spending) -> bool:
         """True if the history and ``new`` together stay within the cap."""

@@ -1,0 +1,176 @@
+"""What a table is known by again: its texts, the bytes of its files, and keyed hashes of its lines.
+
+The texts alone are not enough. One file read by two columns is two texts, and would be two datasets with a cap each.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import json
+import lzma
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from understudy.corpus import arrow
+from understudy.corpus.bad_rows import BadRow
+from understudy.corpus.readers import MOST_NESTED, Row, damaged, nests_within, without_exceptions
+from understudy.corpus.sources import DataFile
+from understudy.errors import CorpusError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Source: TypeAlias = "DataFile | pa.Table | Sequence[Mapping[str, object]]"
+"""What a table is made of: files, or one thing in memory."""
+
+_CHUNK = 1 << 20
+_LONGEST_LINE = 1 << 24  # characters: a longer line is taken in pieces
+_PUNCTUATION = bytes(code for code in range(128) if not chr(code).isalnum() and chr(code) != "\n")
+
+
+@dataclass(frozen=True, repr=False)
+class Identity:
+    """Keyed hashes of a table; they say nothing to someone without the key. All empty for a table without a good row.
+
+    Attributes:
+        contents: 64 hexadecimal digits each: of the texts in any order, and of each file's bytes, decompressed.
+        lines: the lowest 64-bit hashes of the table's distinct lines, whichever columns were asked for, increasing.
+    """
+
+    contents: tuple[str, ...] = ()
+    lines: tuple[int, ...] = ()
+
+
+class Lines:
+    """The lowest keyed hashes of lines, in a form that is the same in every file format: without blanks, punctuation
+    (which separates cells, or quotes them) and the difference of capital letters.
+
+    Args:
+        key: 1 to 64 secret bytes.
+        at_most: how many hashes are kept.
+    """
+
+    def __init__(self, key: bytes, at_most: int) -> None:
+        self._key = key
+        self._at_most = at_most
+        self._lowest: set[int] = set()
+        self._bar = 1 << 64
+
+    def add(self, text: str) -> bool:
+        """Take the lines of a text in; whether one held anything."""
+        bare = text.casefold().encode("utf-8", "surrogatepass").translate(None, _PUNCTUATION)
+        lines = set(bare.split(b"\n")) - {b""}
+        for line in lines:
+            digest = hashlib.blake2b(line, key=self._key, digest_size=8, person=b"line").digest()
+            if (number := int.from_bytes(digest)) < self._bar:
+                self._lowest.add(number)
+        if len(self._lowest) > 8 * self._at_most:
+            self._lowest = set(self.lowest)
+            self._bar = max(self._lowest)
+        return bool(lines)
+
+    @property
+    def lowest(self) -> tuple[int, ...]:
+        return tuple(sorted(self._lowest)[: self._at_most])
+
+
+def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most: int) -> Identity:
+    """The identity of what a table is made of: the bytes of its files, and all of its lines. One pass over each.
+
+    A file without a row (a header alone) is like any other such, and counts for nothing.
+
+    Raises:
+        CorpusError: if a file cannot be read.
+    """
+    lines = Lines(key, at_most)
+    contents = []
+    for source in sources:
+        if isinstance(source, DataFile):
+            try:
+                contents += _file(source, key, encoding, lines)
+            except (OSError, EOFError, ValueError, LookupError, zlib.error, lzma.LZMAError):
+                raise damaged(source.shown) from None
+        else:
+            rows = arrow.table_rows(source, source.schema.names) if hasattr(source, "schema") else _dicts(source)
+            for _, cells in without_exceptions(rows, "The table"):
+                lines.add(_joined(cells))
+    return Identity(tuple(contents), lines.lowest)
+
+
+def _file(file: DataFile, key: bytes, encoding: str, lines: Lines) -> list[str]:
+    """The digest of a file's bytes, if it has a row; its lines are taken in."""
+    digest = hashlib.blake2b(key=key, digest_size=32, person=b"file")
+    if file.format == "parquet":
+        for _ in _bytes(file, digest):
+            pass
+        rows = without_exceptions(arrow.parquet_rows(file, arrow.parquet_schema(file).names), file.shown)
+        pieces: Iterable[str] = (
+            _joined(cells) for _, cells in rows
+        )  # a column that cannot be read ends them: no matter
+    elif file.format == "jsonl":
+        pieces = ("\n".join(_objects(piece)) for piece in _text(_bytes(file, digest), encoding))
+    else:
+        pieces = _without_header(_text(_bytes(file, digest), encoding))
+    filled = [lines.add(piece) for piece in pieces]
+    return [digest.hexdigest()] if any(filled) else []
+
+
+def _bytes(file: DataFile, digest: hashlib.blake2b) -> Iterator[bytes]:
+    with file.open() as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+            yield chunk
+
+
+def _text(chunks: Iterable[bytes], encoding: str) -> Iterator[str]:
+    """Whole lines, many in a piece."""
+    encoding = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
+    decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
+    rest = ""
+    for chunk in chunks:
+        rest += decoder.decode(chunk)
+        whole, _, more = rest.rpartition("\n")
+        if whole or len(more) > _LONGEST_LINE:
+            yield whole or more
+            rest = more if whole else ""
+    yield rest + decoder.decode(b"", final=True)
+
+
+def _without_header(pieces: Iterable[str]) -> Iterator[str]:
+    """Without the first line that is not blank: two tables of other people have it in common."""
+    found = False
+    for piece in pieces:
+        if not found and piece.strip():
+            found = True
+            piece = piece.lstrip().partition("\n")[2]
+        yield piece
+
+
+def _objects(text: str) -> Iterator[str]:
+    for line in text.split("\n"):
+        if not nests_within(line, MOST_NESTED + 1):
+            continue
+        try:
+            yield _joined([json.loads(line)])
+        except ValueError:
+            continue
+
+
+def _dicts(rows: Sequence[Mapping[str, object]]) -> Iterator[Row]:
+    for number, row in enumerate(rows, 1):
+        yield number, [row]
+
+
+def _joined(cells: object, depth: int = 0) -> str:
+    """The cells of a row, those within cells too, in one text; nothing where the row cannot be read, or nests deeper
+    than a file's may."""
+    if isinstance(cells, BadRow | CorpusError) or cells is None or depth > MOST_NESTED + 1:
+        return ""
+    if isinstance(cells, Mapping):
+        cells = list(cells.values())
+    if isinstance(cells, list | tuple):
+        return "\t".join(_joined(cell, depth + 1) for cell in cells)
+    return str(cells)

@@ -1,0 +1,86 @@
+"""What a Release holds: stated by each method in one place (its ``contents.py``), checked when a Release is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.release import Release
+
+LARGEST = 1e30
+"""No released number is larger; sums and products of those that are smaller do not overflow."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """An array of a Release.
+
+    Args:
+        dtype: its NumPy type.
+        shape: each dimension a number, or the name of one that is any number, the same wherever the name stands.
+        least, most: no element is outside, and none is NaN.
+    """
+
+    dtype: str
+    shape: tuple[int | str, ...]
+    least: float = -LARGEST
+    most: float = LARGEST
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a Release of a method holds, and nothing else.
+
+    Args:
+        charges: names of the charges, and the kind of each one's event.
+        arrays: by name.
+        strings: lists of strings by name, and how many each has; None for any number.
+        terms: how many terms there are; None for any number.
+        public_inputs: those of the statement that ``generate`` looks up.
+    """
+
+    charges: Mapping[str, str]
+    arrays: Mapping[str, Held]
+    strings: Mapping[str, int | None] = field(default_factory=dict)
+    terms: int | None = 0
+    public_inputs: tuple[str, ...] = ()
+
+
+def mismatch(release: Release, contents: Contents) -> str | None:
+    """The first thing in which a Release is not as ``contents`` says, in words that quote nothing of it; else None."""
+    events = {charge.name: charge.event.kind for charge in release.statement.charges}
+    if events != dict(contents.charges) or len(events) != len(release.statement.charges):
+        return "its charges are not those of its method and parameters"
+    if any(not release.statement.public_inputs.get(name, {}).get("sha256") for name in contents.public_inputs):
+        return "its statement lacks a public input"
+    if contents.terms is not None and len(release.terms) != contents.terms:
+        return "it has another number of terms"
+    if release.strings.keys() != contents.strings.keys():
+        return "it holds other lists of strings"
+    for name, count in contents.strings.items():
+        if count is not None and len(release.strings[name]) != count:
+            return f"the list {name!r} has another length"
+    if release.arrays.keys() != contents.arrays.keys():
+        return "it holds other arrays"
+    sizes: dict[str, int] = {}
+    for name, held in contents.arrays.items():
+        if problem := _array_mismatch(release.arrays[name], held, sizes):
+            return f"the array {name!r} {problem}"
+    return None
+
+
+def _array_mismatch(array: NDArray[Any], held: Held, sizes: dict[str, int]) -> str | None:
+    if array.dtype != np.dtype(held.dtype):
+        return "is of another type"
+    if array.ndim != len(held.shape):
+        return "is of another shape"
+    for size, expected in zip(array.shape, held.shape, strict=True):
+        if size != (sizes.setdefault(expected, size) if isinstance(expected, str) else expected):
+            return "is of another shape"
+    if array.dtype != np.bool_ and array.size and not (held.least <= array.min() and array.max() <= held.most):
+        return "holds numbers that it cannot hold"  # NaN compares as False
+    return None

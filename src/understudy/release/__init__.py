@@ -1,0 +1,117 @@
+"""The Release: everything of a run that may leave the building, as one file.
+
+A zip of ``release.json`` (method, parameters, schema, statement, SHA-256 of the other
+members), ``arrays.safetensors``, ``terms.parquet`` and, where there are such, ``strings.parquet``. No pickle, no
+private byte. How it is read, within bounds, is in :mod:`understudy.release.reading`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from understudy.files import atomic_file, shared_folder
+from understudy.release.manifest import FORMAT, FORMAT_VERSION
+from understudy.release.members import arrays_to_bytes, strings_to_bytes, terms_to_bytes
+from understudy.statement import Statement
+
+MANIFEST = "release.json"
+ARRAYS, TERMS, STRINGS = "arrays.safetensors", "terms.parquet", "strings.parquet"
+
+
+@dataclass(frozen=True)
+class PublicSchema:
+    """The names and the label set of the synthetic table: public facts about the private one."""
+
+    text: str = "text"
+    label: str | None = None
+    labels: tuple[Any, ...] = ()
+    record_columns: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "text": self.text,
+            "label": self.label,
+            "labels": list(self.labels),
+            "record_columns": list(self.record_columns),
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> PublicSchema:
+        return cls(fields["text"], fields["label"], tuple(fields["labels"]), tuple(fields["record_columns"]))
+
+
+@dataclass(frozen=True, repr=False)
+class Release:
+    """Noised and paid for: what a method hands on.
+
+    Args:
+        method: the method's name; its ``generate`` reads the rest.
+        parameters: the method's parameters, as JSON.
+        schema: names and labels of the synthetic table.
+        statement: the promise.
+        arrays: noisy values and public arrays.
+        terms: the privatised vocabulary, or empty.
+        strings: further lists of strings by name, such as the texts of populations.
+        noise_check: how much stands above the noise, as short sentences (post-processing).
+    """
+
+    method: str
+    parameters: Mapping[str, Any]
+    schema: PublicSchema
+    statement: Statement
+    arrays: Mapping[str, NDArray[Any]]
+    terms: Sequence[str] = ()
+    noise_check: Mapping[str, Any] = field(default_factory=dict)
+    strings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<Release of {self.method}: dataset {self.statement.dataset!r}, {self.statement.budget}>"
+
+    @property
+    def noise_lines(self) -> list[str]:
+        """The noise check in lines, its lists by label name."""
+        labels = [str(label) for label in self.schema.labels]
+        return [
+            f"{name}: " + ", ".join(f"{label} {number}" for label, number in zip(labels, value, strict=True))
+            if isinstance(value, list) and len(value) == len(labels)
+            else f"{name}: {value[0] if isinstance(value, list) and len(value) == 1 else value}"
+            for name, value in self.noise_check.items()
+        ]
+
+    def save(self, path: Path) -> None:
+        """Write the file, atomically."""
+        members = {ARRAYS: arrays_to_bytes(self.arrays), TERMS: terms_to_bytes(self.terms)}
+        if self.strings:
+            members[STRINGS] = strings_to_bytes(self.strings)
+        manifest = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "method": self.method,
+            "parameters": dict(self.parameters),
+            "schema": self.schema.to_json(),
+            "statement": self.statement.to_json(),
+            "noise_check": dict(self.noise_check),
+            "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
+        }
+        shared_folder(path.parent)
+        with atomic_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in {MANIFEST: json.dumps(manifest, indent=1).encode(), **members}.items():
+                archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)  # no timestamps
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the arrays, terms, parameters and schema: names this Release in a run that continues it."""
+        whole = hashlib.sha256(json.dumps([self.method, dict(self.parameters), self.schema.to_json()]).encode())
+        whole.update(arrays_to_bytes(self.arrays))
+        whole.update("\n".join(self.terms).encode())
+        if self.strings:
+            whole.update(json.dumps({name: list(self.strings[name]) for name in sorted(self.strings)}).encode())
+        return whole.hexdigest()

@@ -1,0 +1,106 @@
+"""The form of a statement as JSON, which may come from anybody: every field of its type and in its range."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from understudy.errors import ConfigError
+from understudy.statement import Statement
+from understudy.untrusted import Form, read_json
+
+_DIGITS = 300  # a float holds a number of so many
+_SMALLEST, _LARGEST = 1e-100, 1e30  # squares and reciprocals of numbers between them do not overflow
+_MOST_RELEASES = 10**9
+_SUBSAMPLED = (1e-9, 1e6)  # what a distribution of privacy losses is computed for in little time
+_MOST_SUBSAMPLED = 10**6
+_LEAST_SUBSAMPLED_NOISE = 0.01
+
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+Exact = Annotated[str, Field(pattern=rf"^[0-9]{{1,{_DIGITS}}}(/[0-9]{{1,{_DIGITS}}})?$")]
+MethodName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
+"""It becomes the name of a file."""
+
+
+def _in_range(event: dict[str, Any]) -> dict[str, Any]:
+    values = list(event.values())
+    while values:
+        value = values.pop()
+        if isinstance(value, list):
+            values.extend(value)
+        elif isinstance(value, int | float) and value and not _SMALLEST <= abs(value) <= _LARGEST:
+            raise ValueError("a number of an event is out of range")
+    count = event.get("count", 0)
+    if not isinstance(count, int | float) or count > _MOST_RELEASES:
+        raise ValueError("an event is repeated too often")
+    if "rate" in event:
+        numbers = [value for name, value in event.items() if name != "count" and isinstance(value, int | float)]
+        within = all(_SUBSAMPLED[0] <= number <= _SUBSAMPLED[1] for number in numbers)
+        noise = event.get("noise_multiplier", 1.0)
+        if not within or count > _MOST_SUBSAMPLED or noise < _LEAST_SUBSAMPLED_NOISE:
+            raise ValueError("a subsampled event is out of range")
+    return event
+
+
+class ChargeForm(Form):
+    name: str
+    event: Annotated[dict[str, Any], AfterValidator(_in_range)]
+    parameters: dict[str, Any]
+    why: str
+
+
+class _Unit(Form):
+    kind: Literal["record", "owner", "secret"]
+    max_records: Count
+    column: str | None = None
+    recognised_by: str | None = None
+
+
+class _Input(Form):
+    source: str
+    sha256: str | None = None
+
+
+class _Epsilon(Form):
+    delta: float
+    epsilon: float
+
+
+class _Posterior(Form):
+    prior: float
+    posterior: float
+
+
+class StatementForm(Form):
+    method: MethodName
+    dataset: str
+    unit: _Unit
+    budget: dict[str, Exact]
+    charges: Annotated[list[ChargeForm], Field(min_length=1)]
+    public_inputs: dict[str, _Input]
+    labels_declared: bool
+    private: bool
+    epsilon_at_delta: list[_Epsilon]
+    posterior_at: list[_Posterior] = Field(default_factory=list)
+    power_at_1_percent_false_alarms: Annotated[float, Field(ge=0, le=1 + 1e-9)]
+    notes: list[str]
+    trusted: list[str] = Field(default_factory=list)
+
+
+def load_statement(path: Path) -> Statement:
+    """The statement in ``statement.json``.
+
+    Raises:
+        ConfigError: it cannot be read, or is none.
+    """
+    try:
+        fields = read_json(path)
+        StatementForm.model_validate(fields)
+        return Statement.from_json(fields)
+    except Exception:  # a stranger's file fails in many ways
+        raise ConfigError(
+            f"{path.name} cannot be read: it is damaged or is no privacy statement.",
+            "Get it again: `understudy inspect` shows the statement that is in the Release.",
+        ) from None

@@ -1,0 +1,93 @@
+"""JSON that a stranger may have made: read within bounds, into values that everything else can hold and write again."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+MOST_BYTES = 16 * 1024**2
+"""Of a JSON file: what a Release says of itself, a statement, charged metrics, an audit."""
+MOST_VALUES = 200_000
+"""In such a file, about: a few kilobytes can unpack to millions, each of which takes time."""
+_MOST_NESTED = 64
+_DIGITS = 300  # a float holds a number of so many
+
+
+class Form(BaseModel):
+    """What a part of such a file holds: every field of exactly its type. Fields that are not named are let be."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+def read_json(path: Path, *, most: int = MOST_BYTES, values: int | None = MOST_VALUES) -> dict[str, Any]:
+    """The fields of a JSON file.
+
+    Args:
+        values: how many it may hold, about; None where it holds texts, whose commas count as well.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is no regular file, is longer than ``most`` bytes, or as :func:`parse_json`.
+    """
+    if not path.is_file():  # a pipe would be waited for
+        raise ValueError("no file")
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError("too long")
+    return parse_json(data, values=values)
+
+
+def parse_json(data: bytes | bytearray, *, values: int | None = MOST_VALUES) -> dict[str, Any]:
+    """The fields of a JSON object.
+
+    Raises:
+        ValueError: it is none, is nested too deep, or holds numbers or strings that nothing else can.
+    """
+    if values is not None and sum(data.count(mark) for mark in (b",", b"[", b"{")) > values:
+        raise ValueError("it holds too many values")
+    try:
+        fields = json.loads(data.decode("utf-8"), parse_constant=_no_number, parse_float=_finite, parse_int=_whole)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    if not isinstance(fields, dict):
+        raise ValueError("no JSON object")
+    _check_depth(fields)
+    json.dumps(fields, ensure_ascii=False).encode("utf-8")  # no half of a surrogate pair
+    return fields
+
+
+def _check_depth(value: Any) -> None:
+    """Level by level, so that no depth is too much for Python, here or where the fields are written again."""
+    level = [value]
+    for _ in range(_MOST_NESTED):
+        level = [
+            each
+            for item in level
+            if isinstance(item, dict | list)
+            for each in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not level:
+            return
+    raise ValueError("it is nested too deep")
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _DIGITS:
+        raise ValueError("a number is too large")
+    return int(digits)

@@ -1,0 +1,164 @@
+"""Fields of the ledger that nobody could have written: one error, whichever verb comes upon them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from ledger_plans import CAP, RECORD, gaussian_plan, pure_plan
+
+from understudy.cli import cli
+from understudy.errors import LedgerError
+from understudy.ledger import Ledger
+from understudy.ledger.sketches import Sketch
+
+_NOTHING = ["", "nonsense", b"\xff\xfe", 7, -1.5, "null", "[]", "{}", "[1]", "\x00", "'", "1e999999999"]
+_NUMBERS = ["0", "-1", "1/0", "1/", "nan", "inf", "1e400", "1" * 5000, "٣", "1.5", " 1", "1/10\n"]
+_UNITS = ['{"kind":"record"}', '{"kind":"person","max_records":1}', '{"kind":"record","max_records":0}', "[" * 100_000]
+_UNITS += ['{"kind":"owner","max_records":"x"}', '{"column":5,"kind":"owner","max_records":1}', '"record"']
+_CHARGES = ['[{"name":"sums"}]', '[{"event":{"kind":"pure","epsilon":1}}]', '[{"event":5,"name":"sums"}]', '{"a":1}']
+_CHARGES += ['[{"event":{"kind":5},"name":"sums"}]', '["sums"]', "[[]]"]
+_EVENTS = [
+    json.dumps([{"event": event, "name": "sums"}])
+    for event in (
+        {"kind": "pure", "epsilon": "x"},
+        {"kind": "pure", "epsilon": -1},
+        {"kind": "pure", "eps": 1},
+        {"kind": "gaussian", "noise_multiplier": 0},
+        {"kind": "gaussian", "noise_multiplier": 1e-200},
+        {"kind": "gaussian", "noise_multiplier": None},
+        {"kind": "gaussian", "noise_multiplier": [1]},
+    )
+]
+DAMAGE = {
+    ("understudy_meta", "value", "key = 'version'"): [*_NOTHING, "0", "-1", "1.5", "1e3", "٢", "02"],
+    ("understudy_meta", "value", "key = 'fingerprint_key'"): [*_NOTHING, "aa", "g" * 64, "A" * 64],
+    ("understudy_meta", "value", "key = 'id'"): [*_NOTHING, "aa", "g" * 32],
+    ("understudy_meta", "value", "key = 'strict'"): [
+        *(value for value in _NOTHING if value != "[]"),
+        '[["yesterday","on"]]',
+        '[["2026-01-01T00:00:00+00:00","maybe"]]',
+    ],
+    ("understudy_meta", "key", "key = 'id'"): ["other"],
+    ("understudy_dataset", "name", "1"): [*_NOTHING[:5], "not a name"],
+    ("understudy_dataset", "cap_epsilon", "1"): [*_NOTHING, *_NUMBERS],
+    ("understudy_dataset", "cap_delta", "1"): [*_NOTHING, *(n for n in _NUMBERS if n != "0"), "1", "7/6"],
+    ("understudy_dataset", "unit", "1"): [*_NOTHING, *_UNITS],
+    ("understudy_dataset", "rule", "1"): _NOTHING,
+    ("understudy_dataset", "hash_key", "1"): [*_NOTHING, "aa", "g" * 64],
+    ("understudy_dataset", "opened_at", "1"): [value for value in _NOTHING if value != 7],
+    ("understudy_entry", "dataset", "1"): ["gone", 7],
+    ("understudy_entry", "kind", "1"): _NOTHING,
+    ("understudy_entry", "at", "1"): _NOTHING,
+    ("understudy_entry", "epsilon", "1"): [*_NOTHING, *_NUMBERS],
+    ("understudy_entry", "delta", "1"): [*_NOTHING, *(n for n in _NUMBERS if n != "0"), "1", "7/6"],
+    ("understudy_entry", "method", "kind = 'run'"): ["", b"\xff", None],
+    ("understudy_entry", "unit", "kind = 'run'"): [*_NOTHING, *_UNITS, None],
+    ("understudy_entry", "charges", "kind = 'run'"): [*(v for v in _NOTHING if v != "[]"), *_CHARGES],
+}
+CASES = [(where, value) for where, values in DAMAGE.items() for value in values]
+READS_HISTORY = ("show", "history clinic")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("whole") / "ledger.sqlite"
+    with Ledger.create(path, strict=True) as ledger:
+        ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+        ledger.charge("clinic", pure_plan("0.1"), run_id="r1")
+        ledger.raise_cap("clinic", cap=type(CAP)(2, "1e-6"))
+        ledger.identify("clinic", "aa", sketch=Sketch((1, 2, 3)))
+        ledger.confirm("r1", "sums", "digest")
+    return path
+
+
+def damage(whole: Path, path: Path, where: tuple[str, str, str], value: object) -> None:
+    shutil.copy(whole, path)
+    path.chmod(0o600)
+    table, column, rows = where
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA foreign_keys = OFF")
+    if isinstance(value, bytes):  # a text that is no UTF-8, as a flipped bit makes it
+        connection.execute(f"UPDATE {table} SET {column} = CAST(? AS TEXT) WHERE {rows}", (value,))
+    else:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, ' TEXT', '') WHERE type = 'table'"
+        )  # so that numbers stay numbers, and nothing may be absent
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, ' NOT NULL', '') WHERE type = 'table'")
+        connection.commit()
+        connection.close()
+        connection = sqlite3.connect(path)
+        connection.execute(f"UPDATE {table} SET {column} = ? WHERE {rows}", (value,))
+    connection.commit()
+    connection.close()
+
+
+def said(path: Path, line: str) -> LedgerError | None:
+    result = CliRunner().invoke(cli, ["ledger", *line.split(), "--ledger", str(path)])
+    if result.exception is None:
+        return None
+    assert isinstance(result.exception, LedgerError), result.exception
+    return result.exception
+
+
+def is_the_one_error(error: LedgerError | None) -> bool:
+    return error is not None and error.problem.startswith("The ledger is damaged") and "backup" in error.cure
+
+
+@pytest.mark.parametrize(("where", "value"), CASES, ids=[f"{w[1]}-{v!r:.20}" for w, v in CASES])
+def test_a_damaged_field_is_one_error(whole: Path, tmp_path: Path, where: tuple[str, str, str], value: object) -> None:
+    path = tmp_path / "ledger.sqlite"
+    damage(whole, path, where, value)
+    shown = [said(path, line) for line in READS_HISTORY]
+    assert any(is_the_one_error(error) for error in shown)
+    assert all(error is None or is_the_one_error(error) for error in shown)
+    with pytest.raises(LedgerError, match="The ledger is damaged") as caught, Ledger(path) as ledger:
+        ledger.charge("clinic", pure_plan("0.1"), run_id="r2")
+    assert is_the_one_error(caught.value)
+    assert not value or not isinstance(value, str) or len(value) < 3 or value not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", _EVENTS)
+def test_a_damaged_event_is_the_same_error_where_events_are_composed(tmp_path: Path, value: str) -> None:
+    path, broken = tmp_path / "ledger.sqlite", tmp_path / "broken.sqlite"
+    with Ledger.create(path) as ledger:
+        ledger.open_dataset("clinic", cap=CAP, unit=RECORD, rule="rdp")
+        ledger.charge("clinic", gaussian_plan("0.1"), run_id="r1")
+    damage(path, broken, ("understudy_entry", "charges", "1"), value)
+    assert is_the_one_error(said(broken, "show"))
+    with pytest.raises(LedgerError, match="The ledger is damaged"), Ledger(broken) as ledger:
+        ledger.charge("clinic", gaussian_plan("0.1"), run_id="r2")
+
+
+@pytest.mark.parametrize("value", ["", "nonsense", "AAAA", b"\xff", 7, "A" * 5468, "AAAAAAAAAAIAAAAAAAAAAQ=="])
+def test_a_damaged_sketch_is_the_same_error(whole: Path, tmp_path: Path, value: object) -> None:
+    path = tmp_path / "ledger.sqlite"
+    damage(whole, path, ("understudy_sketch", "sketch", "1"), value)
+    if value == "":  # the sketch of a table without lines
+        return
+    with Ledger(path) as ledger:
+        ledger.open_dataset("other", cap=CAP, unit=RECORD)
+        for name in ("clinic", "other"):
+            with pytest.raises(LedgerError, match="The ledger is damaged"):
+                ledger.identify(name, f"{name}'s", sketch=Sketch((1, 2, 3)))
+
+
+@pytest.mark.parametrize("value", ["", "not a name", b"\xff", 7])
+def test_a_damaged_owner_of_a_content_is_the_same_error(whole: Path, tmp_path: Path, value: object) -> None:
+    path = tmp_path / "ledger.sqlite"
+    damage(whole, path, ("understudy_fingerprint", "dataset", "1"), value)
+    with pytest.raises(LedgerError, match="The ledger is damaged"), Ledger(path) as ledger:
+        ledger.known_as("aa")
+
+
+@pytest.mark.parametrize("value", ["", b"\xff", 7, None])
+def test_a_damaged_digest_is_the_same_error(whole: Path, tmp_path: Path, value: object) -> None:
+    path = tmp_path / "ledger.sqlite"
+    damage(whole, path, ("understudy_draw", "digest", "1"), value)
+    with Ledger(path) as ledger, pytest.raises(LedgerError, match="The ledger is damaged"):
+        ledger.confirm("r1", "sums", "digest")

@@ -1,0 +1,251 @@
+"""The connection to PostgreSQL is lost at every statement of every operation, before the server does it and after."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from cutting_proxy import Cut, CuttingProxy
+from ledger_plans import CAP, RECORD, pure_plan
+from ledgers import new_ledger
+
+from understudy.errors import LedgerError
+from understudy.ledger import Ledger
+from understudy.ledger.database import Database
+from understudy.ledger.location import parse_location
+from understudy.ledger.schema import metadata
+from understudy.ledger.sketches import Sketch
+from understudy.privacy.guarantee import Budget
+
+PLAN = pure_plan("0.1")
+PART = ("sums/0", "digest")
+DRAWN = dict([PART])
+SKETCH = Sketch((1,))
+LOGIN = b"\0"  # the one message without a letter before its length
+
+
+@dataclass(frozen=True)
+class Names:
+    """What one try uses alone, so that a ledger serves many."""
+
+    dataset: str
+    run: str
+    content: str
+
+    @classmethod
+    def new(cls) -> Names:
+        name = uuid.uuid4().hex
+        return cls(f"d{name}", f"r{name}", f"f{name}")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A method of the ledger.
+
+    Args:
+        needs: what must be there before.
+        call: the method, and what of its answer is the same for every try. It may be called again.
+    """
+
+    needs: Callable[[Ledger, Names], object]
+    call: Callable[[Ledger, Names], Any]
+
+
+def nothing(ledger: Ledger, names: Names) -> None:
+    pass
+
+
+def opened(ledger: Ledger, names: Names) -> None:
+    ledger.open_dataset(names.dataset, cap=CAP, unit=RECORD)
+
+
+def charged(ledger: Ledger, names: Names) -> None:
+    opened(ledger, names)
+    ledger.identify(names.dataset, names.content)
+    ledger.charge(names.dataset, PLAN, run_id=names.run)
+
+
+def drawn(ledger: Ledger, names: Names) -> None:
+    charged(ledger, names)
+    ledger.confirm(names.run, *PART)
+
+
+OPERATIONS = {
+    "open_dataset": Operation(nothing, lambda it, names: it.open_dataset(names.dataset, cap=CAP, unit=RECORD).cap),
+    "raise_cap": Operation(charged, lambda it, names: it.raise_cap(names.dataset, cap=Budget(2, "1e-6")).cap),
+    "identify": Operation(opened, lambda it, names: it.identify(names.dataset, names.content, sketch=SKETCH)),
+    "charge": Operation(opened, lambda it, names: it.charge(names.dataset, PLAN, run_id=names.run).run_id == names.run),
+    "charge again": Operation(
+        drawn, lambda it, names: it.charge(names.dataset, PLAN, run_id=names.run, kept=DRAWN).run_id == names.run
+    ),
+    "confirm": Operation(charged, lambda it, names: it.confirm(names.run, *PART)),
+    "confirm again": Operation(drawn, lambda it, names: it.confirm(names.run, *PART)),
+    "dataset": Operation(opened, lambda it, names: getattr(it.dataset(names.dataset), "cap", None)),
+    "datasets": Operation(opened, lambda it, names: names.dataset in [each.name for each in it.datasets()]),
+    "history": Operation(charged, lambda it, names: [entry.cost for entry in it.history(names.dataset)]),
+    "spent": Operation(charged, lambda it, names: it.spent(names.dataset)),
+    "remaining": Operation(charged, lambda it, names: it.remaining(names.dataset)),
+    "check": Operation(opened, lambda it, names: it.check(names.dataset, PLAN)),
+    "check_if_open": Operation(nothing, lambda it, names: it.check_if_open(names.dataset, PLAN)),
+    "strict": Operation(nothing, lambda it, names: it.strict),
+    "strict_changes": Operation(nothing, lambda it, names: it.strict_changes),
+    "known_as": Operation(charged, lambda it, names: it.known_as(names.content) == names.dataset),
+}
+WRITES = {"open_dataset", "raise_cap", "identify", "charge", "confirm"}  # of those above; the others change nothing
+APART = {"create"}  # below
+NO_TRANSACTION = {"close", "location"}
+
+
+def test_every_operation_of_a_ledger_is_among_those_that_are_cut() -> None:
+    public = {name for name in vars(Ledger) if not name.startswith("_")} - APART - NO_TRANSACTION
+    assert public == {name.removesuffix(" again") for name in OPERATIONS}
+
+
+@pytest.fixture
+def proxy(postgres_location: str) -> Iterator[CuttingProxy]:
+    with CuttingProxy(sa.make_url(postgres_location)) as made:
+        yield made
+
+
+def state(ledger: Ledger, names: Names) -> str:
+    """All that the ledger's tables hold of these names, without what differs from try to try."""
+    wanted = {
+        "dataset": ("name", names.dataset, "name, cap_epsilon, cap_delta, unit, rule"),
+        "fingerprint": ("dataset", names.dataset, "fingerprint, dataset"),
+        "sketch": ("dataset", names.dataset, "dataset, sketch"),
+        "entry": ("dataset", names.dataset, "kind, epsilon, delta, run_id, method, unit, charges, note"),
+        "draw": ("run_id", names.run, "run_id, name, digest"),
+    }
+    found = []
+    with ledger._database.read() as connection:
+        for table, (column, value, columns) in wanted.items():
+            select = sa.text(f"SELECT {columns} FROM understudy_{table} WHERE {column} = :value")
+            rows = sorted(str(tuple(row)) for row in connection.execute(select, {"value": value}))
+            found.append(f"{table}: {rows}")
+    text = "\n".join(found)
+    for name, value in vars(names).items():
+        text = text.replace(value, name)
+    return text
+
+
+def cuts() -> Iterator[Cut]:
+    """Every cut, without an end: an operation is over where a cut strikes nothing."""
+    for number in count():
+        yield Cut(number, "before")
+        yield Cut(number, "after")
+
+
+def lost(action: Callable[[], Any], proxy: CuttingProxy, cut: Cut) -> LedgerError | None:
+    """The error that the action ends with under the cut."""
+    proxy.arm(cut)
+    try:
+        action()
+    except LedgerError as error:
+        return error
+    finally:
+        proxy.disarm()
+    return None
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_lost_connection_leaves_all_or_nothing_and_the_same_call_again_ends_it(
+    name: str, postgres_location: str, proxy: CuttingProxy
+) -> None:
+    operation = OPERATIONS[name]
+    tries = in_doubt = 0
+    with new_ledger(postgres_location) as direct, Ledger(proxy.url) as through_proxy:
+        whole = Names.new()
+        operation.needs(direct, whole)
+        before = state(direct, whole)
+        answer = operation.call(direct, whole)
+        after = state(direct, whole)
+        assert (before != after) == (name in WRITES)
+        for cut in cuts():
+            names = Names.new()
+            operation.needs(direct, names)
+            error = lost(lambda: operation.call(through_proxy, names), proxy, cut)  # noqa: B023 - called at once
+            if proxy.struck is None:
+                assert error is None
+                assert state(direct, names) == after
+                break
+            tries += 1
+            committed = b"COMMIT\0" in proxy.struck and cut.moment == "after"
+            in_doubt += committed
+            assert error is not None
+            assert "un the same command again" in error.cure
+            assert ("was lost" in error.problem) != proxy.struck.startswith(LOGIN)
+            assert state(direct, names) == (after if committed else before)
+            assert operation.call(through_proxy, names) == answer
+            assert state(direct, names) == after
+    assert tries >= 2 * 4  # logging in, begin, a statement, commit
+    assert in_doubt >= 1, "a commit whose answer is lost is among the cuts"
+
+
+def test_a_connection_that_is_lost_while_a_ledger_is_made_leaves_one_that_can_be_made(
+    postgres_location: str, proxy: CuttingProxy
+) -> None:
+    """The key, and whether it is strict, stay as they were committed."""
+    tries = 0
+    for cut in (cut for cut in cuts() if cut.moment == "after"):
+        error = lost(lambda: Ledger.create(proxy.url).close(), proxy, cut)
+        if proxy.struck is None:
+            break
+        tries += 1
+        assert error is not None
+        with Ledger.create(proxy.url) as ledger, Ledger(postgres_location) as direct:
+            assert (ledger.id, ledger.fingerprint_key) == (direct.id, direct.fingerprint_key)
+            assert direct.strict
+            assert direct.datasets() == []
+        if b"COMMIT\0" not in proxy.struck:
+            _forget(postgres_location)
+    assert tries > 10
+
+
+def test_a_server_that_does_not_answer_is_given_up(
+    postgres_location: str, proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("understudy.ledger.database.CONNECT_SECONDS", 2)
+    with new_ledger(postgres_location), Ledger(proxy.url) as ledger:
+        error = lost(ledger.datasets, proxy, Cut(0, "silent"))
+        assert error is not None
+        assert "timeout" in error.problem
+        assert ledger.datasets() == []
+
+
+def test_the_urls_own_settings_of_the_connection_hold(postgres_location: str) -> None:
+    own = {"connect_timeout": "77", "keepalives_idle": "5"}
+    url = sa.make_url(postgres_location).update_query_dict(own).render_as_string(hide_password=False)
+    with Database(parse_location(url)).read() as connection:
+        found = connection.connection.driver_connection.info.get_parameters()
+    assert {name: found[name] for name in own} == own
+    assert found["tcp_user_timeout"] == "120000"
+
+
+def test_a_client_that_vanishes_with_the_lock_keeps_it_for_a_while_only(
+    postgres_location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its machine is gone, and the server is not told."""
+    monkeypatch.setattr("understudy.ledger.database.VANISHED_SECONDS", 1)
+    with new_ledger(postgres_location) as ledger:
+        with pytest.raises(LedgerError, match="lost"), Database(parse_location(postgres_location)).write():
+            ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+        assert ledger.dataset("clinic") is not None
+
+
+@pytest.mark.parametrize(("servers", "ours"), [("off", "on"), ("on", "on"), ("remote_apply", "remote_apply")])
+def test_a_commit_is_on_the_servers_disk_whatever_its_setting(postgres_location: str, servers: str, ours: str) -> None:
+    url = sa.make_url(postgres_location).update_query_dict({"options": f"-c synchronous_commit={servers}"})
+    database = Database(parse_location(url.render_as_string(hide_password=False)))
+    for _ in range(2):
+        with database.write() as connection:
+            assert connection.exec_driver_sql("SHOW synchronous_commit").scalar_one() == ours
+
+
+def _forget(location: str) -> None:
+    with Database(parse_location(location)).write() as connection:
+        metadata.drop_all(connection)

@@ -1,0 +1,258 @@
+"""The probe of an embedder, whatever it is, through the one method by which texts go in."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from local_fixtures import make_bert
+from numpy.typing import NDArray
+from transformers import LlamaConfig, LlamaModel
+
+from understudy.errors import ModelError
+from understudy.evolution.embeddings import Block, integer_vectors, private_vectors
+from understudy.evolution.voting import nearest
+from understudy.models.embedder import SentenceEmbedder
+from understudy.models.text_probe import require_text_invariance
+from understudy.models.trust import require_trusted, trusted_with_texts
+
+FIRST = 16  # tokens that the model with dynamic positions was first trained with
+DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 8.0}
+LONG = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "short_factor": [1.0] * 4,
+    "long_factor": [4.0] * 4,
+    "original_max_position_embeddings": FIRST,
+    "factor": 4.0,
+}
+
+
+class Hashing:
+    """Vectors made of a text's hash: right. Its twins below break one thing each."""
+
+    model_id, fingerprint, local = "fake:hash", "0" * 64, True
+    longest, batch_tokens = 40, 200
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        rows = [np.random.default_rng(list(hashlib.sha256(text.encode()).digest())).normal(size=4) for text in texts]
+        vectors = np.array(rows).reshape(len(texts), 4)
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def nudged(vectors: NDArray[np.float32], rows: Any) -> NDArray[np.float32]:
+    """The vectors, of which some differ in the last bit of a coordinate."""
+    vectors[rows, 0] = np.nextafter(vectors[rows, 0], np.float32(2))
+    return vectors
+
+
+class ByPlace(Hashing):
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return nudged(super().embed(texts), slice(7, 8))
+
+
+class ByLongest(Hashing):
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        longest = max((len(text) for text in texts), default=0)
+        return nudged(super().embed(texts), slice(None) if longest > 1000 else slice(0))
+
+
+class ByCount(Hashing):
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return nudged(super().embed(texts), slice(None) if len(texts) == 1 else slice(0))
+
+
+class ByOneEmptyNeighbour(Hashing):
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        after = [place + 1 for place, text in enumerate(texts[:-1]) if not text]
+        return nudged(super().embed(texts), after)
+
+
+class Remembering(Hashing):
+    """A long text leaves something behind, as factors of dynamic positions do."""
+
+    seen = 0
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.seen = max(self.seen, *(len(text.split()) for text in texts))
+        return nudged(super().embed(texts), slice(None) if self.seen > self.longest else slice(0))
+
+
+class ByThread(Hashing):
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        main = threading.current_thread() is threading.main_thread()
+        return nudged(super().embed(texts), slice(0) if main else slice(None))
+
+
+class AtRandom(Hashing):
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return nudged(super().embed(texts), np.random.default_rng().random(len(texts)) < 0.01)
+
+
+class OnlyLongOnes(Hashing):
+    """Texts that are cut change with their place, all others are right."""
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return nudged(super().embed(texts), [n for n, text in enumerate(texts) if n % 2 and len(text.split()) > 40])
+
+
+def test_an_embedder_whose_texts_are_kept_apart_passes() -> None:
+    require_text_invariance(Hashing())
+
+
+@pytest.mark.parametrize(
+    "twin", [ByPlace, ByLongest, ByCount, ByOneEmptyNeighbour, Remembering, ByThread, AtRandom, OnlyLongOnes]
+)
+def test_a_bit_that_changes_with_other_texts_is_caught(twin: type[Hashing]) -> None:
+    with pytest.raises(ModelError, match="changes with the texts beside it"):
+        require_text_invariance(twin())
+
+
+def test_vectors_that_are_no_numbers_are_compared_too_and_shapes_are_checked() -> None:
+    class Nothing(Hashing):
+        def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            return np.full((len(texts), 4), np.nan, dtype=np.float32)
+
+    class OneShort(Hashing):
+        def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            return super().embed(texts)[1:]
+
+    require_text_invariance(Nothing())
+    with pytest.raises(ModelError, match="one vector a text"):
+        require_text_invariance(OneShort())
+
+
+def test_an_embedder_that_says_nothing_of_its_sizes_is_tried_up_to_hundreds_of_words() -> None:
+    seen: list[int] = []
+
+    class Plain:
+        model_id, fingerprint, local = "fake:plain", "0" * 64, True
+
+        def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            seen.extend(len(text.split()) for text in texts)
+            return Hashing().embed(texts)
+
+    require_text_invariance(Plain())
+    assert max(seen) == 768
+    assert {0, 1, 2, 3, 512} <= set(seen)
+
+
+# -- local models -----------------------------------------------------------------------------------------------------
+
+
+def make_rope(folder: Path, rope: dict[str, Any]) -> Path:
+    """A sentence embedder of 64 tokens whose position encodings hang on the longest text beyond 16."""
+    make_bert(folder)
+    (folder / "model.safetensors").unlink()
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=60,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=FIRST if rope is DYNAMIC else 64,
+        initializer_range=0.5,
+        rope_parameters=rope,
+    )
+    LlamaModel(config).save_pretrained(folder)
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 64, "do_lower_case": false}')
+    return folder
+
+
+def words(count: int, draw: np.random.Generator) -> str:
+    return " ".join(draw.choice(list("abcdefghijklmnopqrstuvwxyz"), count))
+
+
+def votes(folder: Path, records: Sequence[str], candidates: NDArray[np.int16], *, unlimited: bool) -> NDArray[Any]:
+    """The exact votes of the records, embedded fifty at a time."""
+    embedder = SentenceEmbedder(folder, name="rope", device="cpu")
+    if unlimited:
+        without_window(embedder)
+    parts = [embedder.embed(records[start : start + 50]) for start in range(0, len(records), 50)]
+    zeros = np.zeros(len(records), dtype=np.int64)
+    block = Block(private_vectors(np.concatenate(parts)), zeros.astype(np.int32), zeros)
+    (found,) = nearest([block], candidates, np.zeros(len(candidates), dtype=np.int32), device=None)
+    return np.bincount(found[:, 0], minlength=len(candidates))
+
+
+def without_window(embedder: SentenceEmbedder) -> None:
+    """The twin: texts are cut at the model's own 64 tokens, as they were."""
+    embedder._longest, embedder._columns = 64, [16, 24, 32, 48, 72]
+
+
+@pytest.mark.parametrize("rope", [DYNAMIC, LONG], ids=["dynamic", "longrope"])
+def test_one_long_record_moves_no_vote_of_others_where_positions_hang_on_the_longest_text(
+    tmp_path: Path, rope: dict[str, Any]
+) -> None:
+    folder, draw = make_rope(tmp_path, rope), np.random.default_rng(0)
+    records, longest = [words(20, draw) for _ in range(200)], words(60, draw)
+    texts = [words(20, draw) for _ in range(40)]
+    candidates = integer_vectors(SentenceEmbedder(folder, name="rope", device="cpu").embed(texts))
+
+    def moved(unlimited: bool) -> float:
+        with_it = votes(folder, [longest, *records], candidates, unlimited=unlimited)
+        return float(np.linalg.norm(with_it - votes(folder, records, candidates, unlimited=unlimited)))
+
+    assert moved(False) <= 1
+    embedder = SentenceEmbedder(folder, name="rope", device="cpu")
+    assert embedder.longest == FIRST - 1
+    require_text_invariance(embedder)
+    if rope is DYNAMIC:  # whose factors stay in the model; LongRoPE's change within a batch, which has one width
+        assert moved(True) > 1
+        without_window(embedder)
+        with pytest.raises(ModelError, match="changes with the texts beside it"):
+            require_text_invariance(embedder)
+
+
+def test_the_tiny_embedder_passes(tmp_path: Path) -> None:
+    require_text_invariance(SentenceEmbedder(make_bert(tmp_path), name="tiny", device="cpu"))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_the_tiny_embedder_passes_on_a_gpu(tmp_path: Path) -> None:
+    require_text_invariance(SentenceEmbedder(make_bert(tmp_path), name="tiny", device="cuda"))
+
+
+def test_attention_that_sees_how_much_of_a_batch_is_padding_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedder = SentenceEmbedder(make_bert(tmp_path), name="tiny", device="cpu")
+    forward = embedder._model.forward
+
+    def switching(features: dict[str, Any]) -> dict[str, Any]:
+        found = forward(features)
+        found["sentence_embedding"] *= 1 + 1e-6 * features["attention_mask"].float().mean()
+        found["sentence_embedding"][:, 0] *= 1 + 1e-6 * features["attention_mask"].float().mean()
+        return found
+
+    monkeypatch.setattr(embedder._model, "forward", switching)
+    with pytest.raises(ModelError, match="changes with the texts beside it"):
+        require_text_invariance(embedder)
+
+
+# -- whom texts are given to ------------------------------------------------------------------------------------------
+
+
+def test_an_embedder_elsewhere_needs_the_users_word_and_one_that_does_not_say_is_refused() -> None:
+    class Elsewhere(Hashing):
+        local = False
+
+    class Silent:
+        model_id, fingerprint = "fake:silent", "0" * 64
+
+    require_trusted(Hashing(), trust_endpoint=False)
+    assert trusted_with_texts(Hashing()) == ()
+    with pytest.raises(ModelError, match="sends texts away") as caught:
+        require_trusted(Elsewhere(), trust_endpoint=False)
+    assert "--trust-endpoint" in caught.value.cure
+    require_trusted(Elsewhere(), trust_endpoint=True)
+    assert "fake:hash read the private texts" in trusted_with_texts(Elsewhere())[0]
+    with pytest.raises(ModelError, match="does not say whether texts stay"):
+        require_trusted(Silent(), trust_endpoint=True)  # type: ignore[arg-type]

@@ -1,0 +1,225 @@
+"""A run folder that a stranger made ends in one typed error, soon and in bounded memory, never in an internal one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from made_runs import charge_metrics, make_run, measure
+
+from understudy.cli import cli
+from understudy.errors import ConfigError, ModelError
+from understudy.evaluation.evaluation import load_evaluation
+from understudy.outputs import OutputFolder
+from understudy.report import rows
+from understudy.report.table import MOST_CHARACTERS, read_synthetic, release_named_in
+from understudy.run.evaluation_tables import EvaluationConfig, open_synthetic
+
+HUGE = 10**400
+Edit = Callable[[dict[str, Any]], object]
+
+
+def charge(**event: Any) -> Edit:
+    return lambda fields: fields["charges"][0]["event"].update(event)
+
+
+def told(**changes: Any) -> Edit:
+    return lambda fields: fields.update(changes)
+
+
+def epsilon(value: Any) -> Edit:
+    return lambda fields: fields["budget"].update(epsilon=value)
+
+
+BUDGETS: dict[str, Edit] = {
+    "an exponent of nine digits": epsilon("1e999999999"),
+    "a ratio to nothing": epsilon("1/0"),
+    "thousands of digits": epsilon("9" * 4000),
+    "a number of hundreds of digits": epsilon(HUGE),
+    "infinity": epsilon("inf"),
+    "no number": epsilon("nan"),
+    "below zero": epsilon("-5"),
+    "a list": epsilon([1]),
+    "nothing": lambda fields: fields["budget"].clear(),
+    "an event of hundreds of digits": charge(noise_multiplier=HUGE, epsilon=HUGE),
+    "an event of zero": charge(noise_multiplier=0, epsilon=0),
+    "an event beyond squares": charge(noise_multiplier=1e-200, epsilon=1e200),
+    "an event of no kind": charge(kind="galaxy"),
+    "an event without end": lambda fields: fields["charges"][0].update(
+        event={"kind": "subsampled gaussian", "noise_multiplier": 1.0, "rate": 0.1, "count": 10**18}
+    ),
+    "no charges": told(charges=None),
+    "a word for yes": told(private="no"),
+}
+STATEMENTS: dict[str, Edit] = {
+    **BUDGETS,
+    "a power of hundreds of digits": told(power_at_1_percent_false_alarms=HUGE),
+    "half a character": told(dataset="\ud800"),
+    "an input of nothing": told(public_inputs={"a": None}),
+    "inputs in a word": told(public_inputs="abc"),
+    "a long method": told(method="a" * 5000),
+    "a method elsewhere": told(method="../../private/run"),
+    "a method with a null": told(method="a\0b"),
+    "a method in a list": told(method=["x"]),
+    "a unit of nobody": lambda fields: fields["unit"].update(kind="galaxy"),
+    "records beyond count": lambda fields: fields["unit"].update(max_records=HUGE),
+    "notes of a number": told(notes=5),
+    "notes of nothing": told(notes=[None, {"a": 1}]),
+    "deltas in words": told(epsilon_at_delta=[{"delta": "x", "epsilon": "y"}]),
+}
+METRICS: dict[str, Edit] = {
+    **BUDGETS,
+    "a figure of hundreds of digits": lambda fields: fields["evaluation"]["figures"][0].update(value=HUGE),
+    "a figure in words": lambda fields: fields["evaluation"]["figures"][0].update(value="x"),
+    "settings of lists": lambda fields: fields["evaluation"]["figures"][0].update(settings={"a": [1]}),
+    "half a run": told(run="\udfff"),
+}
+WHOLE = {
+    "deep": "[" * 1_000_000,
+    "deep inside": '{"x": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "a list": "[]",
+    "infinity": '{"a": Infinity}',
+    "long": '{"a": "' + "x" * (17 * 1024**2) + '"}',
+    "no text": "\x00",
+}
+
+
+@pytest.fixture(autouse=True)
+def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(spec: str) -> Any:
+        raise ModelError(f"{spec} is not here.", "Pull it.")
+
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", load)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> OutputFolder:
+    folder = make_run(tmp_path / "run")
+    charge_metrics(folder)
+    (folder.shareable / "dp-kps.release").unlink()
+    return folder
+
+
+def change(path: Path, edit: Edit) -> None:
+    fields = json.loads(path.read_text("utf-8"))
+    edit(fields)
+    path.write_text(json.dumps(fields), "utf-8")
+
+
+def refused(folder: OutputFolder, name: str) -> None:
+    result = CliRunner().invoke(cli, ["report", str(folder.root)])
+    assert isinstance(result.exception, ConfigError), (result.exception, result.output)
+    assert name in result.exception.problem
+    assert result.exception.cure
+
+
+@pytest.mark.parametrize("edit", STATEMENTS.values(), ids=STATEMENTS)
+def test_a_strange_statement_is_one_error_of_report_and_of_evaluate(run: OutputFolder, edit: Edit) -> None:
+    change(run.shareable / "statement.json", edit)
+    refused(run, "statement.json")
+    with pytest.raises(ConfigError, match=r"statement\.json cannot be read"):
+        open_synthetic(str(run.root), EvaluationConfig())
+
+
+@pytest.mark.parametrize("edit", METRICS.values(), ids=METRICS)
+def test_strange_charged_metrics_are_one_error(run: OutputFolder, edit: Edit) -> None:
+    change(run.metrics_file, edit)
+    refused(run, "metrics.json")
+
+
+@pytest.mark.parametrize("name", ["release/statement.json", "release/metrics.json"])
+@pytest.mark.parametrize("text", WHOLE.values(), ids=WHOLE)
+def test_a_file_that_is_no_object_is_one_error(run: OutputFolder, name: str, text: str) -> None:
+    (run.root / name).write_text(text, "utf-8")
+    refused(run, Path(name).name)
+
+
+@pytest.mark.parametrize("name", ["evaluation.json", "audit.json"])
+@pytest.mark.parametrize("text", WHOLE.values(), ids=WHOLE)
+def test_so_it_is_in_the_private_half(run: OutputFolder, name: str, text: str) -> None:
+    measure(run)
+    (run.private / name).write_text(text, "utf-8")
+    refused(run, name)
+
+
+def test_an_audit_beyond_numbers_is_one_error(run: OutputFolder) -> None:
+    measure(run)
+    change(run.audit_file, told(epsilon=HUGE))
+    refused(run, "audit.json")
+
+
+def test_an_evaluation_beyond_numbers_is_one_error(run: OutputFolder) -> None:
+    measure(run)
+    change(run.evaluation_file, lambda fields: fields["figures"][0].update(value=HUGE))
+    with pytest.raises(ConfigError, match=r"evaluation\.json cannot be read"):
+        load_evaluation(run.evaluation_file)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_a_pipe_is_not_waited_for(run: OutputFolder) -> None:
+    run.metrics_file.unlink()
+    os.mkfifo(run.metrics_file)
+    refused(run, "metrics.json")
+
+
+def table(folder: OutputFolder, **options: Any) -> Path:
+    """A synthetic table in place of the folder's, with the columns in ``columns``."""
+    path = folder.shareable / "synthetic.parquet"
+    pq.write_table(pa.table(options.pop("columns")), path, **options)
+    folder.metrics_file.unlink(missing_ok=True)
+    return path
+
+
+BOMBS: dict[str, dict[str, Any]] = {
+    "rows": {"columns": {"text": pa.array(["x"] * 2_500_000)}},
+    "rows in another codec": {"columns": {"text": pa.array(["x"] * 2_500_000)}, "compression": "zstd"},
+    "one long text often": {"columns": {"text": pa.array(["y" * 1_000_000] * 1500, pa.large_string())}},
+    "one long text in another codec": {
+        "columns": {"text": pa.array(["y" * 1_000_000] * 20, pa.large_string())},
+        "compression": "zstd",
+    },
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+def test_a_table_that_unpacks_to_too_much_is_refused(run: OutputFolder, bomb: dict[str, Any]) -> None:
+    path = table(run, **bomb)
+    assert path.stat().st_size < 10_000_000
+    refused(run, "synthetic.parquet")
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_rows_beyond_the_limit_are_refused_in_every_format(
+    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_run(tmp_path / "run", output_format=ending)
+    assert len(read_synthetic(folder.shareable)) == 30
+    monkeypatch.setattr(rows, "MOST_ROWS", 29)
+    with pytest.raises(ConfigError, match="too large for a report"):
+        read_synthetic(folder.shareable)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_the_release_is_named_by_the_first_row(tmp_path: Path, ending: str) -> None:
+    folder = make_run(tmp_path / "run", output_format=ending)
+    assert release_named_in(folder.shareable) == "run"
+
+
+def test_long_texts_are_cut_before_they_are_looked_at(run: OutputFolder) -> None:
+    table(run, columns={"text": pa.array(["word " * 400_000] * 20)})
+    texts = read_synthetic(run.shareable)
+    assert {len(text.text) for text in texts} == {MOST_CHARACTERS + 1}
+    assert CliRunner().invoke(cli, ["report", str(run.root)]).exit_code == 0
+
+
+@pytest.mark.parametrize("written", ["[" * 100_000, "[1]", '{"model": ' + "9" * 4000 + "}", '{"phrases": 5}'])
+def test_a_strange_provenance_is_one_error(run: OutputFolder, written: str) -> None:
+    table(run, columns={"text": pa.array(["a", "b"]), "provenance": pa.array([written, written])})
+    refused(run, "synthetic.parquet")

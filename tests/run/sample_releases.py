@@ -1,0 +1,172 @@
+"""A small Release of each method, made by hand, as its release would hand it on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from understudy.methods.dp_kps.features import Frequencies
+from understudy.methods.registry import make_method
+from understudy.privacy.events import (
+    Event,
+    GaussianEvent,
+    MixtureEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+)
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Charge
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.unit import Unit
+from understudy.release import PublicSchema, Release
+from understudy.statement import Statement
+
+LABELS = ("cardiology", "dermatology")
+DIMENSION = 16
+
+
+def sample(
+    method: str,
+    parameters: dict[str, Any],
+    charges: dict[str, Event],
+    *,
+    arrays: dict[str, Any],
+    terms: list[str] | None = None,
+    strings: dict[str, list[str]] | None = None,
+    columns: tuple[str, ...] = (),
+) -> Release:
+    secret = method == "sec-pe"
+    statement = Statement(
+        method=method,
+        unit=Unit("secret", 2, recognised_by="detectors email") if secret else Unit(),
+        budget=SecretBudget("0.01", "0.2") if secret else Budget(6, "1e-6"),
+        charges=tuple(Charge(name, event, {"noise_multiplier": 2.0}, "noisy sums") for name, event in charges.items()),
+        public_inputs={"embedder": {"source": "words", "sha256": "1" * 64}, "model": {"source": "fake"}},
+        labels_declared=True,
+        dataset="clinic",
+        private=True,
+        epsilon_at={} if secret else {1e-6: 5.5},
+        power=0.5,
+        notes=("A note.",),
+        posterior_at={0.01: 0.2} if secret else {},
+    )
+    return Release(
+        method=method,
+        parameters={**make_method(method, parameters).dump(), "seed": 0},
+        schema=PublicSchema("note", "department", LABELS, columns),
+        statement=statement,
+        arrays=arrays,
+        terms=terms or [],
+        noise_check={"noise (std)": 2.5, "above, by label": [1, 2], "warning": "little"},
+        strings=strings or {},
+    )
+
+
+def dp_kps(**parameters: Any) -> Release:
+    terms = [f"term {number}" for number in range(8)]
+    return sample(
+        "dp-kps",
+        {"top_terms": 8, "length": 2, **parameters},
+        {"vocabulary": GaussianEvent(2.0), "density": GaussianEvent(3.0)},
+        arrays={"counts": np.arange(8.0), "density": np.random.default_rng(0).normal(3, 1, size=(2, 8))},
+        terms=terms,
+    )
+
+
+def dp_kps_iterative() -> Release:
+    terms = [f"term {number}" for number in range(8)]
+    vectors = np.random.default_rng(0).normal(size=(8, DIMENSION)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    arrays: dict[str, Any] = {"counts": np.arange(8.0), "embeddings": vectors}
+    for length in (1, 2):
+        digest = Frequencies(0, length, 20, 0.3, DIMENSION).digest
+        arrays[f"frequencies-{length}"] = np.frombuffer(digest, dtype=np.uint8)
+        arrays[f"sequences-{length}"] = np.random.default_rng(length).normal(size=(2, 40))
+    return sample(
+        "dp-kps",
+        {"top_terms": 8, "length": 2, "mode": "iterative", "bandwidth": 0.3, "features": 20, "noise": "laplace"},
+        {"vocabulary": PureEvent(1.0), "sequences-1": PureEvent(1.0), "sequences-2": PureEvent(1.0)},
+        arrays=arrays,
+        terms=terms,
+    )
+
+
+def aug_pe() -> Release:
+    return sample(
+        "aug-pe",
+        {"rounds": 2, "population": 2, "variations": 2},
+        {"votes-1": GaussianEvent(2.0), "votes-2": GaussianEvent(2.0)},
+        arrays={
+            "round": np.array([0, 0, 1, 1], dtype=np.int32),
+            "label": np.array([0, 1, 0, 1], dtype=np.int32),
+            "parent": np.array([-1, -1, 0, 1]),
+            "votes": np.array([1.5, -0.5, 3.0, 2.0]),
+            "chosen": np.array([1, 1, 1, 1], dtype=np.int32),
+            "survivors": np.array([2, 3]),
+            "failed": np.zeros((2, 2), dtype=np.int64),
+        },
+        strings={
+            "texts": ["one", "two", "three", "four"],
+            "prompts": ["random", "random", "kept", "variation"],
+            "keywords-0": ["heart"],
+            "keywords-1": [],
+        },
+    )
+
+
+def sec_pe() -> Release:
+    draw = np.random.default_rng(0)
+    return sample(
+        "sec-pe",
+        {
+            **{"clusters": 3, "rounds": 2, "population": 2, "variations": 2},
+            **{"public_corpus": "public.csv", "public_corpus_is_public": True},
+        },
+        {"clusters": MixtureEvent(2.0, (((1.0, 2),),))},
+        arrays={
+            "sizes": draw.normal(5, 1, size=(2, 3)),
+            "centres": draw.normal(size=(2, 3, DIMENSION)).astype(np.float32),
+            "public_centres": draw.integers(-500, 500, size=(2, 3, DIMENSION)).astype(np.int16),
+            "public_sizes": np.ones((2, 3), dtype=np.int64),
+            "sums-1": draw.normal(size=(2, 3, 1 + DIMENSION)),
+        },
+    )
+
+
+def few_shot() -> Release:
+    return sample(
+        "few-shot",
+        {"sampling_rate": 0.1},
+        {"tokens": SubsampledGaussianEvent(1.0, 0.1, 400)},
+        arrays={
+            "label": np.array([0, 0, 1], dtype=np.int32),
+            "noisy_tokens": np.array([9, 8, 7], dtype=np.int32),
+            "finished": np.array([True, True, False]),
+            "usable": np.array([True, False, True]),
+        },
+        strings={"exemplars": ["one exemplar", "another", "a third"]},
+    )
+
+
+def private_prediction() -> Release:
+    numbers = {name: np.array([0, 1, 0], dtype=np.int32) for name in ("label", "batch", "number", "private", "ended")}
+    return sample(
+        "private-prediction",
+        {"batches": 2},
+        {"tokens": ZCDPEvent(0.1)},
+        arrays={**numbers, "tokens": np.array([3, 4, 5], dtype=np.int32)},
+        strings={"texts": ["one", "two", "three"]},
+    )
+
+
+SAMPLES: dict[str, Callable[[], Release]] = {
+    "dp-kps": dp_kps,
+    "dp-kps iterative": dp_kps_iterative,
+    "aug-pe": aug_pe,
+    "sec-pe": sec_pe,
+    "few-shot": few_shot,
+    "private-prediction": private_prediction,
+}

@@ -1,0 +1,234 @@
+"""What a table is known by: its texts, the bytes of its files, and, for a warning, most of its lines."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clinic import COLUMNS, flags, rows, settings, write_csv
+from run_fixtures import Said, runs_charged
+
+import understudy as us
+from understudy import run as running
+from understudy.config import run_config
+from understudy.corpus import read_corpus
+from understudy.corpus.identity import Lines
+from understudy.errors import LedgerError, ResumeError, UnderstudyWarning
+from understudy.ledger import Ledger
+from understudy.ledger.sketches import Sketch
+from understudy.privacy.unit import Unit
+
+KEY = b"key"
+
+
+def release(values: dict[str, Any], **changes: Any) -> running.Result:
+    changed = {name: value for name, value in {**values, **changes}.items() if value is not None}
+    return running.release(run_config(changed))
+
+
+@pytest.fixture
+def told() -> Any:
+    """Every warning of ours is an error, unless a test expects it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnderstudyWarning)
+        yield
+
+
+def apart(folder: Path, name: str, **changes: Any) -> dict[str, Any]:
+    """A run of its own on a dataset of this name."""
+    return settings(folder, output=str(folder / name), dataset=name, **changes)
+
+
+def test_one_file_read_by_two_columns_is_one_dataset(tmp_path: Path) -> None:
+    """`a` by its notes and `c` by the same column as records: two texts, two caps."""
+    release(apart(tmp_path, "a"))
+    with pytest.raises(LedgerError, match=r"known as 'a'.*--dataset a"):
+        release(apart(tmp_path, "c", text=None, record_columns="note"))
+    with pytest.raises(LedgerError, match=r"known as 'a'"):
+        release(apart(tmp_path, "c", text="clinician"))
+    assert runs_charged(tmp_path / "ledger.sqlite", "c") == 0
+
+
+def test_a_compressed_file_has_the_bytes_of_what_is_in_it(tmp_path: Path) -> None:
+    release(apart(tmp_path, "a"))
+    (tmp_path / "again.csv.gz").write_bytes(gzip.compress((tmp_path / "notes.csv").read_bytes()))
+    with pytest.raises(LedgerError, match="known as 'a'"):
+        release(apart(tmp_path, "c", text="clinician", data=str(tmp_path / "again.csv.gz")))
+
+
+def test_every_file_of_a_pattern_is_known(tmp_path: Path, told: None) -> None:
+    table = rows()
+    write_csv(tmp_path / "m1.csv", table[:20])
+    write_csv(tmp_path / "m2.csv", table[20:])
+    write_csv(tmp_path / "m3.csv", [])  # a month without a row is like any other
+    release(apart(tmp_path, "months", data=str(tmp_path / "m*.csv")))
+    with pytest.raises(LedgerError, match="known as 'months'"):
+        release(apart(tmp_path, "one", text="clinician", data=str(tmp_path / "m2.csv")))
+    other = [{**row, "note": f"Another clinic, {row['note']}, {n}"} for n, row in enumerate(rows(30))]
+    write_csv(tmp_path / "o1.csv", other)
+    write_csv(tmp_path / "o2.csv", [])
+    release(apart(tmp_path, "others", data=str(tmp_path / "o*.csv")))
+
+
+def test_a_table_in_memory_has_no_bytes_and_is_known_by_its_texts(tmp_path: Path) -> None:
+    release(apart(tmp_path, "a"))
+    corpus = us.read_corpus(rows(), text="note", label="department", labels="cardiology,dermatology")
+    values = apart(tmp_path, "b", data=None)
+    with pytest.raises(LedgerError, match="known as 'a'"):
+        running.release(run_config(values), corpus=corpus)
+
+
+@pytest.mark.parametrize("share", ["grown", "half", "most"])
+def test_much_the_same_table_under_another_name_is_warned_of(
+    tmp_path: Path, understudy: Callable[..., Said], share: str
+) -> None:
+    table = rows(60)
+    write_csv(tmp_path / "notes.csv", table)
+    later = {
+        "grown": [*table, *({**row, "note": f"New: {row['note']} {n}"} for n, row in enumerate(rows(60)))],
+        "half": table[:30],
+        "most": [{**row, "note": f"Edited. {row['note']}"} if n % 3 == 0 else row for n, row in enumerate(table)],
+    }[share]
+    write_csv(tmp_path / "later.csv", later)
+    assert understudy("run", *flags(apart(tmp_path, "a"))).code == 0
+    second = apart(tmp_path, "b", data=str(tmp_path / "later.csv"))
+    said = understudy("run", *flags(second))
+    assert said.code == 0
+    (line,) = [line for line in said.err.splitlines() if line.startswith("Warning:")]
+    assert "dataset 'a'" in line
+    assert "--dataset a" in line
+    assert not re.search(r"\d", line)
+    assert not [row for row in later if row["note"] in said.err]
+
+
+def test_a_table_that_grows_under_its_own_name_is_not_warned_of(tmp_path: Path, told: None) -> None:
+    table = rows(60)
+    with Ledger.create(tmp_path / "ledger.sqlite") as ledger:
+        ledger.open_dataset("a", cap=us.Budget(9, "1e-5"), unit=Unit("record"))
+    for by_now in (20, 40, 60):
+        write_csv(tmp_path / "notes.csv", table[:by_now])
+        release(apart(tmp_path, "a"), output=str(tmp_path / str(by_now)))
+    assert runs_charged(tmp_path / "ledger.sqlite", "a") == 3
+
+
+def test_tables_of_other_people_are_not_warned_of(tmp_path: Path, told: None) -> None:
+    release(apart(tmp_path, "a"))
+    words = ["knee", "wrist", "elbow", "plaster", "crutch", "sling", "brace", "joint"]
+    table = [
+        {"note": " ".join(words[(n + step * step) % 8] for step in range(5)) + f" case {n}", "department": "cardiology"}
+        for n in range(40)
+    ]
+    write_csv(tmp_path / "other.csv", [{**row, "clinician": "x"} for row in table])
+    release(apart(tmp_path, "b", data=str(tmp_path / "other.csv")))
+
+
+def test_a_strict_ledger_refuses_a_dataset_that_nobody_opened_before_anything_is_read(tmp_path: Path) -> None:
+    values = apart(tmp_path, "clinic")
+    Ledger.create(values["ledger"], strict=True).close()
+    (tmp_path / "notes.csv").unlink()
+    with pytest.raises(LedgerError, match=r"strict.*understudy ledger open clinic --epsilon E --delta D"):
+        release(values)
+    with pytest.raises(LedgerError, match=r"understudy ledger open clinic --unit owner --owner-column clinician"):
+        release(values, owner="clinician")
+    settings(tmp_path)  # writes the table again
+    with Ledger(values["ledger"]) as ledger:
+        assert ledger.datasets() == []
+        ledger.open_dataset("clinic", cap=us.Budget(3, "1e-6"), unit=Unit("record"))
+    release(values)
+    assert runs_charged(values["ledger"], "clinic") == 1
+
+
+def test_a_run_that_was_charged_in_another_ledger_does_not_go_on(tmp_path: Path) -> None:
+    values = apart(tmp_path, "clinic")
+    release(values)
+    (tmp_path / "clinic" / "release" / "dp-kps.release").unlink()
+    Ledger.create(tmp_path / "other.sqlite").close()
+    with pytest.raises(ResumeError, match=r"charged in another ledger.*--ledger"):
+        release(values, ledger=str(tmp_path / "other.sqlite"))
+    with Ledger(tmp_path / "other.sqlite") as other:
+        assert other.datasets() == []
+    release(values)
+
+
+def test_a_run_takes_the_ledger_that_is_pinned_and_no_other(tmp_path: Path) -> None:
+    values = apart(tmp_path, "clinic")
+    with Ledger(values["ledger"]) as ledger:
+        pinned = ledger.id
+    with pytest.raises(LedgerError, match="another id"):
+        release(values, ledger_id="0" * 32)
+    release(values, ledger_id=pinned)
+    (tmp_path / "clinic" / "release" / "dp-kps.release").unlink()
+    release(values)  # which ledger it is said to be changes nothing of the run
+
+
+def identity(path: Path, **more: Any) -> Any:
+    return read_corpus(path, **{"text": "note", **more}).identity(KEY, lines=Sketch.SIZE)
+
+
+def test_the_lines_are_the_same_in_every_format_and_by_every_column(tmp_path: Path) -> None:
+    table = [{**row, "note": f'{row["note"]}\nsaid "x"; and\r\nmore, {n}'} for n, row in enumerate(rows(30))]
+    write_csv(tmp_path / "t.csv", table)
+    by_csv = identity(tmp_path / "t.csv")
+    pq.write_table(pa.table({name: [row[name] for row in table] for name in COLUMNS}), tmp_path / "t.parquet")
+    assert identity(tmp_path / "t.parquet").lines == by_csv.lines
+    (tmp_path / "t.jsonl").write_text(
+        "\n".join(json.dumps({name: row[name] for name in COLUMNS}) for row in table), "utf-8"
+    )
+    assert identity(tmp_path / "t.jsonl").lines == by_csv.lines
+    assert identity(tmp_path / "t.csv", text="clinician").lines == by_csv.lines
+    in_memory = [us.read_corpus(source, text="note") for source in (table, pa.Table.from_pylist(table))]
+    assert {each.identity(KEY, lines=Sketch.SIZE).lines for each in in_memory} == {by_csv.lines}
+    assert identity(tmp_path / "t.csv").contents == by_csv.contents
+    assert len({*by_csv.contents, *identity(tmp_path / "t.csv", text="clinician").contents}) == 3
+
+
+def test_nobody_without_the_key_learns_a_line(tmp_path: Path) -> None:
+    write_csv(tmp_path / "t.csv", rows(30))
+    corpus = read_corpus(tmp_path / "t.csv", text="note")
+    one, other = (corpus.identity(key, lines=Sketch.SIZE) for key in (KEY, b"another"))
+    assert not set(one.lines) & set(other.lines)
+    assert not set(one.contents) & set(other.contents)
+    assert repr(one.lines[0]) not in repr(one)
+    assert repr(one.lines[0]) not in repr(Sketch(one.lines))
+
+
+def numbers(first: int, last: int) -> Sketch:
+    """The sketch of a table of these lines."""
+    lines = Lines(KEY, Sketch.SIZE)
+    for number in range(first, last):
+        lines.add(f"line {number}")
+    return Sketch(lines.lowest)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "near"),
+    [
+        ((0, 20_000), (0, 20_000), True),
+        ((0, 20_000), (0, 40_000), True),
+        ((0, 20_000), (0, 10_000), True),
+        ((0, 20_000), (0, 1_000), True),  # contained
+        ((0, 20_000), (8_000, 28_000), True),  # 60 % of either
+        ((0, 20_000), (12_000, 32_000), False),  # 40 %
+        ((0, 20_000), (20_000, 40_000), False),
+        ((0, 100), (0, 51), True),
+        ((0, 100), (60, 160), False),
+        ((0, 2), (0, 2), False),  # too little to say anything
+        ((0, 0), (0, 100), False),
+    ],
+)
+def test_a_sketch_tells_much_the_same_from_other_tables(
+    first: tuple[int, int], second: tuple[int, int], near: bool
+) -> None:
+    one, other = numbers(*first), numbers(*second)
+    assert one.is_near(other) is near
+    assert other.is_near(one) is near
+    assert Sketch.from_text(one.to_text()) == one
+    assert one.merged(other) == numbers(min(first[0], second[0]), max(first[1], second[1])) or first[1] < second[0]

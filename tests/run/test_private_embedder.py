@@ -1,0 +1,201 @@
+"""What an embedder must show before it gets a private text: whatever the method, before anything is charged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from clinic import settings
+from evolution_fixtures import WordEmbedder, evolving
+from numpy.typing import NDArray
+from run_fixtures import Said, runs_charged
+
+import understudy as us
+from understudy import run as running
+from understudy.config import run_config
+from understudy.errors import ModelError
+from understudy.ledger import Ledger
+from understudy.methods.registry import method_class
+from understudy.privacy.guarantee import Budget
+
+pytestmark = pytest.mark.usefixtures("varied_chat")
+METHODS = ("aug-pe", "sec-pe")
+
+
+class ByNeighbour(WordEmbedder):
+    """A text's last bit shows how many others there are."""
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors = super().embed(texts)
+        if len(texts) > 1:
+            vectors[:, 0] = np.nextafter(vectors[:, 0], np.float32(2))
+        return vectors
+
+
+class Silent:
+    """It does not say whether texts stay on this machine."""
+
+    model_id, fingerprint = "fake:silent", "1" * 64
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        raise AssertionError("it was given a text")
+
+
+class Elsewhere(WordEmbedder):
+    model_id = "acme:elsewhere"
+    local = False
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.seen += texts
+        return super().embed(texts)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, embedder: Any) -> Any:
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: embedder)
+    return embedder
+
+
+def configured(method: str, folder: Path, **changes: Any) -> dict[str, Any]:
+    """A run of a method that embeds private texts."""
+    if method == "aug-pe":
+        return evolving(folder, **changes)
+    (folder / "public.csv").write_text(
+        "text\n" + "\n".join(f"a public note about {number} things" for number in range(40)), "utf-8"
+    )
+    own = {
+        "method": "sec-pe",
+        "public_corpus": str(folder / "public.csv"),
+        "public_corpus_is_public": True,
+        "clusters": 4,
+        "secret_detectors": ["email"],
+        "max_records_per_secret": 2,
+        "secret_prior": 0.001,
+        "secret_posterior": 0.01,
+        "epsilon": None,
+        "delta": None,
+        "variations": None,
+    }
+    return evolving(folder, **{**own, **changes})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_embedder_whose_texts_change_one_another_is_refused_before_the_charge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    use(monkeypatch, ByNeighbour())
+    with pytest.raises(ModelError, match="changes with the texts beside it"):
+        running.run(run_config(configured(method, tmp_path)))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+    use(monkeypatch, WordEmbedder())
+    running.run(run_config(configured(method, tmp_path)))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_embedder_that_sends_texts_away_needs_the_users_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    elsewhere = use(monkeypatch, Elsewhere())
+    with pytest.raises(ModelError, match="would read private ones") as caught:
+        running.run(run_config(configured(method, tmp_path)))
+    assert "--trust-endpoint" in caught.value.cure
+    assert not elsewhere.seen
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+    result = running.run(run_config(configured(method, tmp_path, trust_endpoint=True)))
+    assert elsewhere.seen
+    (said,) = result.statement.trusted
+    assert "acme:elsewhere read the private texts (--trust-endpoint)" in said
+    again = us.load_release(tmp_path / "out" / "release" / f"{method}.release")
+    assert again.statement.trusted == result.statement.trusted
+    assert f"## Who is trusted\n\n- {said}" in (tmp_path / "out" / "release" / "statement.md").read_text("utf-8")
+    assert json.loads((tmp_path / "out" / "release" / "statement.json").read_text("utf-8"))["trusted"] == [said]
+
+
+def test_the_flag_says_so_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, understudy: Callable[..., Said]
+) -> None:
+    from clinic import flags
+
+    use(monkeypatch, Elsewhere())
+    said = understudy("run", *flags(evolving(tmp_path)))
+    assert said.code == ModelError.exit_code
+    said = understudy("run", *flags(evolving(tmp_path)), "--trust-endpoint")
+    assert said.code == 0, said.err
+    assert "Trying on this machine that texts do not change the embeddings of others" in said.err
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_embedder_that_does_not_say_where_texts_go_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    use(monkeypatch, Silent())
+    with pytest.raises(ModelError, match="does not say whether texts stay"):
+        running.run(run_config(configured(method, tmp_path, trust_endpoint=True)))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+
+
+def test_a_local_embedder_leaves_no_line_in_the_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, WordEmbedder())
+    result = running.run(run_config(evolving(tmp_path, trust_endpoint=True)))
+    assert result.statement.trusted == ()
+    assert "Who is trusted" not in (tmp_path / "out" / "release" / "statement.md").read_text("utf-8")
+
+
+def test_an_embedder_of_released_terms_may_be_anywhere_and_need_not_be_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """dp-kps embeds the terms of its released vocabulary; a record's part of the sketch is bounded anyway."""
+    embedder = use(monkeypatch, Elsewhere())
+    result = running.run(run_config(settings(tmp_path, bandwidth=0.35, features=16)))
+    assert sorted(embedder.seen) == sorted(result.release.terms)
+    assert result.statement.trusted == ()
+
+
+def test_a_method_that_says_nothing_has_its_embedder_tried() -> None:
+    tried = {name: method_class(name).embeds_private_texts for name in ("aug-pe", "sec-pe", "dp-kps")}
+    assert tried == {"aug-pe": True, "sec-pe": True, "dp-kps": False}
+
+
+# -- evaluation -------------------------------------------------------------------------------------------------------
+
+
+def evaluated(folder: Path, **changes: Any) -> us.Evaluation:
+    given = {"embedder": "fake", "metrics": "leakage", "ledger": str(folder / "ledger.sqlite"), **changes}
+    return us.evaluate(folder / "notes.csv", folder / "out", **given)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    running.run(run_config(settings(tmp_path)))
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.raise_cap("notes", cap=Budget(5, "1e-6"))
+    return tmp_path
+
+
+def test_charged_metrics_try_the_embedder_before_the_charge(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, ByNeighbour())
+    with pytest.raises(ModelError, match="changes with the texts beside it"):
+        evaluated(made, charge_metrics="0.5", charged_classifiers="embedding")
+    assert runs_charged(made / "ledger.sqlite") == 1
+    evaluated(made)  # what is private needs no more than an embedder that may read the texts
+    evaluated(made, charge_metrics="0.5", charged_classifiers="tf-idf")  # nor does what reads no vectors
+    assert runs_charged(made / "ledger.sqlite") == 2
+
+
+def test_an_evaluation_sends_no_real_text_away_without_the_users_word(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = use(monkeypatch, Elsewhere())
+    with pytest.raises(ModelError, match="would read private ones"):
+        evaluated(made)
+    assert not elsewhere.seen
+    evaluated(made, trust_endpoint=True, charge_metrics="0.5", charged_classifiers="embedding")
+    (said,) = json.loads((made / "out" / "release" / "metrics.json").read_text("utf-8"))["trusted"]
+    assert "acme:elsewhere" in said
