@@ -27,7 +27,9 @@ _READERS = {
     "a clause of a prompt": "fill_in(text, {'a': 'b'})",
     "an answer": "tidy(Completion(text, 'length', 1, 1))",
     "an answer with blanks": "with_blanks(text, 0.5, np.random.default_rng(0))",
-    "an answer with thoughts": "read_answer({'choices': [{'message': {'content': text}, 'finish_reason': 'stop'}]})",
+    "an answer with thoughts": (
+        "read_answer({'choices': [{'message': {'content': text}, 'finish_reason': 'stop'}]}, most=10**9)"
+    ),
     "words": "split_words(text)",
     "words of any script": "split_words('\\u00e9' + text)",
     "pieces": "pieces(fold(text))",

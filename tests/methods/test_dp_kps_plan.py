@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.errors import ConfigError
+from understudy.methods.dp_kps.generate import draw_sequences
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
 from understudy.methods.dp_kps.plan import count_noise, make_plan, noise_multipliers, require_room, score_noise
@@ -106,6 +108,14 @@ def test_features_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.Mo
             require_room(many, 384)
     with pytest.raises(ConfigError, match="'embeddings' would hold"):
         require_room(parameters_of(top_terms=1_000_000), 384)
+
+
+def test_a_release_whose_features_do_not_fit_into_memory_is_refused_by_who_generates_from_it() -> None:
+    """One term and two numbers of a file can ask for a terabyte."""
+    strangers = parameters_of(features=100_000, top_terms=1, length=1, bandwidth=0.5)
+    arrays = {"counts": np.zeros(1), "embeddings": np.zeros((1, 1_000_000), np.float32)}
+    with pytest.raises(ConfigError, match="GiB of memory, and this machine has"):
+        draw_sequences(strangers, arrays, [1], seed=0, draw_seed=0)
 
 
 def test_laplace_noise_is_pure_and_books_no_delta() -> None:

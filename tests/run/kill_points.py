@@ -170,6 +170,7 @@ class Life:
         moment: the name of a moment at which it kills itself, ...
         number: ... when that comes for this time, counted from 1; 0 for never.
         batch_tokens: the most tokens in a batch of the model's, so that a few texts are many batches.
+        untried: the private model is taken without its trial, which takes longer than what is killed.
     """
 
     words: Sequence[str]
@@ -178,6 +179,7 @@ class Life:
     moment: str = "a value is drawn"
     number: int = 0
     batch_tokens: int | None = None
+    untried: bool = False
 
     def live(self) -> int:
         """In the forked process."""
@@ -190,6 +192,10 @@ class Life:
             from understudy.models.local import _BATCH_TOKENS
 
             _BATCH_TOKENS["cpu"] = self.batch_tokens
+        if self.untried:
+            from understudy.models import causal
+
+            causal.require_row_invariance = lambda *_arguments, **_named: None
         sys.argv = ["understudy", *self.words]
         from understudy.cli import main
 
@@ -204,6 +210,7 @@ class Life:
 
 
 def serve() -> None:
+    import sklearn.linear_model  # noqa: F401
     import transformers  # noqa: F401
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM  # noqa: F401
 

@@ -87,3 +87,12 @@ def test_a_charged_evolution_does_not_go_on_without_a_text(
     outage.lasts = False
     assert understudy("run", *words).code == 0
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
+
+
+def test_a_run_whose_calls_all_fail_says_why(
+    tmp_path: Path, understudy: Callable[..., Said], use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    use_chat(FakeChat(lambda request: Completion("", "failed", error="the endpoint answered HTTP 429")))
+    said = understudy("run", *flags(settings(tmp_path, llm="fake", document_type="note")))
+    assert said.code == 6
+    assert "wrote no text at all: the endpoint answered HTTP 429." in said.err

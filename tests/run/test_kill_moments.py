@@ -68,12 +68,14 @@ class Chain:
     Args:
         lives: what forks its processes.
         batch_tokens: of the model that generates.
+        untried: as of :class:`Life`.
     """
 
     lives: subprocess.Popen[str]
     folder: Path
     values: dict[str, Any]
     batch_tokens: int | None = None
+    untried: bool = False
 
     @property
     def command(self) -> list[str]:
@@ -98,7 +100,7 @@ class Chain:
         """How a process ended; the one that never kills itself is killed by this one a little after ``kill_when``."""
         said = str(self.folder / "said")
         Path(said).write_text("")
-        life = Life(words, str(self.diary), said, moment, number, self.batch_tokens)
+        life = Life(words, str(self.diary), said, moment, number, self.batch_tokens, self.untried)
         orders, answers = self.lives.stdin, self.lives.stdout
         assert orders is not None
         assert answers is not None
@@ -147,7 +149,7 @@ class Chain:
         return load_release(file)
 
     def values_stored(self) -> dict[str, bytes]:
-        with RunStore.open(self.output / "private") as store:
+        with RunStore.open(self.output / "private", noise="system") as store:
             return {
                 name: b"".join(arrays[key].tobytes() for key in sorted(arrays))
                 for name in store.names()
@@ -156,7 +158,7 @@ class Chain:
 
     def answers_stored(self) -> dict[str, str]:
         """Texts by the key of their request."""
-        with RunStore.open(self.output / "private") as store, store._database.reading() as connection:
+        with RunStore.open(self.output / "private", noise="system") as store, store._database.reading() as connection:
             return {key: Completion.from_json(text).text for key, text in connection.execute("SELECT * FROM answer")}
 
     def confirmed(self) -> dict[str, str]:
@@ -167,7 +169,7 @@ class Chain:
 
     def digests(self, names: Sequence[str]) -> dict[str, str | None]:
         """As the ledger would confirm what is stored."""
-        with Ledger(self.values["ledger"]) as ledger, RunStore.open(self.output / "private") as store:
+        with Ledger(self.values["ledger"]) as ledger, RunStore.open(self.output / "private", noise="system") as store:
             return {name: store.digest(name, key=ledger.fingerprint_key) for name in names}
 
     def noted(self, what: str) -> dict[str, set[str]]:
@@ -216,12 +218,12 @@ def test_private_prediction_that_is_killed_while_it_decodes_charges_once_and_use
     lives: subprocess.Popen[str], tmp_path: Path, chain: int
 ) -> None:
     llama = make_llama(tmp_path / "llama")
-    killed = Chain(lives, tmp_path, predicting(tmp_path, llama, tokens_per_batch=200))
+    killed = Chain(lives, tmp_path, predicting(tmp_path, llama, tokens_per_batch=120))
     _kill_while_texts_are_drawn(killed, [*text_moments(chain), (RANDOM, 0)])
     made = killed.release()
-    assert len(made.strings["texts"]) >= 4 * 200 // 10
+    assert len(made.strings["texts"]) >= 4 * 120 // 10
     for name in {name.rpartition("/")[0] for name in killed.confirmed()}:
-        assert private_tokens(killed, name) == 200
+        assert private_tokens(killed, name) == 120
 
 
 @pytest.mark.models
@@ -231,9 +233,9 @@ def test_private_prediction_by_the_built_in_model_that_is_killed_does_so_too(
     lives: subprocess.Popen[str], tmp_path: Path, chain: int
 ) -> None:
     short = {"tokens_per_batch": 60, "max_tokens": 4, "prompt": None}
-    killed = Chain(lives, tmp_path, predicting(tmp_path, tmp_path, release_model="embedded", **short))
+    killed = Chain(lives, tmp_path, predicting(tmp_path, tmp_path, release_model="embedded", **short), untried=True)
     _kill_while_texts_are_drawn(
-        killed, [(what, min(number, 6)) for what, number in text_moments(chain)][: None if ALL else 2]
+        killed, [(what, min(number, 6)) for what, number in text_moments(chain)][: None if ALL else 1]
     )
 
 
@@ -261,7 +263,7 @@ def _kill_while_texts_are_drawn(killed: Chain, moments: Sequence[tuple[str, int]
 
 
 def private_tokens(chain: Chain, batch: str) -> int:
-    with RunStore.open(chain.output / "private") as store:
+    with RunStore.open(chain.output / "private", noise="system") as store:
         found = [store.value(name) for name in store.names() if name.rpartition("/")[0] == batch]
     return sum(int(arrays["private"].sum()) for arrays in found if arrays is not None)
 
@@ -298,12 +300,13 @@ def test_a_model_of_this_machine_that_is_killed_while_it_generates_writes_every_
     lives: subprocess.Popen[str], tmp_path: Path, model: str, chain: int
 ) -> None:
     spec = "embedded" if model == "embedded" else f"hf:{make_llama(tmp_path / 'llama', window=4096)}"
-    values = settings(tmp_path, llm=spec, records_per_label=14, max_tokens=12, document_type="note", length=5)
+    texts = 14 if ALL or model == "tiny" else 4
+    values = settings(tmp_path, llm=spec, records_per_label=texts, max_tokens=12, document_type="note", length=5)
     killed = Chain(lives, tmp_path, values, batch_tokens=400 if model == "embedded" else 3000)
     stored: dict[str, bytes] = {}
     answers: dict[str, str] = {}
     moments = answer_moments(chain)
-    for moment, number in moments if ALL or model == "tiny" else moments[-3:]:
+    for moment, number in moments if ALL or model == "tiny" else moments[-2:]:
         killed.kill(moment, number, lambda: "Making" in killed.said())
         stored = killed.check(stored)
         before, answers = answers, killed.answers_stored()
@@ -313,7 +316,7 @@ def test_a_model_of_this_machine_that_is_killed_while_it_generates_writes_every_
     assert stored.items() == killed.check(stored).items()
     assert answers == killed.answers_stored(), "all were there when the table was written"
     table, files = killed.table(), killed.files()
-    assert len(table) == 2 * 14
+    assert len(table) == 2 * texts
     killed.finish()
     assert killed.files() == files, "the same command again changes nothing"
 

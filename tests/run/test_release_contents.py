@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import json
 import random
 import zipfile
@@ -22,7 +21,6 @@ from sample_releases import SAMPLES, dp_kps, sec_pe
 
 from understudy import run as running
 from understudy.errors import ReleaseError, UnderstudyError
-from understudy.methods import registry
 from understudy.methods.loading import load_release
 from understudy.release import Release
 
@@ -97,7 +95,6 @@ def outcome(file: Path) -> Release | None:
 def test_whatever_is_changed_in_a_release_it_loads_and_generates_or_is_a_release_error(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "entry_points", functools.cache(registry.entry_points))  # most of loading's time
     file, good, choice = tmp_path / "f.release", SAMPLES[name](), random.Random(7)
     good.save(file)
     assert outcome(file) is not None, "the unchanged one loads"

@@ -66,8 +66,14 @@ def _array(cells: Sequence[object]) -> Any:
     try:
         array = pa.array(cells)
     except (pa.ArrowException, OverflowError):  # labels of several types, or an integer of more than 64 bits
-        array = pa.array([canonical(cell) if isinstance(cell, str | int | float) else None for cell in cells])
+        array = pa.array([None if cell is None else _spelled(cell) for cell in cells])
     return array.cast(pa.string()) if pa.types.is_null(array.type) else array
+
+
+def _spelled(cell: object) -> str:
+    if not isinstance(cell, str | int | float):
+        raise TypeError("a cell is no text and no label")
+    return canonical(cell)
 
 
 def _write_csv(stream: IO[bytes], columns: Mapping[str, Sequence[object]], *, keep_formulas: bool) -> None:

@@ -24,6 +24,7 @@ class Asker:
         self._expected = expected
         self._done = 0
         self._times: Counter[tuple[Message, ...]] = Counter()
+        self._problems: Counter[str] = Counter()
 
     def ask(self, requests: Sequence[ChatRequest], *, again: bool = False) -> list[Completion]:
         """The answers to ``requests``; ``again`` marks those that were not expected."""
@@ -32,7 +33,18 @@ class Asker:
         before = self._done
         answers = collect(self.chat, numbered, progress=lambda done: self._progress(before + done, self._expected))
         self._done += sum(not answer.blank for answer in answers)
+        self._problems.update(answer.error for answer in answers if answer.blank and answer.error)
         return answers
+
+    def require_text(self) -> None:
+        """See that one answer at least had a text, where asking again later may give one.
+
+        Raises:
+            NoText: none had; names the most frequent reason.
+        """
+        if self._problems and not self._done:
+            problem = self._problems.most_common(1)[0][0]
+            raise NoText(f"The language model wrote no text at all: {problem}.", "Repeat the same command later.")
 
     def _count(self, request: ChatRequest) -> int:
         self._times[request.messages] += 1

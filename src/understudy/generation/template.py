@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -193,11 +194,15 @@ def load_template(document_type: str, *, file: str | Path | None = None) -> Prom
     for entry in sorted(resources.files(__package__).joinpath("templates").iterdir(), key=lambda path: path.name):
         if not entry.name.endswith(".yaml"):
             continue
-        fields = _parse(entry.read_text("utf-8"), entry.name)
+        fields = _shipped(entry.name)
         if wanted in map(_normal, (fields["document_type"], *fields.get("names", ()))):
             return PromptTemplate(**fields)
-    general = resources.files(__package__).joinpath("templates", f"{GENERAL}.yaml")
-    return PromptTemplate(**{**_parse(general.read_text("utf-8"), GENERAL), "document_type": document_type})
+    return PromptTemplate(**{**_shipped(f"{GENERAL}.yaml"), "document_type": document_type})
+
+
+@cache
+def _shipped(name: str) -> Mapping[str, Any]:
+    return _parse(resources.files(__package__).joinpath("templates", name).read_text("utf-8"), name)
 
 
 def _normal(document_type: str) -> str:

@@ -48,7 +48,11 @@ class Writer:
         return 0 if self.chat is None else self.parameters.samples
 
     def write(self, seeds: Sequence[Seed]) -> Iterator[SyntheticRecord]:
-        """One record a seed, in the order of the seeds; without a text where the model gave none."""
+        """One record a seed, in the order of the seeds; without a text where the model gave none.
+
+        Raises:
+            NoText: no call gave a text, and asking again later may give some.
+        """
         if self.chat is None:
             for seed in seeds:
                 yield SyntheticRecord(_SEPARATOR.join(seed.phrases), seed.label, {"phrases": list(seed.phrases)})
@@ -56,6 +60,7 @@ class Writer:
         asker = Asker(self.chat, self.progress, expected=len(seeds) * self.calls_per_seed)
         for start in range(0, len(seeds), _SEEDS_AT_ONCE):
             yield from self._write(asker, seeds[start : start + _SEEDS_AT_ONCE], start)
+        asker.require_text()
 
     def _write(self, asker: Asker, seeds: Sequence[Seed], first: int) -> Iterator[SyntheticRecord]:
         asked = [seed.phrases[: self.parameters.prompt_terms] for seed in seeds]

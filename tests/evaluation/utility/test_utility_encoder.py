@@ -92,7 +92,8 @@ def test_a_folder_without_a_model_is_one_clear_error(tmp_path: Path) -> None:
 
 @pytest.mark.models
 @pytest.mark.slow
-def test_the_embedded_encoder_learns_topics() -> None:
+def test_the_embedded_encoder_learns_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.evaluation.utility.encoder._STEPS", 15)
     train, test = toy(60, seed=1), toy(60, seed=2)
     predict = fit_encoder(train, np.arange(60) % 3, seed=0, encoder="embedded")
     assert np.mean(predict(test) == np.arange(60) % 3) > 0.9

@@ -317,7 +317,7 @@ def test_noise_that_is_off_or_seeded_is_stamped(tmp_path: Path, llama: Path, und
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="there is no kill -9")
 def test_a_real_kill_costs_one_charge_and_no_text_twice(tmp_path: Path, llama: Path) -> None:
-    words = flags(predicting(tmp_path, llama, tokens_per_batch=200))
+    words = flags(predicting(tmp_path, llama, tokens_per_batch=60))
     command = [sys.executable, "-c", "from understudy.cli import main; main()", "run", *words]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -337,7 +337,7 @@ def test_a_real_kill_costs_one_charge_and_no_text_twice(tmp_path: Path, llama: P
     assert before.items() <= after.items()
     assert len(after) > len(before)
     assert charged(tmp_path) == 1
-    assert release_of(tmp_path).arrays["private"].sum() <= 4 * 200
+    assert release_of(tmp_path).arrays["private"].sum() <= 4 * 60
 
 
 @pytest.mark.slow

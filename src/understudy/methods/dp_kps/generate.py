@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, ReleaseError
 from understudy.methods.dp_kps.features import Frequencies, integer_features
-from understudy.methods.dp_kps.parameters import DPKPSParameters
+from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
+from understudy.methods.dp_kps.plan import require_memory_for_features
 from understudy.methods.dp_kps.sequences import (
     contrast_weights,
     draw_coherent,
@@ -40,10 +41,15 @@ def draw_sequences(
         draw_seed: of this draw.
 
     Raises:
-        ConfigError: if the sequences are longer than the structures or the vocabulary, or coherence has no embeddings.
+        ConfigError: if the sequences are longer than the structures or the vocabulary, coherence has no embeddings, or
+            the features do not fit into memory.
     """
     if parameters.length > len(arrays["counts"]):
         raise ConfigError("The sequences are longer than the Release's vocabulary.", "Lower length.")
+    if needs_embeddings(parameters):
+        terms, dimension = _embeddings(arrays).shape
+        cure = "Generate on a machine with more memory."
+        require_memory_for_features(parameters, terms=terms, dimension=dimension, cure=cure)
     generator = np.random.default_rng([draw_seed, seed])
     if parameters.mode == "iterative":
         return _iterative(parameters, arrays, counts, seed, generator)

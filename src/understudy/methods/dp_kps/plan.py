@@ -119,14 +119,28 @@ def require_room(parameters: DPKPSParameters, dimension: int) -> None:
     Raises:
         ConfigError: if they cannot.
     """
-    terms, features = parameters.top_terms, parameters.features
-    require_releasable("embeddings", terms * dimension, cure="Lower top_terms.")
+    require_releasable("embeddings", parameters.top_terms * dimension, cure="Lower top_terms.")
+    require_memory_for_features(
+        parameters,
+        terms=parameters.top_terms,
+        dimension=dimension,
+        cure="Lower features, top_terms or, in iterative mode, length.",
+    )
+
+
+def require_memory_for_features(parameters: DPKPSParameters, *, terms: int, dimension: int, cure: str) -> None:
+    """See that the random features of a vocabulary can be held.
+
+    Raises:
+        ConfigError: if they cannot; ``cure`` says what to do.
+    """
+    features = parameters.features
     phases = max(sketch_names(parameters).values()) * terms * features * _PHASE_BYTES
     kernel = 0 if parameters.mode == "iterative" else terms * features * _FEATURE_BYTES
     require_memory(
         2 * phases + kernel + features * dimension * _FREQUENCY_BYTES,
         what="The random features of the vocabulary",
-        cure="Lower features, top_terms or, in iterative mode, length.",
+        cure=cure,
     )
 
 
