@@ -28,6 +28,11 @@ FAULTS = {
     "dropped in the middle": answer("A long answer." * 100, drop="middle"),
     "malformed JSON": Reply(b'{"choices": [{'),
     "a page instead of JSON": Reply(b"<html>hello</html>", headers={"Content-Type": "text/html"}),
+    **{
+        f"text in {codec}": Reply(b"a-" + b"b" * 20_000, headers={"Content-Type": f"text/plain; charset={codec}"})
+        for codec in ("hex", "zlib_codec", "rot13", "undefined", "punycode")  # none of text, and one that takes long
+    },
+    "an error in hex": Reply(b"zz", status=500, headers={"Content-Type": "text/plain; charset=hex"}),
     "not UTF-8": Reply(b'{"choices": "\xff\xfe"}'),
     "a JSON list": Reply(b"[]"),
     "brackets without end": Reply(b"[" * 900_000),

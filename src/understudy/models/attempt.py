@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from understudy.errors import ModelError
+from understudy.errors import ModelError, UnderstudyError
 from understudy.models.dialect import Answer, read_answer
 from understudy.models.limits import retry_after
 from understudy.models.transport import BodyTooLong
@@ -70,7 +70,9 @@ async def attempt(
         return _broken(error)
     except TimeoutError:
         return Failure(f"no answer came within {timeout:g} seconds", congestion=True, unknown_usage=True)
-    except (ValueError, RecursionError, OverflowError, openai.APIError):  # what JSON of a stranger's comes to
+    except UnderstudyError:
+        raise
+    except Exception:  # whatever a library makes of a stranger's bytes
         return Failure("the answer was not a chat completion", unknown_usage=True)
 
 

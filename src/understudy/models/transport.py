@@ -96,6 +96,7 @@ def open_client(base_url: str, key: str | None, *, most_bytes: int) -> AsyncOpen
     async def read_so_much(response: Any) -> None:
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             raise BodyTooLong("the endpoint compresses its answers, which was not asked for")
+        response.encoding = "utf-8"  # as JSON is: a stranger would name a codec that takes minutes, or is none of text
         response.stream = _bounded(response, most_bytes)
 
     timeout = openai.Timeout(None, connect=CONNECT_SECONDS)
