@@ -9,6 +9,7 @@ import pytest
 from clinic import FakeChat, prompt_of
 
 from understudy.generation import writing
+from understudy.generation.asking import NoText
 from understudy.generation.choosing import kept_phrases, rank
 from understudy.generation.parameters import WritingParameters
 from understudy.generation.records import Seed, SyntheticRecord
@@ -169,10 +170,19 @@ def test_what_stays_blank_or_fails_is_a_record_without_a_text() -> None:
     chat = FakeChat(lambda request: Completion("", "empty"))
     assert [record.text for record in write(chat, repair=2)] == ["", ""]
     assert len(chat.asked) == 4
-    chat = FakeChat(lambda request: Completion("", "failed", error="busy"))
-    (record,) = write(chat, SEEDS[:1], repair=2)
-    assert (record.text, record.provenance["finish"]) == ("", "failed")
-    assert len(chat.asked) == 1  # the model has tried often enough; the next run asks again
+    failed = Completion("", "failed", error="busy")
+    chat = FakeChat(lambda request: failed if len(chat.asked) == 1 else Completion("A fever.", "stop"))
+    first, second = write(chat, SEEDS[:2])
+    assert (first.text, first.provenance["finish"]) == ("", "failed")
+    assert second.text
+    assert len(chat.asked) == 2  # the model has tried often enough; the next run asks again
+
+
+def test_where_all_fail_the_most_frequent_reason_is_named() -> None:
+    answers = iter(["gone", "busy", "busy"])
+    chat = FakeChat(lambda request: Completion("", "failed", error=next(answers)))
+    with pytest.raises(NoText, match="wrote no text at all: busy"):
+        write(chat, [SEEDS[0]] * 3)
 
 
 def test_progress_counts_all_answers_over_all_batches(monkeypatch: pytest.MonkeyPatch) -> None:
