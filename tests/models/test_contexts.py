@@ -63,20 +63,21 @@ def story(contexts: Contexts, row: int, candidates: torch.Tensor, steps: int) ->
     return [*found, logits(contexts)[row]]
 
 
-def check_invariance(model: CausalModel, *, rows_at_once: int, length: int, steps: int = 36) -> None:
+def check_invariance(model: CausalModel, *, rows_at_once: int, length: int, steps: int = 36, crowds: int = 4) -> None:
     """The row that is looked at: alone, at the end of a block, in a later block, between long and short neighbours."""
     row, candidates = rows_of([length], model.vocabulary, 0)[0], torch.arange(5, model.vocabulary, 7)
     long = rows_of([WIDTH] * (2 * rows_at_once), model.vocabulary, 1)
     short = rows_of([1, 2, 3] * rows_at_once, model.vocabulary, 2)
     last = rows_at_once - 1
-    crowds = [
+    neighbours = [
         ([long[0], row], 1),
         ([long[0], *short[:last], *long[:last], row], 2 * rows_at_once - 1),
         ([short[0], *long[: last - 1], row], last),
         ([long[0], row, *short, *long], 1),
     ]
     first, *others = (
-        story(contexts_of(model, rows, rows_at_once=rows_at_once), place, candidates, steps) for rows, place in crowds
+        story(contexts_of(model, rows, rows_at_once=rows_at_once), place, candidates, steps)
+        for rows, place in neighbours[:crowds]
     )
     for other in others:
         assert all(torch.equal(one, two) for one, two in zip(first, other, strict=True))
@@ -93,7 +94,7 @@ def test_no_row_changes_anothers_logits_by_a_bit(model: CausalModel, rows_at_onc
 @pytest.mark.skipif(not is_pulled(CHAT), reason="needs: understudy models pull embedded")
 def test_no_row_changes_anothers_logits_by_a_bit_in_the_embedded_model() -> None:
     """In one precision, and until its cache has grown once; the tiny model has all of them."""
-    check_invariance(load("embedded", "float32"), rows_at_once=3, length=5, steps=18)
+    check_invariance(load("embedded", "float32"), rows_at_once=3, length=5, steps=18, crowds=2)
 
 
 def test_going_back_gives_the_prompts_logits_and_the_same_way_again(model: CausalModel) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -214,6 +215,7 @@ class OpenSubsampledTokens:
         return int(np.argmax(sums + noise))
 
 
+@lru_cache(maxsize=16)
 def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int) -> float:
     """The smallest noise multiplier (to a thousandth) at which ``tokens`` choices are within ``budget``; never less.
 
@@ -256,6 +258,7 @@ _TOLERANCE = 1.001
 _LEAST_NOISE, _MOST_EPSILON = 0.25, 20.0
 
 
+@lru_cache(maxsize=16)
 def votes_epsilon(budget: Budget, *, rate: float, tokens: int) -> float:
     """The largest epsilon of one choice (to a thousandth) at which ``tokens`` are within ``budget``; never more.
 
