@@ -169,7 +169,7 @@ def test_a_run_takes_the_ledger_that_is_pinned_and_no_other(tmp_path: Path) -> N
     release(values)  # which ledger it is said to be changes nothing of the run
 
 
-def identity(path: Path, **more: Any) -> Any:
+def identity(path: Any, **more: Any) -> Any:
     return read_corpus(path, **{"text": "note", **more}).identity(KEY, lines=Sketch.SIZE)
 
 
@@ -188,6 +188,25 @@ def test_the_lines_are_the_same_in_every_format_and_by_every_column(tmp_path: Pa
     assert {each.identity(KEY, lines=Sketch.SIZE).lines for each in in_memory} == {by_csv.lines}
     assert identity(tmp_path / "t.csv").contents == by_csv.contents
     assert len({*by_csv.contents, *identity(tmp_path / "t.csv", text="clinician").contents}) == 3
+
+
+UNHELD = {
+    "infinity": pa.array([9_224_318_015_999_999] * 30, pa.timestamp("ms")),  # of PostgreSQL: beyond the year 9999
+    "unknown zone": pa.array([0] * 30, pa.timestamp("us", tz="CEST")),
+    "duration": pa.array([2**62] * 30, pa.duration("s")),
+    "two of a name": pa.StructArray.from_arrays([pa.array([1] * 30)] * 2, names=["a", "a"]),
+}
+
+
+@pytest.mark.parametrize("kind", UNHELD)
+def test_a_parquet_file_is_known_whatever_its_other_columns_hold(tmp_path: Path, kind: str) -> None:
+    table = {name: [row[name] for row in rows(30)] for name in COLUMNS}
+    pq.write_table(pa.table(table), tmp_path / "plain.parquet")
+    pq.write_table(pa.table({**table, "kind": UNHELD[kind]}), tmp_path / "t.parquet")
+    by_note, by_clinician = (identity(tmp_path / "t.parquet", text=name) for name in ("note", "clinician"))
+    assert len(set(by_note.contents) & set(by_clinician.contents)) == 1
+    assert by_note.lines == identity(tmp_path / "plain.parquet").lines
+    assert identity(pa.table({**table, "kind": UNHELD[kind]})).lines == by_note.lines
 
 
 def test_nobody_without_the_key_learns_a_line(tmp_path: Path) -> None:

@@ -21,15 +21,32 @@ READ_BUFFER_BYTES = 1 << 20
 
 def parquet_rows(file: DataFile, columns: Sequence[str]) -> Iterator[Row]:
     """The rows of a Parquet file, a batch in memory at a time. Row 1 is the first."""
+    return _whole(parquet_cells(file, columns))
+
+
+def parquet_cells(file: DataFile, columns: Sequence[str]) -> Iterator[tuple[int, Sequence[object]]]:
+    """As :func:`parquet_rows`, but with a BadRow in the place of each cell that cannot be held, not of its row."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(file.path, buffer_size=READ_BUFFER_BYTES) as parquet:
-        yield from _rows(parquet.iter_batches(BATCH_ROWS, columns=list(columns)), columns)
+        yield from _cells(parquet.iter_batches(BATCH_ROWS, columns=list(columns)), columns)
 
 
 def table_rows(table: pa.Table, columns: Sequence[str]) -> Iterator[Row]:
     """The rows of a table in memory."""
-    yield from _rows(table.select(list(columns)).to_batches(BATCH_ROWS), columns)
+    return _whole(table_cells(table, columns))
+
+
+def table_cells(table: pa.Table, columns: Sequence[str]) -> Iterator[tuple[int, Sequence[object]]]:
+    """As :func:`table_rows`, but with a BadRow in the place of each cell that cannot be held, not of its row."""
+    yield from _cells(table.select(list(columns)).to_batches(BATCH_ROWS), columns)
+
+
+def has_rows(file: DataFile) -> bool:
+    """Whether the footer of a Parquet file declares a row."""
+    import pyarrow.parquet as pq
+
+    return bool(pq.read_metadata(file.path).num_rows)
 
 
 def parquet_schema(file: DataFile) -> pa.Schema:
@@ -93,12 +110,16 @@ def _kind(arrow_type: Any) -> LabelType | None:
     return "float" if t.is_floating(arrow_type) else None
 
 
-def _rows(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[Row]:
+def _whole(rows: Iterator[tuple[int, Sequence[object]]]) -> Iterator[Row]:
+    for number, cells in rows:
+        yield number, next((cell for cell in cells if isinstance(cell, BadRow)), cells)
+
+
+def _cells(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[tuple[int, Sequence[object]]]:
     start = 1
     for batch in batches:
         lists = [_values(batch.column(column)) for column in columns]
-        for number, cells in enumerate(zip(*lists, strict=True), start):
-            yield number, next((cell for cell in cells if isinstance(cell, BadRow)), cells)
+        yield from enumerate(zip(*lists, strict=True), start)
         start += batch.num_rows
 
 
@@ -123,7 +144,9 @@ def _value(scalar: Any) -> object:
 
 
 def _unfit() -> tuple[type[Exception], ...]:
-    """What Arrow raises for strings that are not UTF-8, dates beyond the year 9999, or nanoseconds without pandas."""
+    """What Arrow raises for strings that are not UTF-8, dates beyond the year 9999, nanoseconds without pandas, or time
+    zones that this machine does not know.
+    """
     import pyarrow as pa
 
-    return ValueError, OverflowError, pa.ArrowException
+    return ValueError, OverflowError, LookupError, OSError, pa.ArrowException
