@@ -21,7 +21,7 @@ from understudy import run as running
 from understudy.config import run_config
 from understudy.corpus import read_corpus
 from understudy.corpus.identity import Lines
-from understudy.errors import LedgerError, ResumeError, UnderstudyWarning
+from understudy.errors import CorpusError, LedgerError, ResumeError, UnderstudyWarning
 from understudy.ledger import Ledger
 from understudy.ledger.sketches import Sketch
 from understudy.privacy.unit import Unit
@@ -76,6 +76,29 @@ def test_every_file_of_a_pattern_is_known(tmp_path: Path, told: None) -> None:
     write_csv(tmp_path / "o1.csv", other)
     write_csv(tmp_path / "o2.csv", [])
     release(apart(tmp_path, "others", data=str(tmp_path / "o*.csv")))
+
+
+@pytest.mark.parametrize("copy", ["packed", "linked", "copied"])
+def test_a_file_that_is_there_twice_is_refused_before_the_charge(tmp_path: Path, copy: str) -> None:
+    values = settings(tmp_path, data=str(tmp_path / "notes*"))
+    content = (tmp_path / "notes.csv").read_bytes()
+    if copy == "linked":
+        (tmp_path / "notes-2.csv").hardlink_to(tmp_path / "notes.csv")
+    elif copy == "copied":
+        (tmp_path / "notes-2.csv").write_bytes(content)
+    else:
+        (tmp_path / "notes.csv.gz").write_bytes(gzip.compress(content))
+    with pytest.raises(CorpusError, match=r"are the same, so that each record would count twice") as caught:
+        release(values, dataset="notes")
+    assert "notes-2" not in str(caught.value)
+    assert runs_charged(values["ledger"]) == 0
+
+
+def test_files_without_a_row_may_be_the_same(tmp_path: Path) -> None:
+    for name, table in (("m1", rows()), ("m2", []), ("m3", [])):
+        write_csv(tmp_path / f"{name}.csv", table)
+    release(apart(tmp_path, "months", data=str(tmp_path / "m*.csv")))
+    assert runs_charged(tmp_path / "ledger.sqlite", "months") == 1
 
 
 def test_a_table_in_memory_has_no_bytes_and_is_known_by_its_texts(tmp_path: Path) -> None:

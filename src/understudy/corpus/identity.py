@@ -83,16 +83,21 @@ def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most
     A file without a row (a header alone) is like any other such, and counts for nothing.
 
     Raises:
-        CorpusError: if a file cannot be read.
+        CorpusError: if a file cannot be read, or two hold the same bytes: each record would count twice.
     """
     lines = Lines(key, at_most)
-    contents = []
+    contents: list[str] = []
     for source in sources:
         if isinstance(source, DataFile):
             try:
                 contents += _file(source, key, encoding, lines)
             except (OSError, EOFError, ValueError, LookupError, zlib.error, lzma.LZMAError):
                 raise damaged(source.shown) from None
+            if len(set(contents)) < len(contents):
+                raise CorpusError(
+                    "Two files of the private table are the same, so that each record would count twice.",
+                    "Name only one of them; a pattern such as 'notes*' also takes notes.csv.gz beside notes.csv.",
+                )
         else:
             rows = arrow.table_cells(source, source.schema.names) if hasattr(source, "schema") else _dicts(source)
             for _, cells in without_exceptions(rows, "The table"):
