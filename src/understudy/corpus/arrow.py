@@ -68,10 +68,13 @@ def parquet_schema(file: DataFile) -> pa.Schema:
 
 
 class ColumnTypes(NamedTuple):
-    """The types of the label and the owner column. None: there is no such column, or each cell has its own type."""
+    """The types of the label and the owner column. None: there is no such column, or each cell has its own type.
+
+    An owner's decimals are told apart by their width: one number may be two in single and double precision.
+    """
 
     label: LabelType | None
-    owner: LabelType | None
+    owner: str | None
 
 
 def check_types(types: pa.Schema, schema: Schema, shown: str) -> ColumnTypes:
@@ -92,14 +95,22 @@ def check_types(types: pa.Schema, schema: Schema, shown: str) -> ColumnTypes:
                 f"The type of the column {column!r} cannot be used for labels or owners.",
                 "Convert it to strings, whole numbers, decimals or booleans.",
             )
-    return ColumnTypes(*(None if column is None else kinds[column] for column in (schema.label, schema.owner)))
+    owner: str | None = None if schema.owner is None else kinds[schema.owner]
+    if schema.owner is not None and owner == "float":
+        owner = str(_plain(types.field(schema.owner).type))
+    return ColumnTypes(None if schema.label is None else kinds[schema.label], owner)
+
+
+def _plain(arrow_type: Any) -> Any:
+    import pyarrow.types as t
+
+    return arrow_type.value_type if t.is_dictionary(arrow_type) else arrow_type
 
 
 def _kind(arrow_type: Any) -> LabelType | None:
     import pyarrow.types as t
 
-    if t.is_dictionary(arrow_type):
-        arrow_type = arrow_type.value_type
+    arrow_type = _plain(arrow_type)
     is_string = (t.is_string, t.is_large_string, t.is_string_view, t.is_null)  # null: an empty table's strings
     if any(test(arrow_type) for test in is_string):
         return "string"
