@@ -45,7 +45,7 @@ class Corpus:
     """A private or public table of texts. Made by :func:`understudy.corpus.read_corpus`.
 
     The number of its rows is private: a Corpus has no length, and neither its ``repr`` nor :meth:`describe` shows one.
-    Use it as a context manager, or call :meth:`close`, where standard input was read without a private folder.
+    Use it as a context manager, or call :meth:`close`, where standard input was read.
     """
 
     def __init__(
