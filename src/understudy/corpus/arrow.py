@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.labels import LabelType
@@ -15,8 +15,11 @@ from understudy.errors import CorpusError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH_ROWS = 1024
+BATCH_ROWS = 64
+BATCH_BYTES = 1 << 28
+"""Of a column in a batch, about."""
 READ_BUFFER_BYTES = 1 << 20
+_DICTIONARY_HEADER = b"\x15\x04\x15"  # Thrift: the page's type is 2, and then the size of its content
 
 
 def parquet_rows(file: DataFile, columns: Sequence[str]) -> Iterator[Row]:
@@ -29,7 +32,39 @@ def parquet_cells(file: DataFile, columns: Sequence[str]) -> Iterator[tuple[int,
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(file.path, buffer_size=READ_BUFFER_BYTES) as parquet:
-        yield from _cells(parquet.iter_batches(BATCH_ROWS, columns=list(columns)), columns)
+        rows = _rows_at_once(file, parquet.metadata)
+        yield from _cells(parquet.iter_batches(rows, columns=list(columns)), columns)
+
+
+def _rows_at_once(file: DataFile, metadata: Any) -> int:
+    """How many rows to decode together: a value that a dictionary holds once may stand in each of them."""
+    largest = 1
+    with file.open() as stream:
+        for place in range(metadata.num_row_groups):
+            group = metadata.row_group(place)
+            for column in range(metadata.num_columns):
+                chunk = group.column(column)
+                if chunk.physical_type.endswith("BYTE_ARRAY") and group.num_rows:
+                    average = chunk.total_uncompressed_size // group.num_rows
+                    values = max(1, chunk.num_values // group.num_rows)  # in a row: more than one in lists
+                    largest = max(largest, average, _longest_value(stream, chunk) * values)
+    return max(1, min(BATCH_ROWS, BATCH_BYTES // largest))
+
+
+def _longest_value(stream: IO[bytes], chunk: Any) -> int:
+    """Bytes of a value that may be decoded more often than it is stored, at most."""
+    if "DELTA_BYTE_ARRAY" in chunk.encodings:  # the beginning of the value before
+        return int(chunk.total_uncompressed_size)
+    stream.seek(chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset)
+    header = stream.read(len(_DICTIONARY_HEADER) + 5)
+    if not header.startswith(_DICTIONARY_HEADER):
+        return int(chunk.total_uncompressed_size) if chunk.has_dictionary_page else 0
+    size = 0
+    for place, byte in enumerate(header.removeprefix(_DICTIONARY_HEADER)[:5]):
+        size |= (byte & 127) << 7 * place
+        if byte < 128:
+            break
+    return size >> 1
 
 
 def table_rows(table: pa.Table, columns: Sequence[str]) -> Iterator[Row]:
@@ -140,6 +175,8 @@ def _values(column: Any) -> list[object]:
         column = column.dictionary_decode()
     try:
         values: list[object] = column.to_pylist()
+    except MemoryError:  # Arrow's own is one of its exceptions, too
+        raise
     except _unfit():
         values = [_value(scalar) for scalar in column]
     return values
@@ -148,6 +185,8 @@ def _values(column: Any) -> list[object]:
 def _value(scalar: Any) -> object:
     try:
         return scalar.as_py()
+    except MemoryError:
+        raise
     except UnicodeDecodeError:
         return BadRow.ENCODING
     except _unfit():
