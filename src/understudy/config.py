@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, create_m
 
 from understudy.corpus.labels import canonical, declared_labels
 from understudy.errors import ConfigError
+from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
 from understudy.generation.parameters import WritingParameters
 from understudy.methods.registry import make_method, method_class
 from understudy.parameters import CommaSeparated, OneOrSeveral, Parameters
@@ -373,15 +374,16 @@ def read_config(path: str | Path) -> dict[str, Any]:
     import yaml
 
     try:
-        values = yaml.safe_load(Path(path).read_text("utf-8"))
+        values = yaml.safe_load(read_whole(Path(path), most=MOST_SETTINGS_BYTES).decode("utf-8"))
     except (
-        OSError,
+        UnreadableText,
         ValueError,
         RecursionError,
         yaml.YAMLError,
     ) as error:  # a value may be no date, or too long a number
+        why = error if isinstance(error, UnreadableText) else type(error).__name__
         raise ConfigError(
-            f"The configuration {Path(path).name} cannot be read ({type(error).__name__}).", "Give a UTF-8 YAML file."
+            f"The configuration {Path(path).name} cannot be read ({why}).", "Give a UTF-8 YAML file."
         ) from None
     if values is None:
         return {}

@@ -6,10 +6,10 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO, Literal
 
 from understudy.errors import ConfigError, StorageError
 
@@ -71,16 +71,42 @@ class UnreadableText(Exception):
     """A text file that cannot be read. The message says why, in words that quote nothing of it."""
 
 
+MOST_BYTES = 1 << 28
+"""Of a public list, uncompressed."""
+MOST_SETTINGS_BYTES = 1 << 24
+"""Of a file of settings: YAML, or a JSON schema."""
+
+
+def read_whole(
+    path: Path, *, most: int = MOST_BYTES, opener: Callable[[Path, Literal["rb"]], IO[bytes]] = open
+) -> bytes:
+    """The bytes of a file that the user named.
+
+    Args:
+        opener: what opens it, such as ``gzip.open``.
+
+    Raises:
+        UnreadableText: it cannot be opened, is a pipe or device, or holds more than ``most`` bytes.
+    """
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe would be waited for
+            raise UnreadableText("it is a pipe or device, and no ordinary file")
+        with opener(path, "rb") as file:
+            data = file.read(most + 1)
+    except (OSError, ValueError) as error:
+        raise UnreadableText(type(error).__name__) from None
+    if len(data) > most:
+        raise UnreadableText(f"it is longer than {most >> 20} MiB")
+    return data
+
+
 def read_lines(path: Path) -> list[str]:
     """The lines of a UTF-8 file: see :func:`lines_of`.
 
     Raises:
-        UnreadableText: it cannot be opened, or is no such text.
+        UnreadableText: it cannot be read (:func:`read_whole`), or is no such text.
     """
-    try:
-        return lines_of(path.expanduser().read_bytes())
-    except OSError as error:
-        raise UnreadableText(type(error).__name__) from None
+    return lines_of(read_whole(path.expanduser()))
 
 
 def lines_of(data: bytes) -> list[str]:

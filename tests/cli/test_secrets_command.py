@@ -72,3 +72,10 @@ def test_what_is_missing_is_named(notes: str, tmp_path: Path, verb: str, left_ou
     assert isinstance(result.exception, ConfigError)
     assert message in str(result.exception)
     assert not (tmp_path / "o").is_file()
+
+
+def test_no_copy_of_standard_input_is_left(tmp_path: Path) -> None:
+    columns = ("--data", "-", "--format", "csv", "--text", "text", "--secrets", "who")
+    arguments = ["secrets", "count", *columns, "--output", str(tmp_path / "out")]
+    assert CliRunner().invoke(cli, arguments, input=TABLE).exit_code == 0
+    assert [file.name for file in (tmp_path / "out" / "private").iterdir()] == ["secret_counts.json"]

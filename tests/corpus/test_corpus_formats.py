@@ -114,14 +114,15 @@ class FakeStdin:
         self.buffer = io.BytesIO(data)
 
 
-def test_standard_input_is_copied_once_into_the_private_folder_and_read_twice(monkeypatch, private):
+def test_standard_input_is_copied_once_into_the_private_folder_read_twice_and_removed(monkeypatch, private):
     monkeypatch.setattr(sys, "stdin", FakeStdin(CSV.encode()))
+    copy = private / "stdin.spool"
     with read("-", format="csv", private_dir=private) as corpus:
         assert rows_of(corpus) == rows_of(corpus) != []
-    copy = private / "stdin.spool"
-    assert copy.read_bytes() == CSV.encode()
-    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+        assert copy.read_bytes() == CSV.encode()
+        assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
+    assert not copy.exists()
 
 
 @pytest.mark.parametrize("labels_from_data", [False, True])

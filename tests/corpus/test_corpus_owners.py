@@ -35,6 +35,16 @@ def test_leading_zeros_case_and_other_decimals_make_other_owners():
     assert owners_of([{"t": "x", "o": owner} for owner in different]) == different
 
 
+def test_parquet_files_whose_owners_are_decimals_of_different_widths_are_refused(tmp_path):
+    """20000001 is 20000000 in single precision: one owner would count as two."""
+    for name, width in [("a", pa.float32()), ("b", pa.float64())]:
+        column = pa.array([20_000_001.0], pa.float64()).cast(width, safe=False)
+        pq.write_table(pa.table({"t": ["x"], "o": column}), tmp_path / f"{name}.parquet")
+    with pytest.raises(ConfigError, match="owner column has different types"):
+        read_corpus(str(tmp_path / "*.parquet"), text="t", owner="o")
+    assert owners_of(str(tmp_path / "b.parquet")) == ["20000001"]
+
+
 @pytest.mark.parametrize("other", [[7.0, None], ["7", "8"], [True, False]])
 def test_parquet_files_whose_owner_columns_have_different_types_are_refused(tmp_path, other):
     pq.write_table(pa.table({"t": ["x"], "o": [7]}), tmp_path / "a.parquet")

@@ -119,6 +119,13 @@ def test_a_row_that_is_too_long_is_skipped_alone_where_a_row_is_a_line(write):
         assert texts_of(read(path, quotes=quotes, max_cell_bytes=1000)) == ["one", "two"]
 
 
+@pytest.mark.parametrize("quotes", ["line", "multiline"])
+def test_a_long_cell_is_good_whatever_the_process_read_before(write, quotes):
+    csv.field_size_limit(131_072)  # as in a new process
+    path = write("t.csv", 'note,ward\none,a\n"' + "long " * 40_000 + '",b\n')
+    assert [len(text) for text in texts_of(read(path, quotes=quotes, on_bad_row="error"))] == [3, 200_000]
+
+
 def test_quotes_that_are_never_closed_end_the_reading_however_long_the_rest_is_and_fill_no_memory(write):
     path = write("t.csv", 'note,ward\none,a\n"open,a\n' + "Zebra,a\n" * 200_000)
     tracemalloc.start()

@@ -12,7 +12,8 @@ import pytest
 from corpus_tables import texts_of
 
 from understudy.corpus import read_corpus, write_table
-from understudy.errors import ConfigError
+from understudy.corpus.readers import without_exceptions
+from understudy.errors import ConfigError, CorpusError
 
 KEY = b"a key of the dataset"
 ROWS = [("one é", 1, "anna"), ("two", 2, "bert"), ("two", 2, "bert"), ("three", 1, "anna")]
@@ -102,6 +103,38 @@ def test_memory_does_not_grow_with_the_number_of_rows(tmp_path, ending):
 
     peak_bytes(make(100))
     assert peak_bytes(make(20_000)) < 1.2 * peak_bytes(make(2_000)) < 3_000_000
+
+
+@pytest.mark.parametrize("encoding", ["dictionary", "prefixes"])
+def test_a_long_value_that_is_stored_once_and_stands_in_every_row_takes_little_memory(tmp_path, monkeypatch, encoding):
+    monkeypatch.setattr("understudy.corpus.arrow.BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr("understudy.corpus.corpus.BATCH_CHARACTERS", 1 << 20)
+    table = pa.table({"t": ["x" * 100_000] * 500})
+    options = {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"} if encoding == "prefixes" else {}
+    pq.write_table(table, tmp_path / "t.parquet", **options)
+    assert (tmp_path / "t.parquet").stat().st_size < 200_000
+    del table
+    before, highest, rows = pa.total_allocated_bytes(), 0, 0
+    tracemalloc.start()
+    try:
+        for batch in read_corpus(tmp_path / "t.parquet", text="t").batches():
+            rows += len(batch.texts)
+            highest = max(highest, pa.total_allocated_bytes() - before)
+        assert rows == 500
+        assert highest + tracemalloc.get_traced_memory()[1] < 10_000_000  # of 50,000,000
+    finally:
+        tracemalloc.stop()
+
+
+def test_rows_that_no_memory_can_hold_are_a_corpus_error():
+    def rows():
+        yield 1, ["a text"]
+        raise MemoryError
+
+    (_, good), (_, bad) = without_exceptions(rows(), "t.parquet")
+    assert good == ["a text"]
+    assert isinstance(bad, CorpusError)
+    assert "memory" in str(bad)
 
 
 def test_memory_does_not_grow_with_the_number_of_row_groups_of_a_parquet_file(tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import gc
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -164,3 +166,17 @@ def test_the_error_quotes_and_counts_nothing(steady: SteadyCorpus, file: Path) -
     with pytest.raises(CorpusError) as error:
         read(steady)
     assert not any(told in str(error.value) for told in ("text ", "o1", "s1", "9", "10"))
+
+
+def test_a_copy_of_standard_input_lives_as_long_as_a_pass_may_need_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(write(tmp_path / "t.csv", TABLE).read_bytes())))
+    opened = corpus("-", format="csv", private_dir=tmp_path / "private")
+    steady = SteadyCorpus(opened, key=KEY, expected=contents(opened, KEY))
+    del opened
+    gc.collect()
+    assert sum(len(batch.texts) for batch in steady.batches()) == len(TABLE)
+    del steady
+    gc.collect()
+    assert not list((tmp_path / "private").iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 from collections.abc import Callable
@@ -223,3 +224,10 @@ def test_long_texts_are_cut_before_they_are_looked_at(run: OutputFolder) -> None
 def test_a_strange_provenance_is_one_error(run: OutputFolder, written: str) -> None:
     table(run, columns={"text": pa.array(["a", "b"]), "provenance": pa.array([written, written])})
     refused(run, "synthetic.parquet")
+
+
+def test_a_long_cell_is_read_whatever_the_process_read_before(tmp_path: Path) -> None:
+    csv.field_size_limit(131_072)  # as in a new process
+    (tmp_path / "synthetic.csv").write_text('text\n"' + "long " * 40_000 + '"\n', "utf-8")
+    (row,) = rows.read_rows(tmp_path / "synthetic.csv")
+    assert len(row["text"]) == 200_000

@@ -21,7 +21,7 @@ from understudy import run as running
 from understudy.config import run_config
 from understudy.corpus import read_corpus
 from understudy.corpus.identity import Lines
-from understudy.errors import LedgerError, ResumeError, UnderstudyWarning
+from understudy.errors import CorpusError, LedgerError, ResumeError, UnderstudyWarning
 from understudy.ledger import Ledger
 from understudy.ledger.sketches import Sketch
 from understudy.privacy.unit import Unit
@@ -76,6 +76,29 @@ def test_every_file_of_a_pattern_is_known(tmp_path: Path, told: None) -> None:
     write_csv(tmp_path / "o1.csv", other)
     write_csv(tmp_path / "o2.csv", [])
     release(apart(tmp_path, "others", data=str(tmp_path / "o*.csv")))
+
+
+@pytest.mark.parametrize("copy", ["packed", "linked", "copied"])
+def test_a_file_that_is_there_twice_is_refused_before_the_charge(tmp_path: Path, copy: str) -> None:
+    values = settings(tmp_path, data=str(tmp_path / "notes*"))
+    content = (tmp_path / "notes.csv").read_bytes()
+    if copy == "linked":
+        (tmp_path / "notes-2.csv").hardlink_to(tmp_path / "notes.csv")
+    elif copy == "copied":
+        (tmp_path / "notes-2.csv").write_bytes(content)
+    else:
+        (tmp_path / "notes.csv.gz").write_bytes(gzip.compress(content))
+    with pytest.raises(CorpusError, match=r"are the same, so that each record would count twice") as caught:
+        release(values, dataset="notes")
+    assert "notes-2" not in str(caught.value)
+    assert runs_charged(values["ledger"]) == 0
+
+
+def test_files_without_a_row_may_be_the_same(tmp_path: Path) -> None:
+    for name, table in (("m1", rows()), ("m2", []), ("m3", [])):
+        write_csv(tmp_path / f"{name}.csv", table)
+    release(apart(tmp_path, "months", data=str(tmp_path / "m*.csv")))
+    assert runs_charged(tmp_path / "ledger.sqlite", "months") == 1
 
 
 def test_a_table_in_memory_has_no_bytes_and_is_known_by_its_texts(tmp_path: Path) -> None:
@@ -169,7 +192,7 @@ def test_a_run_takes_the_ledger_that_is_pinned_and_no_other(tmp_path: Path) -> N
     release(values)  # which ledger it is said to be changes nothing of the run
 
 
-def identity(path: Path, **more: Any) -> Any:
+def identity(path: Any, **more: Any) -> Any:
     return read_corpus(path, **{"text": "note", **more}).identity(KEY, lines=Sketch.SIZE)
 
 
@@ -188,6 +211,25 @@ def test_the_lines_are_the_same_in_every_format_and_by_every_column(tmp_path: Pa
     assert {each.identity(KEY, lines=Sketch.SIZE).lines for each in in_memory} == {by_csv.lines}
     assert identity(tmp_path / "t.csv").contents == by_csv.contents
     assert len({*by_csv.contents, *identity(tmp_path / "t.csv", text="clinician").contents}) == 3
+
+
+UNHELD = {
+    "infinity": pa.array([9_224_318_015_999_999] * 30, pa.timestamp("ms")),  # of PostgreSQL: beyond the year 9999
+    "unknown zone": pa.array([0] * 30, pa.timestamp("us", tz="CEST")),
+    "duration": pa.array([2**62] * 30, pa.duration("s")),
+    "two of a name": pa.StructArray.from_arrays([pa.array([1] * 30)] * 2, names=["a", "a"]),
+}
+
+
+@pytest.mark.parametrize("kind", UNHELD)
+def test_a_parquet_file_is_known_whatever_its_other_columns_hold(tmp_path: Path, kind: str) -> None:
+    table = {name: [row[name] for row in rows(30)] for name in COLUMNS}
+    pq.write_table(pa.table(table), tmp_path / "plain.parquet")
+    pq.write_table(pa.table({**table, "kind": UNHELD[kind]}), tmp_path / "t.parquet")
+    by_note, by_clinician = (identity(tmp_path / "t.parquet", text=name) for name in ("note", "clinician"))
+    assert len(set(by_note.contents) & set(by_clinician.contents)) == 1
+    assert by_note.lines == identity(tmp_path / "plain.parquet").lines
+    assert identity(pa.table({**table, "kind": UNHELD[kind]})).lines == by_note.lines
 
 
 def test_nobody_without_the_key_learns_a_line(tmp_path: Path) -> None:

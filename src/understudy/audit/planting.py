@@ -12,6 +12,7 @@ from understudy.config import DataParameters, RunConfig
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.labels import Label
 from understudy.corpus.secrets import SecretFinder, secret_finder
+from understudy.corpus.secrets.records import read_secrets
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, CorpusError
 from understudy.files import PRIVATE_MODE, atomic_file
@@ -137,6 +138,6 @@ def _finder(config: RunConfig, corpus: Corpus) -> SecretFinder:
 
 def _write_secrets(config: RunConfig, canaries: Canaries, path: Path) -> None:
     """The user's secrets file, if there is one, and every canary's suffix as a secret of its own."""
-    theirs = "" if config.secrets_file is None else Path(config.secrets_file).expanduser().read_text("utf-8-sig")
+    theirs = [] if config.secrets_file is None else read_secrets(Path(config.secrets_file))
     with atomic_file(path, mode=PRIVATE_MODE) as file:
-        file.write("\n".join([theirs, *(canary.suffix for canary in canaries)]).encode("utf-8"))
+        file.write("\n".join([*theirs, *(canary.suffix for canary in canaries)]).encode("utf-8"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.labels import LabelType
@@ -15,21 +15,73 @@ from understudy.errors import CorpusError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH_ROWS = 1024
+BATCH_ROWS = 64
+BATCH_BYTES = 1 << 28
+"""Of a column in a batch, about."""
 READ_BUFFER_BYTES = 1 << 20
+_DICTIONARY_HEADER = b"\x15\x04\x15"  # Thrift: the page's type is 2, and then the size of its content
 
 
 def parquet_rows(file: DataFile, columns: Sequence[str]) -> Iterator[Row]:
     """The rows of a Parquet file, a batch in memory at a time. Row 1 is the first."""
+    return _whole(parquet_cells(file, columns))
+
+
+def parquet_cells(file: DataFile, columns: Sequence[str]) -> Iterator[tuple[int, Sequence[object]]]:
+    """As :func:`parquet_rows`, but with a BadRow in the place of each cell that cannot be held, not of its row."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(file.path, buffer_size=READ_BUFFER_BYTES) as parquet:
-        yield from _rows(parquet.iter_batches(BATCH_ROWS, columns=list(columns)), columns)
+        rows = _rows_at_once(file, parquet.metadata)
+        yield from _cells(parquet.iter_batches(rows, columns=list(columns)), columns)
+
+
+def _rows_at_once(file: DataFile, metadata: Any) -> int:
+    """How many rows to decode together: a value that a dictionary holds once may stand in each of them."""
+    largest = 1
+    with file.open() as stream:
+        for place in range(metadata.num_row_groups):
+            group = metadata.row_group(place)
+            for column in range(metadata.num_columns):
+                chunk = group.column(column)
+                if chunk.physical_type.endswith("BYTE_ARRAY") and group.num_rows:
+                    average = chunk.total_uncompressed_size // group.num_rows
+                    values = max(1, chunk.num_values // group.num_rows)  # in a row: more than one in lists
+                    largest = max(largest, average, _longest_value(stream, chunk) * values)
+    return max(1, min(BATCH_ROWS, BATCH_BYTES // largest))
+
+
+def _longest_value(stream: IO[bytes], chunk: Any) -> int:
+    """Bytes of a value that may be decoded more often than it is stored, at most."""
+    if "DELTA_BYTE_ARRAY" in chunk.encodings:  # the beginning of the value before
+        return int(chunk.total_uncompressed_size)
+    stream.seek(chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset)
+    header = stream.read(len(_DICTIONARY_HEADER) + 5)
+    if not header.startswith(_DICTIONARY_HEADER):
+        return int(chunk.total_uncompressed_size) if chunk.has_dictionary_page else 0
+    size = 0
+    for place, byte in enumerate(header.removeprefix(_DICTIONARY_HEADER)[:5]):
+        size |= (byte & 127) << 7 * place
+        if byte < 128:
+            break
+    return size >> 1
 
 
 def table_rows(table: pa.Table, columns: Sequence[str]) -> Iterator[Row]:
     """The rows of a table in memory."""
-    yield from _rows(table.select(list(columns)).to_batches(BATCH_ROWS), columns)
+    return _whole(table_cells(table, columns))
+
+
+def table_cells(table: pa.Table, columns: Sequence[str]) -> Iterator[tuple[int, Sequence[object]]]:
+    """As :func:`table_rows`, but with a BadRow in the place of each cell that cannot be held, not of its row."""
+    yield from _cells(table.select(list(columns)).to_batches(BATCH_ROWS), columns)
+
+
+def has_rows(file: DataFile) -> bool:
+    """Whether the footer of a Parquet file declares a row."""
+    import pyarrow.parquet as pq
+
+    return bool(pq.read_metadata(file.path).num_rows)
 
 
 def parquet_schema(file: DataFile) -> pa.Schema:
@@ -51,10 +103,13 @@ def parquet_schema(file: DataFile) -> pa.Schema:
 
 
 class ColumnTypes(NamedTuple):
-    """The types of the label and the owner column. None: there is no such column, or each cell has its own type."""
+    """The types of the label and the owner column. None: there is no such column, or each cell has its own type.
+
+    An owner's decimals are told apart by their width: one number may be two in single and double precision.
+    """
 
     label: LabelType | None
-    owner: LabelType | None
+    owner: str | None
 
 
 def check_types(types: pa.Schema, schema: Schema, shown: str) -> ColumnTypes:
@@ -75,14 +130,22 @@ def check_types(types: pa.Schema, schema: Schema, shown: str) -> ColumnTypes:
                 f"The type of the column {column!r} cannot be used for labels or owners.",
                 "Convert it to strings, whole numbers, decimals or booleans.",
             )
-    return ColumnTypes(*(None if column is None else kinds[column] for column in (schema.label, schema.owner)))
+    owner: str | None = None if schema.owner is None else kinds[schema.owner]
+    if schema.owner is not None and owner == "float":
+        owner = str(_plain(types.field(schema.owner).type))
+    return ColumnTypes(None if schema.label is None else kinds[schema.label], owner)
+
+
+def _plain(arrow_type: Any) -> Any:
+    import pyarrow.types as t
+
+    return arrow_type.value_type if t.is_dictionary(arrow_type) else arrow_type
 
 
 def _kind(arrow_type: Any) -> LabelType | None:
     import pyarrow.types as t
 
-    if t.is_dictionary(arrow_type):
-        arrow_type = arrow_type.value_type
+    arrow_type = _plain(arrow_type)
     is_string = (t.is_string, t.is_large_string, t.is_string_view, t.is_null)  # null: an empty table's strings
     if any(test(arrow_type) for test in is_string):
         return "string"
@@ -93,12 +156,16 @@ def _kind(arrow_type: Any) -> LabelType | None:
     return "float" if t.is_floating(arrow_type) else None
 
 
-def _rows(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[Row]:
+def _whole(rows: Iterator[tuple[int, Sequence[object]]]) -> Iterator[Row]:
+    for number, cells in rows:
+        yield number, next((cell for cell in cells if isinstance(cell, BadRow)), cells)
+
+
+def _cells(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[tuple[int, Sequence[object]]]:
     start = 1
     for batch in batches:
         lists = [_values(batch.column(column)) for column in columns]
-        for number, cells in enumerate(zip(*lists, strict=True), start):
-            yield number, next((cell for cell in cells if isinstance(cell, BadRow)), cells)
+        yield from enumerate(zip(*lists, strict=True), start)
         start += batch.num_rows
 
 
@@ -108,6 +175,8 @@ def _values(column: Any) -> list[object]:
         column = column.dictionary_decode()
     try:
         values: list[object] = column.to_pylist()
+    except MemoryError:  # Arrow's own is one of its exceptions, too
+        raise
     except _unfit():
         values = [_value(scalar) for scalar in column]
     return values
@@ -116,6 +185,8 @@ def _values(column: Any) -> list[object]:
 def _value(scalar: Any) -> object:
     try:
         return scalar.as_py()
+    except MemoryError:
+        raise
     except UnicodeDecodeError:
         return BadRow.ENCODING
     except _unfit():
@@ -123,7 +194,9 @@ def _value(scalar: Any) -> object:
 
 
 def _unfit() -> tuple[type[Exception], ...]:
-    """What Arrow raises for strings that are not UTF-8, dates beyond the year 9999, or nanoseconds without pandas."""
+    """What Arrow raises for strings that are not UTF-8, dates beyond the year 9999, nanoseconds without pandas, or time
+    zones that this machine does not know.
+    """
     import pyarrow as pa
 
-    return ValueError, OverflowError, pa.ArrowException
+    return ValueError, OverflowError, LookupError, OSError, pa.ArrowException

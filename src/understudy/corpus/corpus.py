@@ -6,7 +6,6 @@ import hashlib
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -22,6 +21,8 @@ from understudy.corpus.opening import OpenTable
 from understudy.errors import ConfigError, CorpusError
 
 OnBadRow = Literal["error", "skip"]
+BATCH_CHARACTERS = 1 << 26
+"""Of the texts in a batch, about: each may be as long as ``max_cell_bytes``."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,7 +46,7 @@ class Corpus:
     """A private or public table of texts. Made by :func:`understudy.corpus.read_corpus`.
 
     The number of its rows is private: a Corpus has no length, and neither its ``repr`` nor :meth:`describe` shows one.
-    Use it as a context manager, or call :meth:`close`, where standard input was read without a private folder.
+    Use it as a context manager, or call :meth:`close`, where standard input was read.
     """
 
     def __init__(
@@ -79,7 +80,8 @@ class Corpus:
         """Read the table from the start; every call is a new pass.
 
         Args:
-            batch_size: the most rows a batch, at least 1. The last batch of a pass may be smaller; none is empty.
+            batch_size: the most rows a batch, at least 1. The last batch of a pass may be smaller, and one of very
+                long texts; none is empty.
 
         Raises:
             ConfigError: ``batch_size`` is below 1.
@@ -177,7 +179,7 @@ class Corpus:
 
     def _batches(self, records: Iterator[Record], batch_size: int) -> Iterator[Batch]:
         index = self.schema.label_index
-        while chunk := list(islice(records, batch_size)):
+        for chunk in _chunks(records, batch_size):
             texts, labels, owners, secrets = zip(*chunk, strict=True)
             yield Batch(
                 texts=list(texts),
@@ -208,3 +210,17 @@ class Corpus:
                 log.write_counts()
         if error is not None:
             raise error
+
+
+def _chunks(records: Iterator[Record], most: int) -> Iterator[list[Record]]:
+    """Records in turn, as many together as ``most`` and the length of their texts allow."""
+    chunk: list[Record] = []
+    characters = 0
+    for record in records:
+        chunk.append(record)
+        characters += len(record[0])
+        if len(chunk) == most or characters >= BATCH_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk

@@ -43,6 +43,7 @@ def csv_rows(
 
     ``formulas_escaped``: take away the apostrophes of :func:`understudy.corpus.formulas.escaped`.
     """
+    lift_cell_limit()
     clean = unescaped if formulas_escaped else str
     limit = LINE_CELLS * max_cell_bytes
     with file.open_text(encoding) as stream:
@@ -78,6 +79,13 @@ def csv_rows(
                 yield number, [clean(row[i]) for i in positions] if len(row) == width else BadRow.FIELD_COUNT
 
 
+def lift_cell_limit() -> None:
+    """Let ``csv`` read cells of any length: its limit is the process's, so that whether a row is good would depend on
+    what was read before. Lines and cells have limits of their own.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), _ANY_SIZE))
+
+
 def _lines(stream: io.TextIOBase, delimiter: str, limit: int, *, quoted: bool) -> Iterator[_Record]:
     for line in lines(stream, limit):
         yield line if isinstance(line, BadRow) else _cells(_without_end(line), delimiter, quoted)
@@ -107,7 +115,6 @@ def _records(stream: io.TextIOBase, delimiter: str, limit: int) -> Iterator[_Rec
     Raises:
         csv.Error: a quoted cell is not closed, or text stands behind its closing quote.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), _ANY_SIZE))  # the pieces are limited instead
     pieces = _Pieces(stream, limit, delimiter)
     open_reader = partial(csv.reader, pieces, delimiter=delimiter, strict=True)
     reader = open_reader()

@@ -83,18 +83,23 @@ def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most
     A file without a row (a header alone) is like any other such, and counts for nothing.
 
     Raises:
-        CorpusError: if a file cannot be read.
+        CorpusError: if a file cannot be read, or two hold the same bytes: each record would count twice.
     """
     lines = Lines(key, at_most)
-    contents = []
+    contents: list[str] = []
     for source in sources:
         if isinstance(source, DataFile):
             try:
                 contents += _file(source, key, encoding, lines)
             except (OSError, EOFError, ValueError, LookupError, zlib.error, lzma.LZMAError):
                 raise damaged(source.shown) from None
+            if len(set(contents)) < len(contents):
+                raise CorpusError(
+                    "Two files of the private table are the same, so that each record would count twice.",
+                    "Name only one of them; a pattern such as 'notes*' also takes notes.csv.gz beside notes.csv.",
+                )
         else:
-            rows = arrow.table_rows(source, source.schema.names) if hasattr(source, "schema") else _dicts(source)
+            rows = arrow.table_cells(source, source.schema.names) if hasattr(source, "schema") else _dicts(source)
             for _, cells in without_exceptions(rows, "The table"):
                 lines.add(_joined(cells))
     return Identity(tuple(contents), lines.lowest)
@@ -106,11 +111,12 @@ def _file(file: DataFile, key: bytes, encoding: str, lines: Lines) -> list[str]:
     if file.format == "parquet":
         for _ in _bytes(file, digest):
             pass
-        rows = without_exceptions(arrow.parquet_rows(file, arrow.parquet_schema(file).names), file.shown)
-        pieces: Iterable[str] = (
-            _joined(cells) for _, cells in rows
-        )  # a column that cannot be read ends them: no matter
-    elif file.format == "jsonl":
+        rows = without_exceptions(arrow.parquet_cells(file, arrow.parquet_schema(file).names), file.shown)
+        for _, cells in rows:  # a column that cannot be read ends them: no matter
+            lines.add(_joined(cells))
+        return [digest.hexdigest()] if arrow.has_rows(file) else []  # a row counts whatever its cells hold
+    pieces: Iterable[str]
+    if file.format == "jsonl":
         pieces = ("\n".join(_objects(piece)) for piece in _text(_bytes(file, digest), encoding))
     else:
         pieces = _without_header(_text(_bytes(file, digest), encoding))

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from understudy.errors import ConfigError
-from understudy.files import UnreadableText, read_lines
+from understudy.files import UnreadableText, read_lines, read_whole
 
 Label = str | int | float | bool
 LabelType = Literal["string", "int", "float", "bool"]
@@ -143,7 +143,7 @@ def _labels_of_file(path: Path) -> list[object]:
     values: object = None
     try:
         if path.suffix == ".json":
-            values = json.loads(path.read_text("utf-8-sig"))
+            values = json.loads(read_whole(path).decode("utf-8-sig"))
         else:
             values = [line.strip() for line in read_lines(path) if line.strip()]
     except (OSError, ValueError, RecursionError, UnreadableText):

@@ -106,9 +106,8 @@ def open_files(
     temporary = None
     if list(paths) == ["-"]:
         stdin = describe_file(Path("-"), "standard input", format)
-        copy = spool_stdin(private_dir)
-        temporary = copy if private_dir is None else None
-        files: Sequence[DataFile] = [replace(stdin, path=copy)]
+        temporary = spool_stdin(private_dir)
+        files: Sequence[DataFile] = [replace(stdin, path=temporary)]
     else:
         files = find_files(paths, format=format)
     try:

@@ -78,6 +78,11 @@ def without_exceptions(rows: Iterator[Row], shown: str) -> Iterator[Row]:
         )
     except (PermissionError, FileNotFoundError):
         error = CorpusError(f"{shown!r} cannot be opened.", "Check that the file is there and may be read.")
+    except MemoryError:
+        error = CorpusError(
+            f"Some rows of {shown!r} unpack to more than this machine's memory can hold.",
+            "Leave out the columns or rows that are so long, or use a machine with more memory.",
+        )
     except (OSError, EOFError, ValueError, LookupError, NotImplementedError, zlib.error, lzma.LZMAError):
         error = damaged(shown)
     yield number, error

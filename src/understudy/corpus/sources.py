@@ -27,7 +27,7 @@ _FORMATS: dict[str, Format] = {
     "csv": "csv", "tsv": "tsv", "jsonl": "jsonl", "ndjson": "jsonl", "parquet": "parquet",
 }  # fmt: skip
 SPOOL = "stdin.spool"
-"""The copy of standard input in the private folder."""
+"""The copy of standard input in the private folder, until the corpus is closed."""
 _COMPRESSIONS: tuple[Compression, ...] = ("gz", "bz2", "xz", "zst")
 
 

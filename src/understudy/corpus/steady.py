@@ -66,6 +66,7 @@ class SteadyCorpus(Corpus):
 
     def __init__(self, corpus: Corpus, *, key: bytes, expected: Contents) -> None:
         self.__dict__.update(corpus.__dict__)  # the same open table
+        self._corpus = corpus  # whose end is that of a temporary copy
         self._key = key
         self._expected = expected.in_order
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from understudy.errors import ConfigError
 from understudy.evolution.parameters import EvolutionParameters
-from understudy.files import UnreadableText, read_lines
+from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_lines, read_whole
 from understudy.generation.evolving import EvolutionPrompts
 
 
@@ -34,11 +34,11 @@ def _read(file: Path) -> EvolutionPrompts:
 
     try:
         if file.suffix in (".yaml", ".yml"):
-            found = yaml.safe_load(file.read_text("utf-8-sig"))
+            found = yaml.safe_load(read_whole(file, most=MOST_SETTINGS_BYTES).decode("utf-8-sig"))
         else:
             found = tuple(line.strip() for line in read_lines(file) if line.strip())
         made = EvolutionPrompts(keywords=found)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError, UnreadableText) as error:
+    except (ValueError, RecursionError, yaml.YAMLError, UnreadableText) as error:
         why = error if isinstance(error, UnreadableText) else type(error).__name__
         raise ConfigError(
             f"The keywords {file.name} cannot be read ({why}).", "Give a UTF-8 text or YAML file."

@@ -29,6 +29,7 @@ from typing import Any
 from pydantic import Field
 
 from understudy.errors import ConfigError
+from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
 from understudy.generation.evolving import EvolutionExample, EvolutionPrompts, fill_in
 from understudy.generation.predicting import (
     PredictionExample,
@@ -219,10 +220,11 @@ def _template(fields: Mapping[str, Any], name: str) -> PromptTemplate:
 
 def _read_yaml(path: Path) -> Mapping[str, Any]:
     try:
-        return _parse(path.read_text("utf-8"), path.name)
-    except (OSError, UnicodeDecodeError) as error:
+        return _parse(read_whole(path, most=MOST_SETTINGS_BYTES).decode("utf-8"), path.name)
+    except (UnreadableText, UnicodeDecodeError) as error:
+        why = error if isinstance(error, UnreadableText) else type(error).__name__
         raise ConfigError(
-            f"The prompt template {path.name} cannot be read ({type(error).__name__}).", "Give a UTF-8 YAML file."
+            f"The prompt template {path.name} cannot be read ({why}).", "Give a UTF-8 YAML file."
         ) from None
 
 

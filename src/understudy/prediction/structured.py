@@ -19,7 +19,7 @@ from textwrap import shorten
 from typing import Any
 
 from understudy.errors import ConfigError
-from understudy.files import UnreadableText, read_lines
+from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_lines, read_whole
 from understudy.generation.predicting import Shape
 
 _MOST_NESTED = 64  # as in records of the corpus
@@ -67,11 +67,12 @@ class JSONSchema:
     def __init__(self, file: str | Path, *, content: bytes | None = None) -> None:
         path = Path(file)
         try:
-            content = path.read_bytes() if content is None else content
+            content = read_whole(path, most=MOST_SETTINGS_BYTES) if content is None else content
             schema = json.loads(content)
-        except (OSError, ValueError, RecursionError) as error:
+        except (UnreadableText, ValueError, RecursionError) as error:
+            why = error if isinstance(error, UnreadableText) else type(error).__name__
             raise ConfigError(
-                f"The JSON schema {path.name} cannot be read ({type(error).__name__}).", "Give a JSON file in UTF-8."
+                f"The JSON schema {path.name} cannot be read ({why}).", "Give a JSON file in UTF-8."
             ) from None
         self._validator = _validator(schema, path.name)
         self._properties = _properties(schema)

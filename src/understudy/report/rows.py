@@ -9,6 +9,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
+from understudy.corpus.delimited import lift_cell_limit
 from understudy.corpus.formulas import unescaped
 from understudy.outputs import LABEL, PROVENANCE, TEXT
 from understudy.release.pages import count_values
@@ -47,6 +48,7 @@ def read_rows(path: Path, *, at_once: int = _AT_ONCE) -> Iterator[Mapping[str, A
 
 
 def _csv_rows(path: Path, _: int) -> Iterator[Mapping[str, Any]]:
+    lift_cell_limit()
     with path.open(encoding="utf-8-sig", newline="") as lines:
         cells = filter(None, csv.reader(lines))
         names = [unescaped(name) for name in next(cells)]

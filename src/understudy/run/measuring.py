@@ -16,7 +16,7 @@ from understudy.evaluation.evaluation import Evaluation
 from understudy.evaluation.parameters import EvaluationParameters
 from understudy.evaluation.reading import read_sample
 from understudy.evaluation.sample import Sample
-from understudy.files import UnreadableText, disk_faults, private_folder, read_lines
+from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, disk_faults, private_folder, read_lines, read_whole
 from understudy.models.trust import require_trusted
 from understudy.models.types import Embedder
 from understudy.outputs import OutputFolder
@@ -214,8 +214,8 @@ def _schema(path: str | None) -> Mapping[str, Any] | None:
     if path is None:
         return None
     try:
-        found = json.loads(Path(path).read_text("utf-8"))
-    except (OSError, ValueError):
+        found = json.loads(read_whole(Path(path), most=MOST_SETTINGS_BYTES).decode("utf-8"))
+    except (UnreadableText, ValueError, RecursionError):
         raise ConfigError(f"The JSON schema {Path(path).name} cannot be read.", "Give a UTF-8 JSON file.") from None
     if not isinstance(found, dict):
         raise ConfigError(f"The JSON schema {Path(path).name} is no object.", "Give a JSON Schema.")

@@ -14,7 +14,6 @@ import numpy as np
 from understudy.config import DataParameters, RunConfig
 from understudy.corpus import Corpus, canonical, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.corpus.sources import SPOOL
 from understudy.corpus.steady import SteadyCorpus, contents
 from understudy.errors import ConfigError, ModelError, PrivacyError, UnderstudyError
 from understudy.methods.loading import load_release
@@ -155,7 +154,6 @@ def make_release(
     session.folder.write_release(made)
     session.store.mark(RELEASED)
     session.clear_scratch()
-    (session.folder.private / SPOOL).unlink(missing_ok=True)  # no private record is read any more
     for name, entry in made.statement.public_inputs.items():
         listener.say(f"{name}: {entry['source']}")
     for line in made.noise_lines:

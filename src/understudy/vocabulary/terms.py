@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 
 from understudy.errors import ConfigError
-from understudy.files import UnreadableText, lines_of
+from understudy.files import UnreadableText, lines_of, read_whole
 from understudy.vocabulary.words import split_words
 
 BUILT_IN = "built-in"
@@ -147,9 +147,8 @@ def _read_terms(path: Path) -> list[str]:
 def _read_lines(path: Path) -> list[str]:
     openers = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
     try:
-        with openers.get(path.suffix, open)(path, "rb") as file:  # type: ignore[operator]
-            return lines_of(file.read())
-    except (OSError, EOFError, lzma.LZMAError, zlib.error, UnreadableText) as error:
+        return lines_of(read_whole(path, opener=openers.get(path.suffix, open)))  # type: ignore[arg-type]
+    except (EOFError, lzma.LZMAError, zlib.error, UnreadableText) as error:
         why = error if isinstance(error, UnreadableText) else type(error).__name__
         raise ConfigError(
             f"The file {path.name} cannot be read ({why}).", "Give an existing UTF-8 file with one term per line."
@@ -162,10 +161,12 @@ def _read_table(path: Path) -> list[str]:
     import pyarrow.parquet
 
     try:
-        table = pyarrow.csv.read_csv(path) if path.suffix == ".csv" else pyarrow.parquet.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
+        file = pa.BufferReader(read_whole(path))
+        table = pyarrow.csv.read_csv(file) if path.suffix == ".csv" else pyarrow.parquet.read_table(file)
+    except (OSError, pa.ArrowInvalid, MemoryError, UnreadableText) as error:
+        why = error if isinstance(error, UnreadableText) else type(error).__name__
         raise ConfigError(
-            f"The vocabulary {path.name} cannot be read ({type(error).__name__}).",
+            f"The vocabulary {path.name} cannot be read ({why}).",
             "Give a readable CSV or Parquet file.",
         ) from None
     name = next((name for name in ("term", "word", "name") if name in table.column_names), None)

@@ -104,6 +104,8 @@ class Incidence:
         import pyarrow.parquet as pq
 
         try:
+            if not Path(path).is_file():  # a pipe would be waited for
+                raise ValueError
             with pq.ParquetFile(path) as file:
                 table = file.read()
             about: dict[str, Any] = json.loads((table.schema.metadata or {})[_METADATA])

@@ -35,7 +35,7 @@ def secret_finder(corpus: Corpus, *, file: str | Path | None = None, detectors: 
             "Name columns (--secrets), a file (--secrets-file), or detectors (--secret-detectors).",
         )
     made = make_detectors(detectors)
-    strings = [] if file is None else _lines(Path(file))
+    strings = [] if file is None else read_secrets(Path(file))
     return SecretFinder(strings, listed=_listed(corpus), detectors=made)
 
 
@@ -87,7 +87,12 @@ def _listed(corpus: Corpus) -> Iterator[str]:
             yield from strings
 
 
-def _lines(file: Path) -> list[str]:
+def read_secrets(file: Path) -> list[str]:
+    """The secrets of a file with one per line.
+
+    Raises:
+        CorpusError: it cannot be read.
+    """
     try:
         return [line.strip() for line in read_lines(file) if line.strip()]
     except UnreadableText as error:
