@@ -77,7 +77,7 @@ class OutputFolder:
                     pass
             except OSError as error:
                 raise storage_error(folder, error) from None
-        for path in (*self._written, self._diary):
+        for path in (*self._written, self.diary):
             if path.is_dir():
                 raise ConfigError(
                     f"The output folder holds a folder {path.name}, which a result is to be named.",
@@ -89,12 +89,6 @@ class OutputFolder:
 
     def synthetic_file(self, output_format: str) -> Path:
         return self.shareable / f"synthetic.{output_format}"
-
-    @property
-    def table_sha256(self) -> str:
-        """Of the synthetic table; empty where there is none."""
-        table = find_table(self.shareable)
-        return "" if table is None else file_sha256(table)
 
     @property
     def metrics_file(self) -> Path:
@@ -136,7 +130,8 @@ class OutputFolder:
                 path.unlink(missing_ok=True)
 
     @property
-    def _diary(self) -> Path:
+    def diary(self) -> Path:
+        """Lines that must not leave the building."""
         return self.private / "diary.jsonl"
 
     @property
@@ -176,8 +171,8 @@ class OutputFolder:
 
     def note_privately(self, entry: Mapping[str, Any]) -> None:
         """A line in ``private/diary.jsonl``: what must not leave the building, such as how long something took."""
-        self._diary.touch(mode=PRIVATE_MODE)
-        with self._diary.open("a", encoding="utf-8") as file:
+        self.diary.touch(mode=PRIVATE_MODE)
+        with self.diary.open("a", encoding="utf-8") as file:
             file.write(json.dumps(dict(entry)) + "\n")
 
     def write_records(

@@ -150,6 +150,16 @@ def test_everything_is_kept_in_the_private_part(tmp_path: Path) -> None:
     assert (written["verdict"], written["bound"]) == ("consistent", audit.bound)
 
 
+def test_what_the_audited_run_says_of_its_noisy_values_stays_inside(tmp_path: Path) -> None:
+    said: list[str] = []
+    audit_run(config(tmp_path), PARAMETERS, listener=Listener(said.append))
+    diary = (tmp_path / "out" / "private" / "audit" / "run" / "private" / "diary.jsonl").read_text("utf-8")
+    checks = [line for line in diary.splitlines() if "density scores above" in line]
+    assert len(checks) == 1
+    assert not any(" std" in line for line in said)
+    assert any("diary.jsonl" in line for line in said)
+
+
 def test_the_users_ledger_is_not_charged(tmp_path: Path) -> None:
     audit_run(config(tmp_path, ledger=str(tmp_path / "theirs.sqlite")), PARAMETERS)
     assert not (tmp_path / "theirs.sqlite").exists()

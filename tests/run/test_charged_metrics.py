@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from clinic import rows, settings, write_csv
 from run_fixtures import Said, runs_charged
@@ -17,12 +18,17 @@ from secret_fixtures import protecting
 import understudy as us
 from understudy import run as running
 from understudy.config import run_config
+from understudy.corpus.write import write_table
 from understudy.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ResumeError
+from understudy.evaluation.reading import read_sample
 from understudy.ledger import Ledger
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum
 from understudy.privacy.unit import Unit
+from understudy.report.contents import read_charged, read_evaluation
+from understudy.report.table import table_sha256
+from understudy.run import Listener
 from understudy.run.charged_metrics import ChargedMetrics
 
 
@@ -229,7 +235,157 @@ def test_another_table_is_charged_to_the_run_s_dataset_only_if_the_user_says_so(
 
 def test_released_metrics_name_the_table_that_they_were_trained_on(tmp_path: Path, made: OutputFolder) -> None:
     us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
-    assert released(made)["table_sha256"] == made.table_sha256 != ""
+    assert released(made)["table_sha256"] == table_sha256(made.synthetic_file("parquet"))
+
+
+@pytest.mark.parametrize("named", [{}, {"dataset": "notes"}])
+def test_a_run_that_was_charged_in_another_ledger_is_not_charged_in_this_one(
+    tmp_path: Path, made: OutputFolder, named: dict[str, str]
+) -> None:
+    other = tmp_path / "other.sqlite"
+    with Ledger.create(other) as ledger:
+        ledger.open_dataset("notes", cap=Budget(9, "1e-6"), unit=Unit())
+    with pytest.raises(LedgerError, match="charged in another ledger"):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, ledger=str(other), fresh=True, **named))
+    assert runs_charged(other) == 0
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, ledger=str(other), dataset="follow-up"))
+    assert runs_charged(other, "follow-up") == 1
+
+
+def test_a_folder_from_elsewhere_is_charged_to_a_dataset_that_its_evaluator_opened(
+    tmp_path: Path, made: OutputFolder
+) -> None:
+    shutil.rmtree(made.private)
+    mine = options(tmp_path, ledger=str(tmp_path / "mine.sqlite"))
+    Ledger.create(mine["ledger"]).close()
+    with pytest.raises(LedgerError, match="'notes' is not open in the ledger"):
+        us.evaluate(tmp_path / "notes.csv", made.root, **mine)
+    with Ledger(mine["ledger"]) as ledger:
+        assert ledger.datasets() == []
+        ledger.open_dataset("notes", cap=Budget(9, "1e-6"), unit=Unit())
+    with pytest.raises(ConfigError, match="not the one that the ledger knows"):
+        us.evaluate(tmp_path / "notes.csv", made.root, **mine)
+    us.evaluate(tmp_path / "notes.csv", made.root, **{**mine, "dataset": "notes"})
+    assert runs_charged(mine["ledger"]) == 1
+
+
+def test_one_known_file_does_not_let_another_one_in(tmp_path: Path, made: OutputFolder) -> None:
+    stranger = write_csv(tmp_path / "stranger.csv", rows(60)[40:])
+    real = [str(tmp_path / "notes.csv"), str(stranger)]
+    with pytest.raises(ConfigError, match="not the one that the ledger knows"):
+        us.evaluate(real, made.root, **options(tmp_path))
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        digest = us.read_corpus(stranger, text="note").identity(ledger.fingerprint_key, lines=1).contents
+        assert ledger.known_as(*digest) is None
+    halves = [write_csv(tmp_path / f"{place}.csv", rows()[place::2]) for place in range(2)]
+    us.evaluate([str(each) for each in halves], made.root, **options(tmp_path))  # the same texts in two files
+
+
+@pytest.mark.parametrize("rows_kept", [0, 7])
+def test_a_table_that_is_not_the_run_s_is_trained_on_for_nobody(
+    tmp_path: Path, made: OutputFolder, rows_kept: int
+) -> None:
+    path = made.synthetic_file("parquet")
+    own = pq.read_table(path).to_pydict()
+    own["text"][rows_kept:] = [row["note"] for row in rows(len(own["text"]) - rows_kept)]
+    own["provenance"][rows_kept:] = ["{}"] * (len(own["text"]) - rows_kept)
+    write_table(path, own)
+    with pytest.raises(ConfigError, match="Not every text"):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+
+
+def test_texts_of_another_release_are_trained_on_for_nobody(tmp_path: Path, made: OutputFolder) -> None:
+    apart = {"output": str(tmp_path / "other"), "ledger": str(tmp_path / "other.sqlite")}
+    other = running.run(run_config(settings(tmp_path, **apart)))
+    assert other.folder is not None
+    shutil.copy(other.folder.synthetic_file("parquet"), made.synthetic_file("parquet"))
+    with pytest.raises(ConfigError, match="Not every text"):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+
+
+def test_texts_that_were_generated_into_a_folder_of_their_own_may_be_charged_for(
+    tmp_path: Path, made: OutputFolder
+) -> None:
+    file = made.release_file("dp-kps")
+    result = us.generate(file, llm="none", records_per_label=3, output=str(tmp_path / "texts"), output_format="csv")
+    assert result.folder is not None
+    words = {"text": "note", "label": "department", "labels": "cardiology,dermatology"}
+    us.evaluate(tmp_path / "notes.csv", result.folder.root, **options(tmp_path, **words))
+    assert released(result.folder)["table_sha256"] == table_sha256(result.folder.synthetic_file("csv"))
+
+
+def test_metrics_stand_beside_the_same_texts_saved_in_another_format(tmp_path: Path, made: OutputFolder) -> None:
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    first = made.metrics_file.read_bytes()
+    path = made.synthetic_file("parquet")
+    write_table(made.synthetic_file("csv"), pq.read_table(path).to_pydict())
+    path.unlink()
+    assert read_charged(made.shareable) is not None
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    assert made.metrics_file.read_bytes() == first
+    assert runs_charged(tmp_path / "ledger.sqlite") == 2
+
+
+def test_what_is_said_of_metrics_of_another_table_is_true(tmp_path: Path, made: OutputFolder) -> None:
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    path = made.synthetic_file("parquet")
+    own = pq.read_table(path)
+    pq.write_table(own.slice(1), path)
+    with pytest.raises(ConfigError, match="another synthetic table") as caught:
+        read_charged(made.shareable)
+    assert "Put that table back" in caught.value.cure
+    assert "--fresh` makes it anew, and charges again" in caught.value.cure
+    with pytest.raises(ConfigError, match="free of charge"):
+        read_evaluation(made.shareable, made.evaluation_file)
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, fresh=True))
+    assert read_charged(made.shareable) is not None
+    assert runs_charged(tmp_path / "ledger.sqlite") == 3
+    pq.write_table(own, path)
+    with pytest.raises(ConfigError, match="another synthetic table"):
+        read_charged(made.shareable)
+
+
+def test_a_table_that_is_replaced_while_it_is_read_is_not_charged_for(
+    tmp_path: Path, made: OutputFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = made.synthetic_file("parquet")
+
+    def replaced(corpus: Any, **options: Any) -> Any:
+        sample = read_sample(corpus, **options)
+        pq.write_table(pq.read_table(path).slice(1), path)
+        return sample
+
+    monkeypatch.setattr("understudy.run.measuring.read_sample", replaced)
+    for charged in (options(tmp_path), options(tmp_path, charge_metrics=None)):
+        with pytest.raises(ConfigError, match="changed while it was read"):
+            us.evaluate(tmp_path / "notes.csv", made.root, **charged)
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+    assert not made.evaluation_file.exists()
+
+
+def test_an_endpoint_that_read_the_real_texts_is_named_whatever_the_classifiers_read(
+    tmp_path: Path, made: OutputFolder, monkeypatch: pytest.MonkeyPatch, embedder: Any
+) -> None:
+    monkeypatch.setattr(embedder, "local", False, raising=False)
+    words = {"embedder": "elsewhere", "trust_endpoint": True, "charged_classifiers": "tf-idf"}
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, **words))
+    (said,) = released(made)["trusted"]
+    assert embedder.model_id in said
+
+
+@pytest.mark.parametrize("metrics", ["leakage", "fidelity,utility,leakage"])
+def test_what_is_said_does_not_tell_one_record_from_many(tmp_path: Path, metrics: str) -> None:
+    spoken: list[list[str]] = []
+    for count in (1, 40):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        write_csv(folder / "notes.csv", rows(count))
+        made, said = run_with_room(folder), []
+        words = options(folder, dataset="notes", metrics=metrics)
+        us.evaluate(folder / "notes.csv", made.root, listener=Listener(said.append), **words)
+        spoken.append([line.replace(str(folder), "") for line in said])
+    assert spoken[0] == spoken[1]
 
 
 def test_figures_do_not_stand_beside_another_run_s_statement(tmp_path: Path, made: OutputFolder) -> None:

@@ -22,6 +22,7 @@ from understudy.evaluation.evaluation import Evaluation, load_evaluation
 from understudy.evaluation.parameters import CLASSIFIERS, EvaluationParameters
 from understudy.evaluation.utility.kinds import KINDS
 from understudy.outputs import OutputFolder
+from understudy.report.table import table_sha256
 
 FEW: dict[str, Any] = {"embedder": "none", "seeds": 1}
 
@@ -211,7 +212,7 @@ def test_figures_that_would_go_nowhere_are_not_measured(
 
 def test_an_evaluation_names_the_table_that_it_measured(tmp_path: Path, made: OutputFolder) -> None:
     found = us.evaluate(tmp_path / "notes.csv", made.root, metrics="leakage", **FEW)
-    assert found.settings["table_sha256"] == made.table_sha256
+    assert found.settings["table_sha256"] == table_sha256(made.synthetic_file("parquet"))
 
 
 def test_a_recipient_s_texts_add_a_network_that_is_aligned_to_them(

@@ -24,6 +24,8 @@ import understudy as us
 from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import StorageError
+from understudy.ledger import Ledger
+from understudy.privacy.guarantee import Budget
 from understudy.store import database
 
 TMPFS = 4 * 1024  # KiB
@@ -104,9 +106,12 @@ def test_a_file_that_cannot_be_written_after_the_charge_costs_nothing(
 def test_an_evaluation_that_finds_the_disk_full_goes_on_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    made = run(settings(tmp_path, epsilon=2)).folder
+    values = settings(tmp_path, epsilon=2)
+    made = run(values).folder
     assert made is not None
-    options = {"embedder": "none", "metrics": "leakage", "charge_metrics": "0.5", "ledger": str(tmp_path / "l.sqlite")}
+    with Ledger(values["ledger"]) as ledger:
+        ledger.raise_cap("notes", cap=Budget(3, "1e-6"))
+    options = {"embedder": "none", "metrics": "leakage", "charge_metrics": "0.5", "ledger": values["ledger"]}
     with monkeypatch.context() as patch:
         replace = Path.replace
 
@@ -118,9 +123,9 @@ def test_an_evaluation_that_finds_the_disk_full_goes_on_too(
         patch.setattr(Path, "replace", failing)
         with pytest.raises(StorageError, match=CURE):
             us.evaluate(tmp_path / "notes.csv", made.root, **options)
-    assert runs_charged(tmp_path / "l.sqlite") == 1
+    assert runs_charged(values["ledger"]) == 2
     us.evaluate(tmp_path / "notes.csv", made.root, **options)
-    assert runs_charged(tmp_path / "l.sqlite") == 1
+    assert runs_charged(values["ledger"]) == 2
 
 
 def test_a_locked_store_is_waited_for_and_then_said_to_be_locked(

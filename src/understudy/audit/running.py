@@ -120,7 +120,10 @@ def audit_run(
         canaries = _prepare(config, parameters, corpus, folder, attacks)
         if not config.insecure_no_noise and config.insecure_noise_seed is None:
             Ledger.create(folder / LEDGER).close()
-        result = run(on_the_copy(config, folder), listener=listener)
+        diary = OutputFolder(folder / RUN)
+        listener.say(f"Running the method on a copy: what it says is in {diary.diary}, since nobody has paid for it.")
+        told = Listener(lambda line: diary.note_privately({"said": line}), listener.progress)
+        result = run(on_the_copy(config, folder), listener=told)
     texts = [record.text for record in result.records if record.text]
     listener.say("Attacking what the run made.")
     found = tuple(

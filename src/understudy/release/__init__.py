@@ -115,3 +115,8 @@ class Release:
         if self.strings:
             whole.update(json.dumps({name: list(self.strings[name]) for name in sorted(self.strings)}).encode())
         return whole.hexdigest()
+
+    @property
+    def origin(self) -> str:
+        """The start of :attr:`digest`: how a text's provenance names the Release that it was made from."""
+        return self.digest[:12]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,12 +68,37 @@ def release_named_in(release: Path) -> str:
         return ""
 
 
+def origins(table: Path) -> set[tuple[str, bool]]:
+    """The Releases that the rows of a synthetic table say they were made from (empty where one says none), each with
+    whether it promises anything.
+
+    Raises:
+        Exception: the table is damaged.
+    """
+    found = [_provenance(row) for row in read_rows(table)]
+    return {(str(known.get("release", "")), "stamp" not in known) for known in found}
+
+
+def table_sha256(table: Path) -> str:
+    """SHA-256, in hex, of a synthetic table's texts and labels in their order, whatever format they are saved in.
+
+    Raises:
+        Exception: the table is damaged.
+    """
+    digest = hashlib.sha256()
+    for row in read_rows(table):
+        label = row.get(LABEL)
+        cells = [row[TEXT] or "", None if label in (None, "") else canonical(label)]
+        digest.update(json.dumps(cells, default=str).encode() + b"\n")
+    return digest.hexdigest()
+
+
 def require_measured_on(release: Path, digest: object, path: Path) -> None:
     """See that figures are of the synthetic table in ``release``.
 
     Args:
         release: the shareable folder of a run.
-        digest: SHA-256 of the table's bytes when it was measured, in hex; None where an older version did not tell.
+        digest: :func:`table_sha256` when it was measured; of the file's bytes, or None, as older versions have it.
         path: the file of the figures.
 
     Raises:
@@ -81,15 +108,17 @@ def require_measured_on(release: Path, digest: object, path: Path) -> None:
     if digest is None or table is None:
         return
     try:
-        found = file_sha256(table)
-    except OSError:
+        if digest in (table_sha256(table), file_sha256(table)):
+            return
+    except Exception:  # a damaged table fails in many ways
         raise ConfigError(f"The synthetic table {table.name} cannot be read.", "See that it may be read.") from None
-    if found == digest:
-        return
     name = "/".join(path.parts[-3:])
+    again = "`understudy evaluate` makes it anew, free of charge"
+    if path.parent == release:
+        again = "`understudy evaluate --charge-metrics EPSILON --fresh` makes it anew, and charges again"
     raise ConfigError(
         f"{name} was measured on another synthetic table than the one in the folder.",
-        f"Make it anew with `understudy evaluate`, or remove {name}.",
+        f"Put that table back, or remove {name}; {again}.",
     )
 
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from understudy.config import LedgerParameters
 from understudy.corpus import Corpus, canonical
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.corpus.steady import SteadyCorpus, contents
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, LedgerError
 from understudy.evaluation.charged import charged_figures
 from understudy.evaluation.counting import NAME, MetricCounts, Right
 from understudy.evaluation.evaluation import Evaluation
@@ -38,6 +38,9 @@ from understudy.run.charging import open_ledger, pay
 from understudy.run.listener import Listener
 from understudy.run.session import Session, noise_source
 
+if TYPE_CHECKING:
+    from understudy.ledger import Ledger
+
 VERSION = 1
 _STORE = "metrics"
 
@@ -53,6 +56,7 @@ class ChargedMetrics:
         classifiers: those whose accuracy is released.
         seed: of their training.
         named: whether the user named the dataset, or the synthetic texts' statement did.
+        ledger: id of the ledger in which the synthetic texts' run charged this dataset; None if that is not known.
     """
 
     dataset: str
@@ -61,6 +65,7 @@ class ChargedMetrics:
     classifiers: Sequence[str]
     seed: int
     named: bool = False
+    ledger: str | None = None
 
     @property
     def budget(self) -> Budget:
@@ -91,6 +96,7 @@ def release_metrics(
     corpus: Corpus,
     synthetic: Sample,
     *,
+    table_sha256: str,
     folder: OutputFolder,
     settings: LedgerParameters,
     embedder: Embedder | None,
@@ -102,10 +108,12 @@ def release_metrics(
     Args:
         corpus: the private table, with its declared label set.
         synthetic: released texts, on which the classifiers are trained.
+        table_sha256: of the table that they are from, as :func:`understudy.report.table.table_sha256` has it.
         folder: whose ``private/metrics`` keeps the noisy counts.
 
     Raises:
         ConfigError: if secrets are protected, labels are not declared, or a classifier cannot be trained.
+        LedgerError: if the ledger does not have the dataset, or not what the run has spent of it.
         BudgetExceeded: if the dataset has not so much left.
     """
     from understudy.store import RunStore
@@ -151,8 +159,8 @@ def release_metrics(
         seed=wanted.seed,
     )
     made = Evaluation(figures, None, {"classifiers": list(classifiers), "seed": wanted.seed})
-    trusted = trusted_with_texts(embedder if reads_vectors else None)
-    _write(folder, wanted, plan, made, private, run_id, trusted)
+    trusted = trusted_with_texts(embedder)  # the figures in private/ have it read the real texts, if no classifier does
+    _write(folder, wanted, plan, made, private, run_id, trusted, table_sha256)
     listener.say(f"Wrote what was released to {folder.metrics_file}.")
     return made
 
@@ -170,6 +178,7 @@ def _counts(
         ledger = stack.enter_context(open_ledger(settings, session.store)) if session.noise.origin == SYSTEM else None
         rows = ""
         if ledger is not None:
+            _require_ledger(wanted, ledger)
             ledger.check_if_open(wanted.dataset, plan, run_id=session.store.run_id)  # before any private read
             found = contents(corpus, ledger.fingerprint_key)
             rows = found.digest
@@ -178,6 +187,25 @@ def _counts(
         bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key)
         kept = paid.keep(NAME, lambda: {"counts": mechanism.run(bounded, receipt=paid.receipt, source=session.noise)})
     return np.asarray(kept["counts"], dtype=np.float64)
+
+
+def _require_ledger(wanted: ChargedMetrics, ledger: Ledger) -> None:
+    """See that the charge is added to what the run of the synthetic texts has spent.
+
+    Raises:
+        LedgerError: if that was charged in another ledger.
+    """
+    if wanted.ledger not in (None, ledger.id):
+        raise LedgerError(
+            f"The run in this folder was charged in another ledger than {ledger.location}.",
+            "Name that one with --ledger: what is charged in two ledgers is never added up.",
+        )
+    if not wanted.named and ledger.dataset(wanted.dataset) is None:
+        raise LedgerError(
+            f"The dataset {wanted.dataset!r} is not open in the ledger {ledger.location}.",
+            "Name the ledger in which the run was charged (--ledger), or open the dataset with "
+            "`understudy ledger open`.",
+        )
 
 
 def _classifiers(
@@ -232,10 +260,11 @@ def _write(
     private: bool,
     run_id: str,
     trusted: Sequence[str],
+    table_sha256: str,
 ) -> None:
     fields = {
         "version": VERSION,
-        "table_sha256": folder.table_sha256,
+        "table_sha256": table_sha256,
         "private": private,
         "dataset": wanted.dataset,
         "run": run_id,

@@ -49,14 +49,19 @@ def open_ledger(config: LedgerParameters, store: RunStore) -> Ledger:
     from understudy.ledger import Ledger
 
     ledger = Ledger(config.ledger, ledger_id=config.ledger_id)
-    began = store.value(_FINGERPRINT) or {}
-    if "ledger" in began and bytes(began["ledger"]).decode() != ledger.id:  # a run of an older version does not say
+    if ledger_of(store) not in (None, ledger.id):
         ledger.close()
         raise ResumeError(
             f"The run in this folder was charged in another ledger than {ledger.location}.",
             "Name that one (--ledger), or use --fresh to start anew (which charges the budget again).",
         )
     return ledger
+
+
+def ledger_of(store: RunStore) -> str | None:
+    """The id of the ledger in which the run was charged; None if it was not, or an older version did not say."""
+    began = store.value(_FINGERPRINT) or {}
+    return bytes(began["ledger"]).decode() if "ledger" in began else None
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,7 +89,7 @@ def pay(
     Args:
         ledger: None where noise is off or seeded.
         rows: keyed hash of all that the rows hold, by which a resumed run knows them again.
-        known_only: refuse data that the ledger does not know as those of a dataset that is open.
+        known_only: refuse data that the ledger does not know: neither their texts nor each of their files.
 
     Raises:
         UnderstudyError: of the kind that says what is wrong; nothing is charged then.
@@ -102,7 +107,7 @@ def pay(
             "The private data, or the ledger, are not those that this run began with.",
             "Use those it began with, or --fresh to start anew (which charges the budget again).",
         )
-    if known_only and ledger.dataset(dataset) is not None and ledger.known_as(*known.contents) is None:
+    if known_only and not _is_known(ledger, *known.contents):
         raise ConfigError(
             f"The real table is not the one that the ledger knows as {dataset!r}, whose stand-in is evaluated.",
             f"Give that one; or, if these are more data of it, say so with --dataset {dataset}.",
@@ -135,6 +140,12 @@ def pay(
     opened = ledger.dataset(dataset)
     assert opened is not None
     return Paid(receipt, opened.hash_key, _confirmed(ledger, plan, session.store))
+
+
+def _is_known(ledger: Ledger, texts: str = "", *files: str) -> bool:
+    """Whether all of a table is known: one known file does not let another one in."""
+    digests = files if files and ledger.known_as(texts) is None else (texts,)
+    return all(ledger.known_as(each) is not None for each in digests)
 
 
 def _confirmed(ledger: Ledger, plan: Plan, store: RunStore) -> Keep:

@@ -17,6 +17,7 @@ from understudy.methods.loading import load_release
 from understudy.outputs import LABEL, TEXT, OutputFolder, find_table
 from understudy.parameters import Parameters
 from understudy.release import PublicSchema
+from understudy.report.table import origins, table_sha256
 from understudy.statement import Statement
 from understudy.statement.form import load_statement
 
@@ -43,12 +44,61 @@ class EvaluationConfig(TableParameters, EvaluationParameters, ChargeParameters, 
 
 @dataclass(frozen=True)
 class Made:
-    """The synthetic side: its table, and what its folder says of it."""
+    """The synthetic side: its table, and what its folder says of it.
+
+    Args:
+        file: the table's, in an output folder.
+        sha256: of what that held when it was opened; None where the report could not tell either.
+        release: the Release in the folder, as provenance names it; empty where there is none, or several.
+    """
 
     table: Corpus
     folder: OutputFolder | None = None
     schema: PublicSchema | None = None
     statement: Statement | None = None
+    file: Path | None = None
+    sha256: str | None = None
+    release: str = ""
+
+    def require_unchanged(self) -> None:
+        """See that the table is still the one that was opened, now that it was read.
+
+        Raises:
+            ConfigError: if it is not.
+        """
+        if self.file is not None and _sha256(self.file) != self.sha256:
+            raise ConfigError(
+                f"The synthetic table {self.file.name} changed while it was read.",
+                "Stop modifying it, then repeat the command.",
+            )
+
+    def require_of_run(self) -> None:
+        """See that the texts are those that the folder's promise is about, as their provenance has it. Whoever made the
+        folder vouches for that; what this finds is a mix-up.
+
+        Raises:
+            ConfigError: if a text is of another Release, or says of none.
+        """
+        assert self.folder is not None
+        assert self.file is not None
+        assert self.statement is not None
+        try:
+            found = origins(self.file)
+        except Exception:  # a damaged table fails in many ways
+            found = None
+        if found is None or self.sha256 is None:
+            raise ConfigError(
+                f"The synthetic table {self.file.name} is damaged, or too large for a report.",
+                "Make another with `understudy generate`, free of charge.",
+            )
+        release = self.release or next((name for name, _ in found), "")
+        if any(not name or (name, promised) != (release, self.statement.private) for name, promised in found):
+            raise ConfigError(
+                f"Not every text in {self.file.name} was made from the Release that the folder's statement is about, "
+                "so a charge would not cover what is learnt from them.",
+                "Put back the table that the run wrote; `understudy generate FILE.release --output ELSEWHERE` makes "
+                "another, free of charge.",
+            )
 
 
 def open_synthetic(source: Table, config: EvaluationConfig) -> Made:
@@ -69,7 +119,23 @@ def open_synthetic(source: Table, config: EvaluationConfig) -> Made:
     made = load_release(releases[0]) if len(releases) == 1 else None
     statement = made.statement if made is not None else _statement(folder)
     schema = made.schema if made is not None else None
-    return Made(open_table(table, [(TEXT, LABEL), (TEXT, None)]), folder, schema, statement)
+    return Made(
+        file=table,
+        sha256=_sha256(table),
+        table=open_table(table, [(TEXT, LABEL), (TEXT, None)]),
+        folder=folder,
+        schema=schema,
+        statement=statement,
+        release="" if made is None else made.origin,
+    )
+
+
+def _sha256(table: Path) -> str | None:
+    """Of what a synthetic table holds; None where the report cannot read it."""
+    try:
+        return table_sha256(table)
+    except Exception:  # a damaged table fails in many ways
+        return None
 
 
 def _statement(folder: OutputFolder) -> Statement | None:

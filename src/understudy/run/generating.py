@@ -106,7 +106,7 @@ def write_texts(
         listener.say(f"Making {total} texts with {chat.model_id}; it sees released values only.")
     embedder = load_embedder_of(config) if method.generates_with_embedder else None
     tools = GenerationTools(writer, embedder, config.seed, listener.say)
-    origin = {"release": made.digest[:12], **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
+    origin = {"release": made.origin, **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
     try:
         records = [
             replace(record, provenance={**record.provenance, **origin})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -21,8 +22,10 @@ from understudy.models.trust import require_trusted
 from understudy.models.types import Embedder
 from understudy.outputs import OutputFolder
 from understudy.privacy.exact import require_epsilon
+from understudy.privacy.origin import SYSTEM
 from understudy.privacy.unit import Unit
 from understudy.run.charged_metrics import ChargedMetrics, release_metrics
+from understudy.run.charging import ledger_of
 from understudy.run.evaluation_tables import (
     EvaluationConfig,
     Made,
@@ -74,14 +77,17 @@ def evaluate(
             stack.enter_context(corpus)
         wanted = None if config.charge_metrics is None else _wanted(config, corpus, made)
         tables = _read(config, corpus, made)
+        made.require_unchanged()
         embedder = _load_embedder(config)
         tables = tables.embedded(embedder, listener)
         if wanted is not None:
             assert folder is not None, "checked with what is wanted"
+            assert made.sha256 is not None, "checked likewise"
             release_metrics(
                 wanted,
                 corpus,
                 tables.synthetic,
+                table_sha256=made.sha256,
                 folder=folder,
                 settings=config.part(LedgerParameters),
                 embedder=embedder,
@@ -89,16 +95,20 @@ def evaluate(
                 listener=listener,
             )
         listener.say("Reading the real texts.")
+        told = listener
+        if wanted is not None:  # how many records there are must not show in what is said
+            listener.say("Measuring what stays private: this may take minutes.")
+            told = SILENT
         sample = read_sample(corpus, at_most=config.max_texts, seed=config.seed)
         if len(sample) < _FEWEST and wanted is None:
             raise ConfigError("The real table holds too few texts to compare with.", "Give one with two or more.")
         if len(sample) < _FEWEST:  # what was charged for is out: how this ends must not tell how many records there are
             evaluation = Evaluation((), None, {"nothing measured": "too few real texts to compare with"})
         else:
-            sample = embedded(sample, embedder, listener, "real")
-            evaluation = measure(config.part(EvaluationParameters), sample, tables, listener)
+            sample = embedded(sample, embedder, told, "real")
+            evaluation = measure(config.part(EvaluationParameters), sample, tables, told)
     if made.folder is not None:
-        evaluation = replace(evaluation, settings={**evaluation.settings, "table_sha256": made.folder.table_sha256})
+        evaluation = replace(evaluation, settings={**evaluation.settings, "table_sha256": made.sha256})
     if folder is not None:
         with disk_faults(folder.root):
             private_folder(folder.private)
@@ -161,14 +171,28 @@ def _wanted(config: EvaluationConfig, corpus: Corpus, made: Made) -> ChargedMetr
         )
     assert config.charge_metrics is not None
     require_epsilon(charge_metrics=config.charge_metrics)
+    made.require_of_run()
+    dataset = config.dataset or made.statement.dataset
     return ChargedMetrics(
-        config.dataset or made.statement.dataset,
+        dataset,
         _unit(config, corpus, made.statement),
         config.charge_metrics,
         [each for each in config.charged_classifiers if each == "tf-idf" or config.embedder != "none"],
         config.seed,
         named=config.dataset is not None,
+        ledger=_ledger_of_run(made.folder) if dataset == made.statement.dataset else None,
     )
+
+
+def _ledger_of_run(folder: OutputFolder) -> str | None:
+    """The id of the ledger in which the folder's run was charged, where its private half is here and says so."""
+    from understudy.store import RunStore
+    from understudy.store.run_store import FILE
+
+    if not os.path.exists(folder.private / FILE):  # noqa: PTH110 - of another's folder it may not be told
+        return None
+    with RunStore.open(folder.private, noise=SYSTEM) as store:
+        return ledger_of(store)
 
 
 def _unit(config: EvaluationConfig, corpus: Corpus, statement: Statement) -> Unit:
