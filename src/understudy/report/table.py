@@ -81,6 +81,8 @@ def require_measured_on(release: Path, digest: object, path: Path) -> None:
     if digest is None or table is None:
         return
     try:
+        if not table.is_file() or table.stat().st_size > MOST_BYTES:  # a pipe, a device
+            raise OSError
         found = file_sha256(table)
     except OSError:
         raise ConfigError(f"The synthetic table {table.name} cannot be read.", "See that it may be read.") from None
