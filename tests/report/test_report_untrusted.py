@@ -109,7 +109,6 @@ PICTURES: dict[str, Edit] = {
     "no edges": lengths([], []),
     "equal edges": lengths([1, 1, 1], [0, 0]),
     "very many edges": lengths(list(range(2001)), [1] * 2000),
-    "no table": lambda fields: fields["picture"].update(profiles={}),
     "very many points": lambda fields: fields["picture"].update(points=fields["picture"]["points"] * 1000),
 }
 WHOLE = {
@@ -180,6 +179,20 @@ def test_a_strange_picture_is_one_error(run: OutputFolder, edit: Edit) -> None:
     measure(run)
     change(run.evaluation_file, edit)
     refused(run, "evaluation.json")
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_picture_of_no_texts_has_a_page(run: OutputFolder, empty: bool) -> None:
+    measure(run)
+
+    def without_texts(fields: dict[str, Any]) -> None:
+        picture = fields["picture"]
+        for profile in picture["profiles"].values():
+            profile["texts"] = 0
+        picture.update(profiles={} if empty else picture["profiles"], points=[])
+
+    change(run.evaluation_file, without_texts)
+    assert CliRunner().invoke(cli, ["report", str(run.root)]).exit_code == 0
 
 
 CURVES: dict[str, list[dict[str, Any]]] = {

@@ -77,12 +77,6 @@ class _Profile(Form):
     labels: dict[str, _Count]
 
 
-def _with_texts(profiles: dict[str, _Profile]) -> dict[str, _Profile]:
-    if not any(profile.texts for profile in profiles.values()):
-        raise ValueError("a picture of no texts")
-    return profiles
-
-
 class _Topic(Form):
     terms: list[str]
     shares: dict[str, Number]
@@ -97,7 +91,7 @@ class _Point(Form, extra="forbid"):
 
 
 class _Picture(Form):
-    profiles: Annotated[dict[str, _Profile], Field(max_length=_MOST_TABLES), AfterValidator(_with_texts)]
+    profiles: Annotated[dict[str, _Profile], Field(max_length=_MOST_TABLES)]
     topics: Annotated[list[_Topic], Field(max_length=_MOST_TOPICS)]
     points: Annotated[list[_Point], Field(max_length=_MOST_POINTS)]
 

@@ -169,7 +169,8 @@ def _elsewhere(statement: Statement) -> dict[str, Any]:
 def _picture_charts(picture: Picture | None) -> dict[str, str]:
     if picture is None:
         return {}
-    charts: dict[str, str] = {"lengths": lengths_chart(picture.profiles)}
+    some = any(profile.texts for profile in picture.profiles.values())
+    charts: dict[str, str] = {"lengths": lengths_chart(picture.profiles) if some else ""}
     if picture.points:
         tables = Counter(point.of for point in picture.points)
         counted = " and ".join(f"{count} {table_words(of)}" for of, count in tables.items())
