@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,17 @@ def test_history_lists_runs_and_as_json_every_charge(where: str) -> None:
     assert entry["cost"] == {"epsilon": "1/3", "delta": "0"}
     assert entry["charges"] == [charge.to_json() for charge in plan.charges]
     assert entry["cap"] is None
+
+
+def test_nothing_in_a_ledger_steers_a_terminal_or_ends_a_row(where: str) -> None:
+    call(where, "open notes --epsilon 9 --delta 1e-5")
+    call(where, "open notes --epsilon 10 --delta 1e-5 --raise")
+    with sqlite3.connect(where) as ledger:
+        assert ledger.execute("update understudy_entry set note = ?", ("\x1b[2J\thi\nho",)).rowcount
+    shown = call(where, "history notes").output
+    assert "\\x1b[2J\\thi\\nho" in shown
+    assert "\x1b" not in shown
+    assert len({line.count("\t") for line in shown.splitlines()}) == 1
 
 
 def test_an_unknown_dataset_is_an_error(where: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -14,9 +15,10 @@ from understudy.errors import ConfigError
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
-from understudy.report import write_comparison
+from understudy.report import grids, write_comparison, write_reports
 from understudy.report.charts.against import against_epsilon
 from understudy.report.compared import compare, read_runs, together
+from understudy.report.rows import MOST_BYTES
 
 
 @pytest.fixture
@@ -94,6 +96,65 @@ def test_texts_of_one_release_count_once(runs: list[Path], tmp_path: Path) -> No
     assert first.release == again.release != third.release
     (found,) = together([first, again, third])
     assert found.budget == Budget("22", "2e-6"), "6 and 15, and 0.5 for each folder's own figures, which have no name"
+
+
+def test_releases_and_figures_of_one_name_that_promise_differently_add_up(runs: list[Path]) -> None:
+    first, second = read_runs(runs[:2], names=None, shareable=True)
+    assert first.charged is not None
+    assert second.charged is not None
+    more = replace(second.charged, budget=Budget(7, 0), run="r")
+    claimed = replace(second, release=first.release, charged=more)
+    (found,) = together([replace(first, charged=replace(first.charged, run="r")), claimed])
+    assert found.budget == Budget("14.5", "2e-6"), "6 + 1, and 0.5 + 7"
+    spent_otherwise = replace(first, statement=replace(first.statement, charges=first.statement.charges[:1]))
+    (found,) = together([first, spent_otherwise])
+    assert found.budget == Budget("12.5", "2e-6"), "charges count, too; the figures are the same"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+@pytest.mark.parametrize("kind", ["pipe", "device", "too large"])
+def test_a_table_that_has_no_end_is_not_read(runs: list[Path], tmp_path: Path, kind: str) -> None:
+    table = runs[0] / "release" / "synthetic.parquet"
+    table.unlink()
+    if kind == "pipe":
+        os.mkfifo(table)
+    elif kind == "device":
+        table.symlink_to("/dev/zero")
+    else:
+        with table.open("wb") as file:
+            file.truncate(MOST_BYTES + 1)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        write_comparison(runs[:1], tmp_path / "c.html", shareable=True)
+
+
+def test_of_very_many_figures_the_first_are_shown_and_the_rest_counted(
+    runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grids, "MOST_FIGURES", 3)
+    monkeypatch.setattr("understudy.report.comparison.MOST_FIGURES", 3)
+    text = write_comparison(runs, tmp_path / "c.html").read_text("utf-8")
+    assert "30 more figures are not shown: the page has the first 3 of each run." in text
+    page = write_reports(OutputFolder(runs[0]), embedder=None).internal
+    assert page is not None
+    assert "5 more figures are not shown" in page.read_text("utf-8")
+
+
+def test_what_a_reader_did_not_foresee_is_one_error_that_names_the_folder(
+    runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> str:
+        raise ZeroDivisionError(PLANTED)
+
+    monkeypatch.delenv("UNDERSTUDY_DEBUG", raising=False)
+    monkeypatch.setattr("understudy.report.comparison.render", fail)
+    monkeypatch.setattr("understudy.report.write.render", fail)
+    for write in (
+        lambda: write_comparison(runs[:1], tmp_path / "c.html"),
+        lambda: write_reports(OutputFolder(runs[0]), embedder=None),
+    ):
+        with pytest.raises(ConfigError, match=f"of what {runs[0].name} holds") as caught:
+            write()
+        assert PLANTED not in f"{caught.value.problem} {caught.value.cure}"
 
 
 def test_budgets_for_different_units_are_not_added(runs: list[Path]) -> None:

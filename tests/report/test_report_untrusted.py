@@ -19,7 +19,10 @@ from understudy.cli import cli
 from understudy.errors import ConfigError, ModelError
 from understudy.evaluation.evaluation import load_evaluation
 from understudy.outputs import OutputFolder
-from understudy.report import rows
+from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, SubsampledGaussianEvent
+from understudy.report import rows, write_comparison
+from understudy.report.effort import MOST_SECONDS, seconds_of_losses, seconds_of_secrets
+from understudy.report.rows import read_rows
 from understudy.report.table import MOST_CHARACTERS, read_synthetic, release_named_in
 from understudy.run.evaluation_tables import EvaluationConfig, open_synthetic
 
@@ -56,6 +59,7 @@ BUDGETS: dict[str, Edit] = {
     "an event without end": lambda fields: fields["charges"][0].update(
         event={"kind": "subsampled gaussian", "noise_multiplier": 1.0, "rate": 0.1, "count": 10**18}
     ),
+    "a mixture of very many records": charge(kind="mixture", inclusion=[[[0.5, 10**9]]]),
     "no charges": told(charges=None),
     "a word for yes": told(private="no"),
 }
@@ -75,12 +79,38 @@ STATEMENTS: dict[str, Edit] = {
     "notes of nothing": told(notes=[None, {"a": 1}]),
     "deltas in words": told(epsilon_at_delta=[{"delta": "x", "epsilon": "y"}]),
 }
+
+
+def figure(**changes: Any) -> Edit:
+    return lambda fields: fields["evaluation"]["figures"][0].update(changes)
+
+
+def lengths(edges: list[float], counts: list[int]) -> Edit:
+    return lambda fields: fields["picture"]["profiles"]["real"].update(words={"edges": edges, "counts": counts})
+
+
 METRICS: dict[str, Edit] = {
     **BUDGETS,
     "a figure of hundreds of digits": lambda fields: fields["evaluation"]["figures"][0].update(value=HUGE),
     "a figure in words": lambda fields: fields["evaluation"]["figures"][0].update(value="x"),
+    "a number of texts in words": figure(settings={"training texts": "abc"}),
     "settings of lists": lambda fields: fields["evaluation"]["figures"][0].update(settings={"a": [1]}),
     "half a run": told(run="\udfff"),
+}
+SHOWN: dict[str, Edit] = {
+    "a figure beyond digits": figure(value=10**29),
+    "a figure next to nothing": figure(value=5e-324),
+    "ends next to each other": figure(value=0.0, interval={"low": -5e-324, "high": 5e-324, "method": "m"}),
+    "a note of no number": figure(note="On , texts of each table."),
+    "a note of very many digits": figure(note=f"On {'9' * 5000} texts of each table."),
+}
+PICTURES: dict[str, Edit] = {
+    "edges without counts": lengths([1], []),
+    "more counts than edges": lengths([0, 1], [1, 2, 3]),
+    "no edges": lengths([], []),
+    "equal edges": lengths([1, 1, 1], [0, 0]),
+    "very many edges": lengths(list(range(2001)), [1] * 2000),
+    "very many points": lambda fields: fields["picture"].update(points=fields["picture"]["points"] * 1000),
 }
 WHOLE = {
     "deep": "[" * 1_000_000,
@@ -133,6 +163,73 @@ def test_a_strange_statement_is_one_error_of_report_and_of_evaluate(run: OutputF
 def test_strange_charged_metrics_are_one_error(run: OutputFolder, edit: Edit) -> None:
     change(run.metrics_file, edit)
     refused(run, "metrics.json")
+
+
+@pytest.mark.parametrize("family", ["utility", "fidelity"])
+@pytest.mark.parametrize("edit", SHOWN.values(), ids=SHOWN)
+def test_strange_figures_are_shown(run: OutputFolder, edit: Edit, family: str) -> None:
+    change(run.metrics_file, edit)
+    change(run.metrics_file, lambda fields: fields["evaluation"]["metrics"]["accuracy"].update(family=family))
+    assert CliRunner().invoke(cli, ["report", str(run.root)]).exit_code == 0
+    if family == "utility":
+        write_comparison([run.root], run.root / "c.html", shareable=True)
+
+
+@pytest.mark.parametrize("edit", PICTURES.values(), ids=PICTURES)
+def test_a_strange_picture_is_one_error(run: OutputFolder, edit: Edit) -> None:
+    measure(run)
+    change(run.evaluation_file, edit)
+    refused(run, "evaluation.json")
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_picture_of_no_texts_has_a_page(run: OutputFolder, empty: bool) -> None:
+    measure(run)
+
+    def without_texts(fields: dict[str, Any]) -> None:
+        picture = fields["picture"]
+        for profile in picture["profiles"].values():
+            profile["texts"] = 0
+        picture.update(profiles={} if empty else picture["profiles"], points=[])
+
+    change(run.evaluation_file, without_texts)
+    assert CliRunner().invoke(cli, ["report", str(run.root)]).exit_code == 0
+
+
+CURVES: dict[str, list[dict[str, Any]]] = {
+    "hardly any noise": [{"kind": "subsampled gaussian", "noise_multiplier": 0.01, "rate": 1e-9, "count": 10**6}],
+    "very many samples": [
+        {"kind": "subsampled gaussian", "noise_multiplier": 1 + place / 1000, "rate": 0.1, "count": 100}
+        for place in range(100)
+    ],
+}
+
+
+@pytest.mark.parametrize("events", CURVES.values(), ids=CURVES)
+def test_a_curve_that_takes_too_long_is_left_out(run: OutputFolder, events: list[dict[str, Any]]) -> None:
+    charges = [{"name": "c", "event": event, "parameters": {}, "why": "w"} for event in events]
+    change(run.shareable / "statement.json", told(charges=charges))
+    assert CliRunner().invoke(cli, ["report", str(run.root)]).exit_code == 0
+    text = run.report_file.read_text("utf-8")
+    assert "The curve of what an attacker can reach is left out" in text
+    assert 'id="tradeoff-title"' not in text
+
+
+def test_what_our_runs_state_has_its_curve() -> None:
+    tokens = SubsampledGaussianEvent(0.3, 0.05, 20_000)
+    assert seconds_of_losses([tokens, GaussianEvent(2.0)]) < MOST_SECONDS
+    assert seconds_of_losses([*[GaussianEvent(5.0)] * 20, PureEvent(1.0)]) < MOST_SECONDS
+    secrets = tuple(((0.1 + place / 1e5, 40),) for place in range(2000))
+    assert seconds_of_secrets([MixtureEvent(3.0, secrets)] * 10, priors=19) < MOST_SECONDS
+    assert seconds_of_secrets([MixtureEvent(3.0, (((0.5, 10**6),),))], priors=19) > MOST_SECONDS
+
+
+def test_of_very_many_labels_some_are_shown(run: OutputFolder) -> None:
+    count = 20_000
+    table(run, columns={"text": pa.array(["a b"] * count), "label": pa.array([f"l{n}" for n in range(count)])})
+    assert CliRunner().invoke(cli, ["report", str(run.root)]).exit_code == 0
+    text = run.report_file.read_text("utf-8")
+    assert "19,600 more labels, topics or lengths are not shown" in text
 
 
 @pytest.mark.parametrize("name", ["release/statement.json", "release/metrics.json"])
@@ -194,6 +291,39 @@ def test_a_table_that_unpacks_to_too_much_is_refused(run: OutputFolder, bomb: di
     path = table(run, **bomb)
     assert path.stat().st_size < 10_000_000
     refused(run, "synthetic.parquet")
+
+
+OTHER_TYPES: dict[str, dict[str, Any]] = {
+    "texts in lists": {"text": pa.array([["y"]])},
+    "texts in bytes": {"text": pa.array([b"y"])},
+    "texts in numbers": {"text": pa.array([1])},
+    "a label in bytes": {"text": pa.array(["y"]), "label": pa.array([b"y"])},
+    "provenance in a struct": {"text": pa.array(["y"]), "provenance": pa.array([{"a": "b"}])},
+    "a second text": {"text": pa.array(["y"]), "text.more": pa.array([b"y"])},
+}
+
+
+@pytest.mark.parametrize("columns", OTHER_TYPES.values(), ids=OTHER_TYPES)
+def test_a_column_of_another_type_is_refused_before_it_is_decoded(run: OutputFolder, columns: dict[str, Any]) -> None:
+    path = table(run, columns=columns)
+    with pytest.raises(ValueError, match=r"of another type|there twice"):
+        next(read_rows(path))
+    refused(run, "synthetic.parquet")
+
+
+@pytest.mark.parametrize("label", [1, 0.5, True, "a", None])
+def test_labels_of_every_type_that_is_written_are_read(run: OutputFolder, label: Any) -> None:
+    labels = pa.array([label], pa.string() if label is None else None)
+    path = table(run, columns={"text": pa.array(["y"]), "label": labels})
+    assert list(read_rows(path)) == [{"text": "y", "label": label}]
+
+
+def test_a_cell_beyond_all_texts_is_refused(run: OutputFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = table(run, columns={"text": pa.array(["word " * 4])})
+    assert len(list(read_rows(path))) == 1
+    monkeypatch.setattr(rows, "_LONGEST", 19)
+    with pytest.raises(ValueError, match="too long"):
+        next(read_rows(path))
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from understudy.cli.printable import printable
 from understudy.cli.table import show_table
 from understudy.errors import ConfigError
 
@@ -194,7 +195,7 @@ def _ledger(location: str | None) -> Ledger:
 
 def _title(book: Ledger) -> str:
     strict = "; strict: runs open no dataset" if book.strict else ""
-    return f"Ledger {book.id} at {book.location}{strict}."
+    return printable(f"Ledger {book.id} at {book.location}{strict}.")
 
 
 def _cap(epsilon: str | None, delta: str | None, prior: str | None, posterior: str | None) -> Budget | SecretBudget:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from itertools import pairwise
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from understudy.evaluation.figure import Better, Family
 from understudy.untrusted import Form
@@ -20,6 +21,8 @@ def _in_range(value: float) -> float:
 
 Number = Annotated[int | float, AfterValidator(_in_range)]
 Share = Annotated[float, Field(ge=0, le=1)]
+_SIZE = "training texts"
+_MOST_BINS, _MOST_TABLES, _MOST_TOPICS, _MOST_POINTS = 1000, 50, 1000, 20_000
 _Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
@@ -39,19 +42,33 @@ class _Metric(Form, extra="forbid"):
     better: Better
 
 
+def _sized(settings: dict[str, str | Number]) -> dict[str, str | Number]:
+    if isinstance(settings.get(_SIZE), str):
+        raise ValueError("how many texts were trained on is no number")
+    return settings
+
+
 class _Figure(Form):
     metric: str
     value: Number | None
     of: str
     interval: IntervalForm | None
-    settings: dict[str, str | Number]
+    settings: Annotated[dict[str, str | Number], AfterValidator(_sized)]
     note: str
     reads_private: bool
 
 
 class _Histogram(Form):
-    edges: list[Number]
+    edges: Annotated[list[Number], Field(max_length=_MOST_BINS)]
     counts: list[_Count]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if not self.counts or len(self.edges) != len(self.counts) + 1:
+            raise ValueError("a histogram has one edge more than counts")
+        if any(low >= high for low, high in pairwise(self.edges)):
+            raise ValueError("the edges of a histogram do not rise")
+        return self
 
 
 class _Profile(Form):
@@ -74,9 +91,9 @@ class _Point(Form, extra="forbid"):
 
 
 class _Picture(Form):
-    profiles: dict[str, _Profile]
-    topics: list[_Topic]
-    points: list[_Point]
+    profiles: Annotated[dict[str, _Profile], Field(max_length=_MOST_TABLES)]
+    topics: Annotated[list[_Topic], Field(max_length=_MOST_TOPICS)]
+    points: Annotated[list[_Point], Field(max_length=_MOST_POINTS)]
 
 
 class EvaluationForm(Form):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from understudy.errors import ConfigError
 from understudy.evaluation.figure import SYNTHETIC, Figure, Metric
@@ -15,12 +17,13 @@ from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.report.contents import Charged, read_charged, read_evaluation, read_statement
-from understudy.report.grids import SIZE, Grid, Row, column_words, remarks, training_words
+from understudy.report.grids import SIZE, Grid, Row, column_words, first_figures, remarks, training_words
 from understudy.report.numbers import short
 from understudy.report.table import release_named_in
 from understudy.statement import Statement
 
 COLOURS = 8
+T = TypeVar("T")
 _MOST_DELTA = Fraction("0.999999999")  # what a delta of 1 or more amounts to: no promise
 REFERENCES = ("real (all)", "real", "zero-shot", "untuned")
 """What the synthetic texts of all runs on a dataset are compared with, where it was measured."""
@@ -33,6 +36,7 @@ class Run:
     Args:
         release: the Release that its texts were made from, by name; where none is known, the folder.
         charged: the figures that were released with a charge; None where others are shown.
+        left_out: how many figures there are beyond those.
     """
 
     name: str
@@ -40,6 +44,7 @@ class Run:
     figures: tuple[Figure, ...]
     release: str
     charged: Charged | None = None
+    left_out: int = 0
 
     @property
     def epsilon(self) -> float | None:
@@ -55,8 +60,11 @@ class Run:
 
     def figure(self, metric: str, column: str, of: str) -> Figure | None:
         """The figure of one metric and setting, or None."""
-        found = (f for f in self.figures if (f.metric.name, column_words(f), f.of) == (metric, column, of))
-        return next(found, None)
+        return self._by_place.get((metric, column, of))
+
+    @cached_property
+    def _by_place(self) -> dict[tuple[str, str, str], Figure]:
+        return {(f.metric.name, column_words(f), f.of): f for f in reversed(self.figures)}
 
 
 @dataclass(frozen=True)
@@ -124,7 +132,8 @@ class Together:
     Args:
         dataset: its declared name.
         unit: whom they protect: an epsilon for records adds nothing to one for owners.
-        budget: the sum over Releases and charged figures, each counted once however many runs show it.
+        budget: the sum over Releases and charged figures, each counted once however many runs show it. Those of one
+            name count as one only where the whole of what is stated of them agrees.
         unpromised: runs without noise, which are not in the sum.
     """
 
@@ -139,14 +148,24 @@ def together(runs: Sequence[Run]) -> tuple[Together, ...]:
     found = []
     for dataset, unit in dict.fromkeys((run.statement.dataset, run.statement.unit.name) for run in runs):
         own = [run for run in runs if (run.statement.dataset, run.statement.unit.name) == (dataset, unit)]
-        budgets = {("release", run.release): run.statement.budget for run in own if run.statement.private}
-        charged = {("figures", run.charged.run or run.release): run.charged.budget for run in own if run.charged}
-        known = [budget for budget in (budgets | charged).values() if isinstance(budget, Budget)]
+        releases = _each_once((run.release, run.statement) for run in own if run.statement.private)
+        figures = _each_once((run.charged.run or run.release, run.charged) for run in own if run.charged)
+        budgets = [*(statement.budget for _, statement in releases), *(charged.budget for _, charged in figures)]
+        known = [budget for budget in budgets if isinstance(budget, Budget)]
         epsilon, delta = (sum(part, Fraction(0)) for part in ((b.epsilon for b in known), (b.delta for b in known)))
         unpromised = tuple(dict.fromkeys(run.name for run in own if not run.statement.private))
         if epsilon:
             found.append(Together(dataset, unit, Budget.of(epsilon, min(delta, _MOST_DELTA)), unpromised))
     return tuple(found)
+
+
+def _each_once(named: Iterable[tuple[str, T]]) -> list[tuple[str, T]]:
+    """One of those that agree in everything: names come from files, and two may share one that promise differently."""
+    found: list[tuple[str, T]] = []
+    for each in named:
+        if each not in found:
+            found.append(each)
+    return found
 
 
 def _size(cells: Sequence[Figure | None]) -> str:
@@ -228,4 +247,5 @@ def _read(folder: OutputFolder, name: str | None, shareable: bool) -> Run:
     if not utility:
         raise ConfigError(f"Nothing was measured of what the texts of {folder.root.name} are good for.", cure)
     release = release_named_in(folder.shareable) or str(folder.root.resolve())
-    return Run(name or statement.method, statement, utility, release, charged)
+    shown, left_out = first_figures(utility)
+    return Run(name or statement.method, statement, shown, release, charged, left_out)

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from understudy.privacy.exact import as_typed
 from understudy.report.charts.against import against_epsilon
 from understudy.report.compared import Comparison, compare, read_runs, together
-from understudy.report.grids import BETTER, SIGNS
-from understudy.report.page import render, write_page
+from understudy.report.grids import BETTER, MOST_FIGURES, SIGNS
+from understudy.report.page import page_of, render, write_page
 
 
 def write_comparison(
@@ -30,21 +30,28 @@ def write_comparison(
         ConfigError: if a folder is none of a run, nothing was measured there, a run protects secrets, or the file
             cannot be written.
     """
+    with page_of(*runs):
+        text = _text(runs, names, shareable)
+    write_page(output, text, private=not shareable)
+    return output
+
+
+def _text(runs: Sequence[Path], names: Sequence[str] | None, shareable: bool) -> str:
     found = read_runs(runs, names=names, shareable=shareable)
     shown = [(each, _charts(each, number)) for number, each in enumerate(compare(found))]
-    text = render(
+    return render(
         "comparison.html",
         runs=found,
         comparisons=shown,
         together=together(found),
         datasets=list(dict.fromkeys(run.statement.dataset for run in found)),
         internal=not shareable,
+        left_out=sum(run.left_out for run in found),
         better=BETTER,
         signs=SIGNS,
         typed=as_typed,
+        most_figures=MOST_FIGURES,
     )
-    write_page(output, text, private=not shareable)
-    return output
 
 
 def _charts(comparison: Comparison, number: int) -> list[tuple[str, Markup]]:

@@ -12,10 +12,12 @@ from understudy.evaluation.figure import HOLDOUT, REAL, SYNTHETIC, Figure, Metri
 _TABLES = {SYNTHETIC: "synthetic", REAL: "real", HOLDOUT: "held-out real", "charged": "real, with noise"}
 _TRAINED_ON = {SYNTHETIC: "synthetic texts", REAL: "as many real texts", "real (all)": "all real texts"}
 SIZE = "training texts"
-_CUT = re.compile(r"On ([\d,]+) texts of each table\.")
+_CUT = re.compile(r"On ([0-9]{1,3}(?:,[0-9]{3}){0,4}) texts of each table\.")
 T = TypeVar("T")
 BETTER = {"lower": "lower is better", "higher": "higher is better", "same": "best if alike", "none": ""}
 SIGNS = {"lower": "↓", "higher": "↑", "same": "≈", "none": ""}
+MOST_FIGURES = 1000
+"""Of one run and family that a page shows: some times what an evaluation measures."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,11 @@ def by_table(figures: Sequence[Figure], title: str) -> Grid:
         tuple(metrics.values()),
         remarks(figures),
     )
+
+
+def first_figures(figures: Sequence[Figure]) -> tuple[tuple[Figure, ...], int]:
+    """Those that a page shows, and how many more there are."""
+    return tuple(figures[:MOST_FIGURES]), max(0, len(figures) - MOST_FIGURES)
 
 
 def texts_each(figure: Figure) -> int | None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -14,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from understudy import __version__
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, UnderstudyError
 from understudy.files import PRIVATE_MODE, SHARED_MODE, atomic_file
 from understudy.report.numbers import hundredths, paragraphs, percent, short, span
 
@@ -37,6 +40,27 @@ def render(template: str, **values: Any) -> str:
         )
     )
     return page.translate(_VISIBLE)
+
+
+@contextmanager
+def page_of(*folders: Path) -> Iterator[None]:
+    """Let whatever goes wrong with a page of these folders, which strangers may have made, end in one error.
+
+    Raises:
+        ConfigError: for any other exception than ours.
+    """
+    try:
+        yield
+    except UnderstudyError:
+        raise
+    except Exception as error:  # what no reader of a file foresaw
+        if os.environ.get("UNDERSTUDY_DEBUG"):
+            raise
+        names = ", ".join(folder.name or str(folder) for folder in folders)
+        raise ConfigError(
+            f"No page can be made of what {names} holds ({type(error).__name__}).",
+            "Make the damaged files anew. If understudy wrote all of them, this is a bug: UNDERSTUDY_DEBUG=1 shows it.",
+        ) from None
 
 
 def write_page(path: Path, text: str, *, private: bool) -> None:

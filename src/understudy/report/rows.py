@@ -19,6 +19,7 @@ MOST_ROWS = 2_000_000
 MOST_BYTES = 1024**3
 """Bytes of its texts, labels and provenance, uncompressed."""
 _AT_ONCE = 4096
+_LONGEST = 64 * 1024**2
 _COLUMNS = (TEXT, LABEL, PROVENANCE)
 
 
@@ -64,20 +65,43 @@ def _json_rows(path: Path, _: int) -> Iterator[Mapping[str, Any]]:
 
 
 def _parquet_rows(path: Path, at_once: int) -> Iterator[Mapping[str, Any]]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as plain:
         _check_size(path, plain.metadata)
-        names = [name for name in _COLUMNS if name in plain.schema_arrow.names]
-        strings = [name for name in names if plain.schema_arrow.field(name).type in (pa.string(), pa.large_string())]
+        names, strings = _flat_columns(plain)
     size = 0
     with pq.ParquetFile(path, read_dictionary=strings) as file:  # a string that stands there often is there once
         for batch in file.iter_batches(at_once, columns=names, use_threads=False):
             size += sum(map(_decoded_size, batch.columns))
             if size > MOST_BYTES:
                 raise TooLarge
-            yield from batch.to_pylist()
+            columns = {name: batch.column(name) for name in names}
+            for row in range(batch.num_rows):  # one by one: what stands there once for all would be there for each
+                yield {name: column[row].as_py() for name, column in columns.items()}
+
+
+def _flat_columns(file: Any) -> tuple[list[str], list[str]]:
+    """The columns that are read, and which of them hold strings; before anything in them is decoded.
+
+    Raises:
+        ValueError: one is of a type that understudy does not write: in a list or a struct a page of a few bytes is
+            gigabytes.
+    """
+    import pyarrow as pa
+
+    names = [name for name in _COLUMNS if name in file.schema_arrow.names]
+    types = {name: file.schema_arrow.field(name).type for name in names}
+    strings = [name for name, kind in types.items() if kind in (pa.string(), pa.large_string())]
+    plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+    if set(names) - set(strings) - {LABEL} or not all(
+        name in strings or any(is_one(types[name]) for is_one in plain) for name in names
+    ):
+        raise ValueError("a column is of another type")
+    paths = [file.metadata.schema.column(place).path for place in range(file.metadata.num_columns)]
+    if sum(path.split(".")[0] in names for path in paths) > len(names):  # read together with a column of that name
+        raise ValueError("a column is there twice")
+    return names, strings
 
 
 def _check_size(path: Path, metadata: Any) -> None:
@@ -97,4 +121,6 @@ def _decoded_size(column: Any) -> int:
     if not pa.types.is_dictionary(column.type):
         return int(column.nbytes)
     lengths = pc.binary_length(column.dictionary).cast(pa.int64())
+    if (pc.max(lengths).as_py() or 0) > _LONGEST:
+        raise ValueError("a cell is too long")
     return int(pc.sum(lengths.take(column.indices)).as_py() or 0)

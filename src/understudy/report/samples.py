@@ -38,10 +38,12 @@ def as_record(text: str) -> Mapping[str, str] | None:
 
 def samples_of(texts: Sequence[SyntheticText], *, seed: int, each: int = 3) -> tuple[Samples, ...]:
     """``each`` texts of each label at random, in the table's order; at most ``LABELS_SHOWN`` labels, by name."""
-    labels = sorted({text.label for text in texts}, key=lambda label: label or "")
+    by_label: dict[str | None, list[SyntheticText]] = {}
+    for text in texts:
+        by_label.setdefault(text.label, []).append(text)
     generator, found = np.random.default_rng(seed), []
-    for label in labels[:LABELS_SHOWN]:
-        own = [text for text in texts if text.label == label]
+    for label in sorted(by_label, key=lambda label: label or "")[:LABELS_SHOWN]:
+        own = by_label[label]
         chosen = np.sort(generator.choice(len(own), size=min(each, len(own)), replace=False))
         found.append(Samples(label, tuple(own[place] for place in chosen), len(own)))
     return tuple(found)

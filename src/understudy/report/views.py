@@ -21,7 +21,8 @@ from understudy.report.charts.histogram import lengths_chart
 from understudy.report.charts.line import value_line
 from understudy.report.charts.scatter import COLOURS, colours_of, map_chart
 from understudy.report.contents import Charged, Contents
-from understudy.report.grids import BETTER, SIGNS, Grid, by_table, by_training, table_words, texts_each
+from understudy.report.effort import MOST_SECONDS, seconds_of_losses
+from understudy.report.grids import BETTER, SIGNS, Grid, by_table, by_training, first_figures, table_words, texts_each
 from understudy.report.looks import (
     CHARGED,
     charged_length_rows,
@@ -55,21 +56,26 @@ TITLES = {
 }
 MAP_TEXT = 400
 """Most characters of a text that the map tells."""
+MOST_ROWS = 400
+"""Labels, topics or lengths in one table of the page."""
+_EXPONENT = 700.0
 FEW = 100
 """Below so many texts a table the page says that distances mean little."""
 
 
+_FAMILIES = ("utility", "fidelity", "leakage")
 _KEY = "↓ lower is better, ↑ higher is better, ≈ best if like the real texts"
 
 
 def view(contents: Contents, *, seed: int) -> dict[str, Any]:
     """The values of ``report.html``."""
     statement, picture = contents.statement, contents.picture
-    families = {
-        family: [figure for figure in without_shares(contents.figures) if figure.metric.family == family]
-        for family in ("utility", "fidelity", "leakage")
-    }
-    paid_for = {family: _paid(contents, family) for family in families}
+    measured = {family: first_figures(_of_family(contents.figures, family)) for family in _FAMILIES}
+    paid = {family: first_figures(_of_family(_paid_figures(contents), family)) for family in _FAMILIES}
+    families = {family: figures for family, (figures, _) in measured.items()}
+    paid_for = {family: _paid(figures, family) for family, (figures, _) in paid.items()}
+    looks = None if picture is None else _looks(picture, contents.charged)
+    left_out = {family: (measured[family][1] + paid[family][1], "figures") for family in _FAMILIES}
     there = {
         "corpus": picture is not None,
         "map": picture is not None and bool(picture.points or contents.no_map),
@@ -89,7 +95,8 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         "better": BETTER,
         "signs": SIGNS,
         "spending": spending(statement),
-        "looks": None if picture is None else _looks(picture, contents.charged),
+        "looks": looks,
+        "left_out": {**left_out, "corpus": (looks["left_out"] if looks else 0, "labels, topics or lengths")},
         "map": None if picture is None else _map(picture),
         "samples": samples_of(contents.texts, seed=seed),
         "as_record": as_record,
@@ -131,7 +138,8 @@ def _facts(contents: Contents) -> list[tuple[str, str]]:
 
 def _tradeoff(statement: Statement) -> str:
     unit = statement.unit.kind
-    return tradeoff_chart(tradeoff(statement), at=(FALSE_ALARMS, statement.power), unit=unit)
+    curve = tradeoff(statement)
+    return "" if curve is None else tradeoff_chart(curve, at=(FALSE_ALARMS, statement.power), unit=unit)
 
 
 def _together(contents: Contents) -> dict[str, str] | None:
@@ -140,12 +148,12 @@ def _together(contents: Contents) -> dict[str, str] | None:
     if charged is None or not contents.promises or isinstance(statement.budget, SecretBudget):
         return None
     events = tuple(charge.event for charge in (*statement.charges, *charged.charges))
-    pure = (
-        math.exp(charged.budget.epsilon) * statement.power
-    )  # whatever the figures say, it is e^epsilon likelier at most
+    # whatever the figures say, it is e^epsilon likelier at most
+    pure = math.exp(min(float(charged.budget.epsilon), _EXPONENT)) * statement.power
+    composed = 1.0 if seconds_of_losses(events) > MOST_SECONDS else Composition(events).power(FALSE_ALARMS)
     return {
         "epsilon": as_typed(statement.budget.epsilon + charged.budget.epsilon),
-        "power": in_a_hundred(min(pure, Composition(events).power(FALSE_ALARMS))),
+        "power": in_a_hundred(min(pure, composed)),
     }
 
 
@@ -161,7 +169,8 @@ def _elsewhere(statement: Statement) -> dict[str, Any]:
 def _picture_charts(picture: Picture | None) -> dict[str, str]:
     if picture is None:
         return {}
-    charts: dict[str, str] = {"lengths": lengths_chart(picture.profiles)}
+    some = any(profile.texts for profile in picture.profiles.values())
+    charts: dict[str, str] = {"lengths": lengths_chart(picture.profiles) if some else ""}
     if picture.points:
         tables = Counter(point.of for point in picture.points)
         counted = " and ".join(f"{count} {table_words(of)}" for of, count in tables.items())
@@ -171,15 +180,17 @@ def _picture_charts(picture: Picture | None) -> dict[str, str]:
 
 def _looks(picture: Picture, charged: Charged | None) -> dict[str, Any]:
     paid = charged.figures if charged else ()
-    labels = label_rows(picture, paid)
+    every = (label_rows(picture, paid), topic_rows(picture), charged_length_rows(paid))
+    labels, topics, lengths = (rows[:MOST_ROWS] for rows in every)
     return {
         "label_tables": list(labels[0].shares) if labels else [],
-        "charged_lengths": charged_length_rows(paid),
+        "left_out": sum(max(0, len(rows) - MOST_ROWS) for rows in every),
+        "charged_lengths": lengths,
         "picture": picture,
         "tables": list(picture.profiles),
         "lengths": length_rows(picture.profiles),
         "labels": labels,
-        "topics": topic_rows(picture),
+        "topics": topics,
     }
 
 
@@ -219,12 +230,15 @@ def _few(contents: Contents, fidelity: Sequence[Figure]) -> int | None:
     return fewest if fewest < FEW else None
 
 
-def _paid(contents: Contents, family: str) -> list[Grid]:
-    figures = (
-        [figure for figure in without_shares(contents.charged.figures) if figure.metric.family == family]
-        if contents.charged
-        else []
-    )
+def _of_family(figures: Sequence[Figure], family: str) -> list[Figure]:
+    return [figure for figure in without_shares(figures) if figure.metric.family == family]
+
+
+def _paid_figures(contents: Contents) -> Sequence[Figure]:
+    return contents.charged.figures if contents.charged else ()
+
+
+def _paid(figures: Sequence[Figure], family: str) -> list[Grid]:
     if family == "utility":
         return list(by_training(figures))
     return [by_table(figures, "Released with noise")] if figures else []

@@ -8,7 +8,7 @@ from pathlib import Path
 from understudy.models.types import Embedder
 from understudy.outputs import OutputFolder
 from understudy.report.contents import Contents, internal, shareable
-from understudy.report.page import render, write_page
+from understudy.report.page import page_of, render, write_page
 from understudy.report.views import view
 
 
@@ -31,6 +31,11 @@ def write_reports(folder: OutputFolder, *, embedder: Embedder | None, seed: int 
     Raises:
         ConfigError: if the folder is none of a run, or a file in it cannot be read, or the report not written.
     """
+    with page_of(folder.root):
+        return _write_reports(folder, embedder=embedder, seed=seed)
+
+
+def _write_reports(folder: OutputFolder, *, embedder: Embedder | None, seed: int) -> ReportPaths:
     public = shareable(folder.shareable, embedder=embedder, seed=seed)
     write_page(folder.report_file, page(public, seed=seed), private=False)
     inside = internal(public, folder.shareable, folder.private)

@@ -17,6 +17,7 @@ _MOST_RELEASES = 10**9
 _SUBSAMPLED = (1e-9, 1e6)  # what a distribution of privacy losses is computed for in little time
 _MOST_SUBSAMPLED = 10**6
 _LEAST_SUBSAMPLED_NOISE = 0.01
+_MOST_RECORDS = 10**6  # of one secret; none is planned for more
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Exact = Annotated[str, Field(pattern=rf"^[0-9]{{1,{_DIGITS}}}(/[0-9]{{1,{_DIGITS}}})?$")]
@@ -35,6 +36,10 @@ def _in_range(event: dict[str, Any]) -> dict[str, Any]:
     count = event.get("count", 0)
     if not isinstance(count, int | float) or count > _MOST_RELEASES:
         raise ValueError("an event is repeated too often")
+    if "inclusion" in event and any(
+        not 0 <= records <= _MOST_RECORDS for secret in event["inclusion"] for _, records in secret
+    ):
+        raise ValueError("an event is about too many records")
     if "rate" in event:
         numbers = [value for name, value in event.items() if name != "count" and isinstance(value, int | float)]
         within = all(_SUBSAMPLED[0] <= number <= _SUBSAMPLED[1] for number in numbers)

@@ -6,6 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+_LEAST = 1e-100
+"""Values that are no further apart are one: between smaller ones there are no round values."""
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -19,7 +22,7 @@ class Scale:
 
     def __call__(self, value: float) -> float:
         low, high = self.domain
-        part = (value - low) / (high - low)
+        part = (value - low) / ((high - low) or 1)
         if self.log:
             part = math.log(value / low) / math.log(high / low)
         return self.places[0] + part * (self.places[1] - self.places[0])
@@ -36,6 +39,8 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     >>> ticks(3, 47)
     [10.0, 20.0, 30.0, 40.0]
     """
+    if not high - low > _LEAST:
+        return []
     step = nice_step((high - low) / about)
     first = math.ceil(low / step - 1e-9)
     return [round(number * step, 12) for number in range(first, math.floor(high / step + 1e-9) + 1)]
@@ -49,6 +54,7 @@ def nice_step(step: float) -> float:
 
 def padded(low: float, high: float, share: float = 0.06) -> tuple[float, float]:
     """A little wider on both sides, and never empty."""
-    if low == high:
-        return low - 0.5, high + 0.5
+    if high - low <= max(_LEAST, 1e-12 * max(abs(low), abs(high))):
+        half = max(0.5, abs(low) / 2)
+        return low - half, low + half
     return low - share * (high - low), high + share * (high - low)
