@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from understudy.errors import ReleaseError
+from understudy.errors import ConfigError, ReleaseError
 from understudy.release import ARRAYS, MANIFEST, STRINGS, TERMS, PublicSchema, Release
 from understudy.release.archive import Archive, open_archive
 from understudy.release.manifest import FORMAT, FORMAT_VERSION, check_manifest
@@ -51,6 +51,27 @@ def read_release(path: Path, *, max_bytes: int | None = None) -> Release:
             noise_check=manifest["noise_check"],
             strings=strings_from_bytes(data[STRINGS], most=archive.bound) if STRINGS in data else {},
         )
+
+
+def require_readable(planned: Release) -> None:
+    """That what a Release says of itself, known before anything is released, can be read again: by the same forms.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    try:
+        written = planned.manifest({})
+        if len(written) > MOST_BYTES:
+            raise ValueError("its manifest is too long")
+        manifest = parse_json(written)
+        check_manifest(manifest)
+        PublicSchema.from_json(manifest["schema"])
+        Statement.from_json(manifest["statement"])
+    except Exception:  # whatever reading would fail with
+        raise ConfigError(
+            "No Release of these settings could be read again: its label set or a number of its plan is out of range.",
+            "Choose fewer or shorter labels, or an epsilon nearer to 1 (`understudy plan` shows the charges).",
+        ) from None
 
 
 def read_method(path: Path) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
 from understudy.errors import ConfigError
+from understudy.privacy.plan import Charge
 from understudy.statement import Statement
-from understudy.untrusted import Form, read_json
+from understudy.untrusted import Form, parse_json, read_json
 
 _DIGITS = 300  # a float holds a number of so many
 _SMALLEST, _LARGEST = 1e-100, 1e30  # squares and reciprocals of numbers between them do not overflow
@@ -87,6 +90,22 @@ class StatementForm(Form):
     power_at_1_percent_false_alarms: Annotated[float, Field(ge=0, le=1 + 1e-9)]
     notes: list[str]
     trusted: list[str] = Field(default_factory=list)
+
+
+def require_readable(charges: Sequence[Charge]) -> None:
+    """That a statement can name the charges of a plan.
+
+    Raises:
+        ConfigError: a number is out of the range that is read again.
+    """
+    try:
+        for charge in charges:
+            ChargeForm.model_validate(parse_json(json.dumps(charge.to_json()).encode()))
+    except ValueError:
+        raise ConfigError(
+            "This budget is out of range for these parameters: no Release with such a charge could be read again.",
+            "Choose an epsilon nearer to 1 (to see results without noise there is --insecure-no-noise).",
+        ) from None
 
 
 def load_statement(path: Path) -> Statement:
