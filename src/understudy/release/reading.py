@@ -18,6 +18,7 @@ from understudy.release.archive import Archive, open_archive
 from understudy.release.manifest import FORMAT, FORMAT_VERSION, check_manifest
 from understudy.release.members import arrays_from_bytes, strings_from_bytes, terms_from_bytes
 from understudy.statement import Statement
+from understudy.statement.form import require_consistent
 from understudy.untrusted import MOST_BYTES, parse_json
 
 
@@ -33,6 +34,11 @@ def read_release(path: Path, *, max_bytes: int | None = None) -> Release:
     """
     with _opened(path, max_bytes) as (archive, manifest):
         check_manifest(manifest)
+        statement = Statement.from_json(manifest["statement"])
+        try:
+            require_consistent(statement)
+        except ValueError:
+            raise corrupt(path, "its statement promises more than its charges keep") from None
         hashes = manifest["sha256"]
         if archive.names - {MANIFEST} != set(hashes) or not {ARRAYS, TERMS} <= archive.names:
             raise ValueError("its members are not those that it lists")
@@ -45,7 +51,7 @@ def read_release(path: Path, *, max_bytes: int | None = None) -> Release:
             method=manifest["method"],
             parameters=manifest["parameters"],
             schema=PublicSchema.from_json(manifest["schema"]),
-            statement=Statement.from_json(manifest["statement"]),
+            statement=statement,
             arrays=arrays_from_bytes(data[ARRAYS]),
             terms=terms_from_bytes(data[TERMS], most=archive.bound),
             noise_check=manifest["noise_check"],
@@ -66,7 +72,7 @@ def require_readable(planned: Release) -> None:
         manifest = parse_json(written)
         check_manifest(manifest)
         PublicSchema.from_json(manifest["schema"])
-        Statement.from_json(manifest["statement"])
+        require_consistent(Statement.from_json(manifest["statement"]))
     except Exception:  # whatever reading would fail with
         raise ConfigError(
             "No Release of these settings could be read again: its label set or a number of its plan is out of range.",
