@@ -10,6 +10,7 @@ import struct
 import sys
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from test_release_file import make
-from understudy.errors import ReleaseError
+from understudy.errors import ConfigError, ReleaseError
+from understudy.privacy.events import GaussianEvent, PureEvent, ZCDPEvent
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Charge
 from understudy.release.archive import ALWAYS_BYTES, MOST_BYTES, MOST_RATIO, unpacked_bound
 from understudy.release.members import arrays_from_bytes, strings_from_bytes, terms_from_bytes
 from understudy.release.pages import count_values
 from understudy.release.reading import read_method, read_release
+from understudy.statement.form import load_statement
 
 MEGABYTE = 1 << 20
 LIMIT = 64 * MEGABYTE
@@ -241,6 +246,29 @@ def test_a_manifest_of_another_form_is_one_clear_error(file: Path, change: Calla
     write(file, {**members, "release.json": text.encode()})
     with pytest.raises(ReleaseError, match=DAMAGED):
         read_release(file)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"budget": Budget("0.1", "1e-6")},
+        {"budget": Budget(6, 0)},
+        {"epsilon_at": {1e-6: 0.1}},
+        {"power": 0.02},
+        {"charges": (Charge("density", GaussianEvent(1e-20), {}, "sums"),)},
+        {"charges": (Charge("density", ZCDPEvent(40.0), {}, "choices"),)},
+        {"charges": (Charge("density", PureEvent(7.0), {}, "sums"),), "budget": Budget(6, 0), "epsilon_at": {}},
+    ],
+)
+def test_a_statement_that_promises_more_than_its_charges_keep_is_refused(tmp_path: Path, lie: dict[str, Any]) -> None:
+    release = make()
+    made = replace(release, statement=replace(release.statement, **lie))
+    made.save(tmp_path / "dp-kps.release")
+    with pytest.raises(ReleaseError, match="promises more than its charges keep"):
+        read_release(tmp_path / "dp-kps.release")
+    (tmp_path / "statement.json").write_text(json.dumps(made.statement.to_json()), "utf-8")
+    with pytest.raises(ConfigError, match="no privacy statement"):
+        load_statement(tmp_path / "statement.json")
 
 
 def _nested(depth: int) -> list[Any]:

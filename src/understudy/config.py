@@ -353,7 +353,7 @@ def run_config(values: Mapping[str, Any]) -> RunConfig:
     Raises:
         ConfigError: if a name is unknown or a value out of range.
     """
-    method = str(values.get("method", DEFAULT_METHOD))
+    method = configured_method(values)
     own = set(method_class(method).parameters.model_fields)
     parameters = {name: value for name, value in values.items() if name in own}
     rest = {name: value for name, value in values.items() if name not in own}
@@ -363,6 +363,18 @@ def run_config(values: Mapping[str, Any]) -> RunConfig:
             "There is no parameter 'method_parameters'.", "Write the method's parameters beside the others."
         )
     return RunConfig(**rest, method_parameters=parameters)
+
+
+def configured_method(values: Mapping[str, Any]) -> str:
+    """The name of the method in a configuration.
+
+    Raises:
+        ConfigError: if it is no text: what YAML repeats by aliases may be far too long to show.
+    """
+    method = values.get("method", DEFAULT_METHOD)
+    if not isinstance(method, str):
+        raise ConfigError("The method is no name.", "Write `method: NAME`; `understudy plan --help` lists the methods.")
+    return method
 
 
 def read_config(path: str | Path) -> dict[str, Any]:

@@ -104,7 +104,10 @@ def _problem(error: ValidationError) -> str:
 def _shown(value: object) -> str:
     """A single value; of anything else the type, since a table or its rows may be private."""
     if value is None or isinstance(value, (str, int, float)):
-        return f"{value!r:.80}"
+        try:
+            return f"{value!r:.80}"
+        except ValueError:
+            return "a number of thousands of digits"
     return f"an object of the type {type(value).__name__}"
 
 

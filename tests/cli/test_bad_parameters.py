@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import zipfile
@@ -16,10 +17,12 @@ from clinic import flags, rows, settings, write_csv
 from run_fixtures import Said, runs_charged
 from server import FakeEndpoint, error
 
+from understudy.cli.generate import _Generate
 from understudy.ledger import Ledger
 from understudy.models.endpoint import EndpointChat
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
+from understudy.release.manifest import FORMAT
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "errors.md"
 
@@ -207,6 +210,8 @@ def assert_error(said: Said, code: int, problem: str, cure: str) -> None:
         ("llm_temperature: -1", "'llm_temperature'"),
         ("on_bad_row: ignore", "'on_bad_row'"),
         ("method: alchemy", "There is no method 'alchemy'"),
+        ("method: [dp-kps]", "The method is no name"),
+        ("epsilon: 0x" + "f" * 9000, "'epsilon': expected a number of at most"),
     ],
 )
 def test_a_bad_line_of_a_configuration_is_one_error(
@@ -278,6 +283,24 @@ def test_a_release_that_cannot_be_read_is_one_error(
     harm(path)
     more = [] if verb == "inspect" else ["--records", "3", "--output", str(tmp_path / "b"), "--llm", "none"]
     assert_error(understudy(verb, str(path), *more), 7, problem, cure)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+@pytest.mark.parametrize("flag", [None, "--prompt", "--examples", "--config="])
+def test_generate_opens_no_pipe_to_learn_the_method(tmp_path: Path, flag: str | None) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    pipe, release = str(tmp_path / "pipe"), str(tmp_path / "dp-kps.release")
+    args = [pipe] if flag is None else [flag + pipe, release] if flag.endswith("=") else [flag, pipe, release]
+    assert _Generate("generate").method_of(args) == "dp-kps"
+
+
+def test_generate_takes_the_method_of_the_argument_and_not_of_a_flags_value(tmp_path: Path) -> None:
+    for name in ("few-shot", "aug-pe"):
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("release.json", json.dumps({"format": FORMAT, "format_version": 1, "method": name}))
+    args = ["--examples", str(tmp_path / "few-shot"), str(tmp_path / "aug-pe")]
+    assert _Generate("generate").method_of(args) == "aug-pe"
+    assert _Generate("generate").method_of(["--keep-formulas", str(tmp_path / "few-shot")]) == "few-shot"
 
 
 GENERATE: dict[str, tuple[dict[str, Any], int, str, str]] = {

@@ -189,6 +189,19 @@ def test_the_schema_rejects_what_the_model_rejects(understudy: Callable[..., Sai
             jsonschema.validate(wrong, schema)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_an_output_that_cannot_be_written_is_one_error() -> None:
+    with Path("/dev/full").open("w") as full:
+        said = subprocess.run(
+            [sys.executable, "-c", "from understudy.cli import main; main()", "--version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert said.returncode == 10
+    assert said.stderr.startswith(b"Error: The disk is full: the output cannot be written.")
+
+
 def test_an_internal_error_can_be_shown_in_full_on_request(
     tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:

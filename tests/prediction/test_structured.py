@@ -223,3 +223,36 @@ def test_public_example_records_come_from_a_file(tmp_path: Path) -> None:
         read_records(path, CHECK)
     with pytest.raises(ConfigError, match="cannot be read"):
         read_records(tmp_path / "none.jsonl", CHECK)
+
+
+def test_a_schema_of_draft_3_whose_required_is_no_list_requires_no_column(tmp_path: Path) -> None:
+    found = schema(tmp_path, {"$schema": "http://json-schema.org/draft-03/schema#", "required": True})
+    assert found.required == frozenset()
+
+
+def _doubling(depth: int) -> dict[str, Any]:
+    made: dict[str, Any] = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(depth)}
+    return {**made, f"d{depth}": {}}
+
+
+@pytest.mark.parametrize(
+    "draft", [{}, {"$schema": "http://json-schema.org/draft-07/schema#"}], ids=["no draft", "draft 7"]
+)
+def test_references_without_end_are_refused_and_a_record_that_needs_them_does_not_fit(
+    tmp_path: Path, draft: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match="cannot be used"):
+        schema(tmp_path, {**draft, "$defs": _doubling(40), "$ref": "#/$defs/d0"})
+    tree = {"properties": {"in": {"allOf": [{"$ref": "#/$defs/tree"}] * 2}}}
+    found = schema(tmp_path, {**draft, "$defs": {"tree": tree}, "allOf": [{"$ref": "#/$defs/tree"}]})
+    record: dict[str, Any] = {}
+    assert found.fits({"in": {"in": record}})
+    for _ in range(40):
+        record = {"in": record}
+    assert not found.fits(record)
+    assert found.fits({"in": {}}), "each record is judged by itself"
+
+
+def test_a_schema_within_a_schema_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds another one"):
+        schema(tmp_path, {"properties": {"a": {"$schema": "http://json-schema.org/draft-07/schema#"}}})

@@ -77,6 +77,24 @@ def test_a_label_that_is_half_a_character_is_told_before_the_charge(tmp_path: Pa
     refused(settings(tmp_path, labels=f"@{tmp_path / 'labels.json'}"), ConfigError, "'labels' holds characters")
 
 
+@pytest.mark.parametrize(
+    ("labels", "label_type"),
+    [("1,2,nan", "float"), ("1,-inf", "float"), ("1,1e999", "float"), ([1, 10**400], None), (f"1,{10**400}", "int")],
+    ids=["nan", "infinite", "too large", "too many digits", "spelt"],
+)
+def test_a_label_that_no_release_could_name_is_told_before_the_charge(
+    tmp_path: Path, labels: object, label_type: str | None
+) -> None:
+    refused(settings(tmp_path, labels=labels, label_type=label_type), ConfigError, "declared label")
+
+
+def test_a_manifest_that_could_not_be_read_again_is_told_before_the_charge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("understudy.release.reading.MOST_BYTES", 1000)
+    refused(settings(tmp_path), ConfigError, "could be read again")
+
+
 @pytest.mark.parametrize("labels", [[1, "a"], [True, 0.5, "a"], [2**70, 1]], ids=["two", "three", "huge"])
 @pytest.mark.parametrize("output_format", ["parquet", "csv", "jsonl"])
 def test_labels_of_several_types_are_written_in_every_format(

@@ -98,6 +98,16 @@ def test_another_epsilon_in_the_folder_is_another_release(tmp_path: Path, made: 
     assert runs_charged(tmp_path / "ledger.sqlite") == 3
 
 
+def test_metrics_anew_that_are_refused_leave_those_that_were_paid_for(tmp_path: Path, made: OutputFolder) -> None:
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    first = made.metrics_file.read_bytes()
+    with pytest.raises(BudgetExceeded):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, charge_metrics=900, fresh=True))
+    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
+    assert made.metrics_file.read_bytes() == first
+    assert runs_charged(tmp_path / "ledger.sqlite") == 2
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_run_that_was_killed_at_its_draw_goes_on_with_its_charge(
     tmp_path: Path, made: OutputFolder, monkeypatch: pytest.MonkeyPatch, when: str

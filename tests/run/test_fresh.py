@@ -10,12 +10,17 @@ from typing import Any
 
 import pytest
 from clinic import FakeChat, settings
+from run_fixtures import runs_charged
 
 from understudy import run as running
 from understudy.config import run_config
-from understudy.errors import BudgetExceeded
+from understudy.errors import BudgetExceeded, ResumeError, UnderstudyError
+from understudy.ledger import Ledger
 from understudy.methods.loading import load_release
 from understudy.models.types import ChatRequest, Completion
+from understudy.outputs import OutputFolder
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.unit import Unit
 from understudy.statement import NOT_PRIVATE
 
 
@@ -94,6 +99,55 @@ def test_a_fresh_run_that_is_refused_leaves_what_was_there(tmp_path: Path) -> No
     with pytest.raises(BudgetExceeded):
         run(values, fresh=True)
     assert shareable(values) == before
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [{"data": "misspelt.csv"}, {"epsilon": 9}, {"llm": "openai:x", "base_url": "http://127.0.0.1:9/v1"}],
+    ids=["no file", "over the cap", "no language model"],
+)
+def test_a_fresh_run_that_is_refused_leaves_the_paid_one_to_go_on(tmp_path: Path, refused: dict[str, Any]) -> None:
+    values = settings(tmp_path)
+    with Ledger(values["ledger"]) as ledger:
+        ledger.open_dataset("notes", cap=Budget(10, "1e-5"), unit=Unit())
+    first = run(values).release.digest
+    with pytest.raises(UnderstudyError):
+        run(values, fresh=True, dataset="notes", **refused)
+    with pytest.raises(ResumeError, match="NOT PRIVATE must not replace"):
+        run(values, insecure_no_noise=True)
+    assert run(values).release.digest == first
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_generating_anew_that_is_refused_leaves_what_was_generated(tmp_path: Path) -> None:
+    values = settings(tmp_path, records_per_label=None)
+    made = running.release(run_config(values)).release
+    output = tmp_path / "generated"
+    running.generate(made, llm="none", records=4, output=output)
+    before = {path.name: path.read_bytes() for path in (output / "release").iterdir()}
+    with pytest.raises(UnderstudyError):
+        running.generate(made, llm="openai:x", base_url="http://127.0.0.1:9/v1", records=4, output=output, fresh=True)
+    assert {path.name: path.read_bytes() for path in (output / "release").iterdir()} == before
+    running.generate(made, llm="none", records=4, output=output)
+
+
+def test_generating_anew_that_is_killed_as_it_begins_leaves_no_older_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noiseless = settings(tmp_path, insecure_no_noise=True, output=str(tmp_path / "noiseless"))
+    run(noiseless, output_format="csv")
+    made = running.release(run_config(settings(tmp_path, records_per_label=None))).release
+    options: dict[str, Any] = {"llm": "none", "records": 4, "output": noiseless["output"]}
+
+    def stop(*_: object, **__: object) -> None:
+        raise Stop
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OutputFolder, "clear", stop)
+        with pytest.raises(Stop):
+            running.generate(made, **options, fresh=True)
+    running.generate(made, **options)
+    assert shareable(noiseless) == {"statement.json", "statement.md", "synthetic.parquet"}
 
 
 def test_generating_anew_leaves_no_older_table_and_never_removes_its_own_release(

@@ -28,7 +28,18 @@ def killed_store(folder: Path) -> str:
     return run_id
 
 
-STEPS = ("_empty_log", "sync_folder", "remove_orphans", "rename", "unlink")
+def begin_fresh(folder: Path) -> str:
+    """A new run begins in the folder. Returns it."""
+    with RunStore.open(folder, noise="system", fresh=True) as store:
+        run_id = store.run_id
+        RUNS.append(run_id)
+        store.begin(config_digest="new", config={}, plan={})
+    return run_id
+
+
+RUNS: list[str] = []
+"""Those that began afresh, or tried to."""
+STEPS = ("_empty_log", "sync_folder", "remove_orphans", "rename", "replace", "unlink")
 
 
 def crash_before_and_after(monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
@@ -70,7 +81,7 @@ def test_a_run_id_never_comes_back_without_its_values(tmp_path: Path, corrupt: b
         with pytest.MonkeyPatch.context() as patch:
             crash_before_and_after(patch, moment)
             try:
-                RunStore.open(folder, noise="system", fresh=True).close()
+                begin_fresh(folder)
                 finished = True
             except Kill:
                 pass
@@ -81,6 +92,7 @@ def test_a_run_id_never_comes_back_without_its_values(tmp_path: Path, corrupt: b
                     assert value is not None, f"moment {moment}"
                     assert value["x"].tolist() == [0, 1, 2]
                 else:
+                    assert corrupt or store.run_id == RUNS[-1], f"moment {moment}: neither the old run nor the new"
                     assert value is None
                     assert store.stages() == []
         except ResumeError:
@@ -89,10 +101,39 @@ def test_a_run_id_never_comes_back_without_its_values(tmp_path: Path, corrupt: b
     assert moment > 8
 
 
+@pytest.mark.parametrize("noise", ["system", "none"])
+def test_a_fresh_store_in_which_no_run_began_leaves_the_old_one_as_it_was(tmp_path: Path, noise: Any) -> None:
+    folder = tmp_path / "private"
+    old = killed_store(folder)
+    with RunStore.open(folder, noise=noise, fresh=True) as store:
+        assert store.run_id != old
+        assert store.value("noise") is None
+        assert len(list(folder.glob("*.sqlite"))) == 2
+    assert [path.name for path in folder.glob("*.sqlite")] == ["run.sqlite"]
+    with RunStore.open(folder, noise="system") as store:
+        assert store.run_id == old
+        assert store.value("noise") is not None
+
+
+@pytest.mark.parametrize(("noise", "file"), [("system", "run.sqlite"), ("none", "insecure.sqlite")])
+def test_a_fresh_run_takes_the_place_of_runs_with_and_without_a_promise(tmp_path: Path, noise: Any, file: str) -> None:
+    folder = tmp_path / "private"
+    RunStore.open(folder, noise="none").close()
+    RunStore.open(folder, noise="system").close()
+    with RunStore.open(folder, noise=noise, fresh=True) as store:
+        store.begin(config_digest="new", config={}, plan={})
+        store.keep("noise", {"x": np.arange(3)})
+        run_id = store.run_id
+    assert sorted(path.name.partition("-")[0] for path in folder.glob("*.sqlite")) == sorted([file, "insecure", "run"])
+    with RunStore.open(folder, noise=noise) as store:
+        assert store.run_id == run_id
+        assert store.value("noise") is not None
+
+
 def test_the_store_that_is_set_aside_holds_all_of_its_values(tmp_path: Path) -> None:
     folder = tmp_path / "private"
     old = killed_store(folder)
-    RunStore.open(folder, noise="system", fresh=True).close()
+    begin_fresh(folder)
     (kept,) = folder.glob("run-*.sqlite")
     assert not list(folder.glob("*-wal"))
     (tmp_path / "again").mkdir()
@@ -112,7 +153,7 @@ def test_a_log_that_cannot_be_emptied_is_refused_and_changes_nothing(
     reader.execute("SELECT * FROM value").fetchall()
     monkeypatch.setattr(aside, "WAIT_SECONDS", 0)
     with pytest.raises(StorageError, match=r"Another program holds .*repeat the same command"):
-        RunStore.open(folder, noise="system", fresh=True)
+        begin_fresh(folder)
     reader.close()
     assert not list(folder.glob("run-*.sqlite"))
     with RunStore.open(folder, noise="system") as store:

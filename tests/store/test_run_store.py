@@ -226,10 +226,14 @@ def test_fresh_begins_a_new_run_and_keeps_the_old_file(folder: Path) -> None:
     with RunStore.open(folder, noise="system", fresh=True) as store:
         assert store.run_id != old
         assert store.value("noise") is None
+        store.begin(config_digest="new", config={}, plan={})
     assert len(list(folder.glob("run*.sqlite"))) == 2
     (folder / "run.sqlite").write_bytes(b"broken" * 1000)
     with RunStore.open(folder, noise="system", fresh=True) as store:
         assert store.stages() == []
+        store.begin(config_digest="new", config={}, plan={})
+    assert len(list(folder.glob("run*.sqlite"))) == 3
+    RunStore.open(folder, noise="system").close()
 
 
 def test_fresh_is_refused_while_another_uses_the_folder(

@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ import click
 from understudy import __version__
 from understudy.cli.printable import printable
 from understudy.errors import UnderstudyError, UnderstudyWarning
+from understudy.files import disk_faults
 
 _VERBS = {
     "plan": "understudy.cli.private:plan",
@@ -77,7 +79,8 @@ def main() -> None:
     """Errors in two sentences, with documented exit codes; no traceback, which could quote a private text."""
     warnings.showwarning = _show_warning
     try:
-        cli.main(prog_name="understudy", standalone_mode=False)
+        with disk_faults(Path("the output")):
+            cli.main(prog_name="understudy", standalone_mode=False)
     except UnderstudyError as error:
         click.echo(printable(f"Error: {error.problem}\n{error.cure}"), err=True)
         sys.exit(error.exit_code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
@@ -25,9 +26,11 @@ class _Generate(ParametersCommand):
     groups = (WritingParameters, ModelParameters, PlanParameters, OutputParameters)
 
     def method_of(self, args: Sequence[str]) -> str:
-        """That of the Release."""
-        files = [word for word in args if is_zipfile(word)]
-        name = read_method(Path(files[0])) if files else DEFAULT_METHOD
+        """That of the Release: the first word that is one, of those that are no flag's value if there are such."""
+        words = [pair for pair in pairwise(["", *args]) if not pair[1].startswith("-") and _is_file(pair[1])]
+        words.sort(key=lambda pair: pair[0].startswith("-") and "=" not in pair[0])
+        file = next((word for _, word in words if is_zipfile(word)), None)
+        name = DEFAULT_METHOD if file is None else read_method(Path(file))
         return name if name in method_names() else DEFAULT_METHOD  # loading it says that there is no such method
 
     def groups_of(self, method: type[Any]) -> Sequence[type[Parameters]]:
@@ -53,3 +56,11 @@ def generate(release: str, config: str | None, max_release_bytes: int | None, **
         result = running.generate(made, listener=told, **settings)
     assert result.folder is not None
     click.echo(result.folder.synthetic_file(str(settings.get("output_format", "parquet"))))
+
+
+def _is_file(word: str) -> bool:
+    """Whether a word names a regular file: a pipe would be waited for, and a device has no end."""
+    try:
+        return Path(word).is_file()
+    except (OSError, ValueError):
+        return False

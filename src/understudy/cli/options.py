@@ -10,7 +10,7 @@ from typing import Any, Literal
 import click
 from pydantic.fields import FieldInfo
 
-from understudy.config import DEFAULT_METHOD, read_config
+from understudy.config import DEFAULT_METHOD, configured_method, read_config
 from understudy.methods.registry import method_class
 from understudy.parameters import Parameters
 
@@ -42,7 +42,7 @@ class ParametersCommand(click.Command):
     def method_of(self, args: Sequence[str]) -> str:
         """The method's name: of ``--method``, else of the configuration file, else the default."""
         config = _value_of("--config", args)
-        return _value_of("--method", args) or str((read_config(config) if config else {}).get("method", DEFAULT_METHOD))
+        return _value_of("--method", args) or configured_method(read_config(config) if config else {})
 
     def groups_of(self, method: type[Any]) -> Sequence[type[Parameters]]:  # noqa: ARG002 - for commands that differ
         """The groups of flags beside the method's own."""

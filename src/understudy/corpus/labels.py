@@ -19,6 +19,7 @@ from understudy.files import UnreadableText, read_lines, read_whole
 
 Label = str | int | float | bool
 LabelType = Literal["string", "int", "float", "bool"]
+_LARGEST = 1e300  # of a number, so that a Release that names it as a label can be read again
 LABEL_TYPES: tuple[str, ...] = get_args(LabelType)
 
 
@@ -44,22 +45,26 @@ def is_missing(value: object) -> bool:
 
 
 def as_type(value: object, label_type: LabelType | None) -> Label | None:
-    """``value`` as a label of ``label_type`` (None: of its own type), or None where it is no such label."""
+    """``value`` as a label of ``label_type`` (None: of its own type), or None where it is no such label.
+
+    Infinities, and numbers of 300 digits, are no labels.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if not isinstance(value, (str, int, float, bool)):
         return None
     if label_type is None:
-        return value
+        return value if isinstance(value, str) or abs(value) <= _LARGEST else None
     text = canonical(value)
     if label_type == "string":
         return text
     if label_type == "bool":
         return {"true": True, "false": False}.get(text.casefold())
     try:
-        return int(text) if label_type == "int" else float(text)
+        number = int(text) if label_type == "int" else float(text)
     except ValueError:
         return None
+    return number if abs(number) <= _LARGEST else None
 
 
 def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
@@ -82,7 +87,7 @@ def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
         if label is None or is_missing(label):
             raise ConfigError(
                 "A declared label is empty or of no usable type.",
-                "Labels are strings, whole numbers, decimals or booleans.",
+                "Labels are strings, whole numbers, decimals (up to 1e300) or booleans.",
             )
         if canonical(label) in declared:
             raise ConfigError(f"The label {canonical(label)!r} is declared twice.", "Declare each label once.")

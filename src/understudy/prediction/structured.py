@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -23,7 +23,11 @@ from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_lines, re
 from understudy.generation.predicting import Shape
 
 _MOST_NESTED = 64  # as in records of the corpus
+_MOST_FOLLOWED = 20_000
+"""References that are followed for one record: a few doubling ones take time without end. One that needs more does not
+fit."""
 _ONE_FILE = "Give one JSON file that needs no other."
+_FOLLOWS = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 class Fault(StrEnum):
@@ -61,7 +65,8 @@ class JSONSchema:
         content: of the file, where it is no longer at hand.
 
     Raises:
-        ConfigError: the file cannot be read, is no JSON schema, refers elsewhere, or goes round in circles.
+        ConfigError: the file cannot be read, is no JSON schema, refers elsewhere, or goes round in circles or to too
+            many places.
     """
 
     def __init__(self, file: str | Path, *, content: bytes | None = None) -> None:
@@ -74,10 +79,11 @@ class JSONSchema:
             raise ConfigError(
                 f"The JSON schema {path.name} cannot be read ({why}).", "Give a JSON file in UTF-8."
             ) from None
-        self._validator = _validator(schema, path.name)
+        self._followed = _Followed()
+        self._validator = _validator(schema, path.name, self._followed)
         self._properties = _properties(schema)
-        named = schema.get("required", []) if isinstance(schema, dict) else []
-        self._required = frozenset(str(name) for name in named)
+        named = schema.get("required")  # true in draft 3
+        self._required = frozenset(str(name) for name in named) if isinstance(named, list) else frozenset()
         self.sha256 = hashlib.sha256(content).hexdigest()
         self.text = json.dumps(schema, ensure_ascii=False)
         """On one line, as a prompt shows it."""
@@ -99,6 +105,7 @@ class JSONSchema:
         return spelled if isinstance(value, Fault) else value
 
     def _fits(self, value: Any, schema: Any) -> bool:
+        self._followed.left = _MOST_FOLLOWED
         try:
             return bool(self._validator.evolve(schema=schema).is_valid(value))
         except Exception:  # a schema may nest without end, or hold a pattern that is no regular expression
@@ -256,11 +263,32 @@ def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _validator(schema: Any, name: str) -> Any:
+class _Followed:
+    """Counts the references that a schema follows."""
+
+    left = _MOST_FOLLOWED
+
+    def counted(self, keyword: Callable[..., Any]) -> Callable[..., Any]:
+        """A keyword of a JSON schema that follows a reference, but not without end."""
+
+        def follow(*arguments: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise TooManyReferences
+            return keyword(*arguments)
+
+        return follow
+
+
+class TooManyReferences(Exception):
+    """A schema follows too many references."""
+
+
+def _validator(schema: Any, name: str, followed: _Followed) -> Any:
     try:
         from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
         from jsonschema.exceptions import SchemaError  # type: ignore[import-untyped]
-        from jsonschema.validators import validator_for  # type: ignore[import-untyped]
+        from jsonschema.validators import extend, validator_for  # type: ignore[import-untyped]
         from referencing import Registry
     except ImportError:
         raise ConfigError(
@@ -280,16 +308,20 @@ def _validator(schema: Any, name: str) -> Any:
         raise ConfigError(f"{name} is no JSON schema ({type(error).__name__}).", _ONE_FILE) from None
     if any(not reference.startswith("#") for reference in _references(schema)):
         raise ConfigError(f"The JSON schema {name} refers to another one.", _ONE_FILE)
+    plain = {key: value for key, value in schema.items() if key != "$schema"}  # by which a stock validator would be had
+    if any(isinstance(item.get("$schema"), str) for item in _objects(plain)):
+        raise ConfigError(f"The JSON schema {name} holds another one.", _ONE_FILE)
+    follows = {word: followed.counted(kind.VALIDATORS[word]) for word in _FOLLOWS if word in kind.VALIDATORS}
     registry: Any = Registry()  # knows no other schema and fetches none
-    validator = kind(schema, registry=registry)
+    validator = extend(kind, follows)(plain, registry=registry)
     try:
-        for reference in _references(schema):
+        for reference in set(_references(schema)):
             validator.evolve(schema={"$ref": reference}).is_valid({})
         validator.is_valid({})
     except Exception as error:
         raise ConfigError(
             f"The JSON schema {name} cannot be used ({type(error).__name__}).",
-            "Its references must lead to places in it, and not round in circles.",
+            "Its references must lead to places in it, not round in circles, and not to thousands of places.",
         ) from None
     return validator
 
@@ -299,10 +331,15 @@ def _clause(message: str) -> str:
 
 
 def _references(schema: Any) -> Iterator[str]:
+    for item in _objects(schema):
+        yield from (item[key] for key in ("$ref", "$dynamicRef") if isinstance(item.get(key), str))
+
+
+def _objects(schema: Any) -> Iterator[dict[str, Any]]:
     level = [schema]
     while level:
         item = level.pop()
         if isinstance(item, dict):
-            yield from (item[key] for key in ("$ref", "$dynamicRef") if isinstance(item.get(key), str))
+            yield item
         if isinstance(item, (dict, list)):
             level.extend(_members(item))

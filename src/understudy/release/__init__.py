@@ -91,7 +91,15 @@ class Release:
         members = {ARRAYS: arrays_to_bytes(self.arrays), TERMS: terms_to_bytes(self.terms)}
         if self.strings:
             members[STRINGS] = strings_to_bytes(self.strings)
-        manifest = {
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
+        shared_folder(path.parent)
+        with atomic_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in {MANIFEST: self.manifest(hashes), **members}.items():
+                archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)  # no timestamps
+
+    def manifest(self, sha256: Mapping[str, str]) -> bytes:
+        """``release.json``: what the Release says of itself, with the hashes of the other members."""
+        fields = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "method": self.method,
@@ -99,12 +107,9 @@ class Release:
             "schema": self.schema.to_json(),
             "statement": self.statement.to_json(),
             "noise_check": dict(self.noise_check),
-            "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
+            "sha256": dict(sha256),
         }
-        shared_folder(path.parent)
-        with atomic_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, data in {MANIFEST: json.dumps(manifest, indent=1).encode(), **members}.items():
-                archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)  # no timestamps
+        return json.dumps(fields, indent=1).encode()
 
     @property
     def digest(self) -> str:

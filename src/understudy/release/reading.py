@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from understudy.errors import ReleaseError
+from understudy.errors import ConfigError, ReleaseError
 from understudy.release import ARRAYS, MANIFEST, STRINGS, TERMS, PublicSchema, Release
 from understudy.release.archive import Archive, open_archive
 from understudy.release.manifest import FORMAT, FORMAT_VERSION, check_manifest
 from understudy.release.members import arrays_from_bytes, strings_from_bytes, terms_from_bytes
 from understudy.statement import Statement
+from understudy.statement.form import require_consistent
 from understudy.untrusted import MOST_BYTES, parse_json
 
 
@@ -33,6 +34,11 @@ def read_release(path: Path, *, max_bytes: int | None = None) -> Release:
     """
     with _opened(path, max_bytes) as (archive, manifest):
         check_manifest(manifest)
+        statement = Statement.from_json(manifest["statement"])
+        try:
+            require_consistent(statement)
+        except ValueError:
+            raise corrupt(path, "its statement promises more than its charges keep") from None
         hashes = manifest["sha256"]
         if archive.names - {MANIFEST} != set(hashes) or not {ARRAYS, TERMS} <= archive.names:
             raise ValueError("its members are not those that it lists")
@@ -45,12 +51,33 @@ def read_release(path: Path, *, max_bytes: int | None = None) -> Release:
             method=manifest["method"],
             parameters=manifest["parameters"],
             schema=PublicSchema.from_json(manifest["schema"]),
-            statement=Statement.from_json(manifest["statement"]),
+            statement=statement,
             arrays=arrays_from_bytes(data[ARRAYS]),
             terms=terms_from_bytes(data[TERMS], most=archive.bound),
             noise_check=manifest["noise_check"],
             strings=strings_from_bytes(data[STRINGS], most=archive.bound) if STRINGS in data else {},
         )
+
+
+def require_readable(planned: Release) -> None:
+    """That what a Release says of itself, known before anything is released, can be read again: by the same forms.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    try:
+        written = planned.manifest({})
+        if len(written) > MOST_BYTES:
+            raise ValueError("its manifest is too long")
+        manifest = parse_json(written)
+        check_manifest(manifest)
+        PublicSchema.from_json(manifest["schema"])
+        require_consistent(Statement.from_json(manifest["statement"]))
+    except Exception:  # whatever reading would fail with
+        raise ConfigError(
+            "No Release of these settings could be read again: its label set or a number of its plan is out of range.",
+            "Choose fewer or shorter labels, or an epsilon nearer to 1 (`understudy plan` shows the charges).",
+        ) from None
 
 
 def read_method(path: Path) -> str:

@@ -115,11 +115,7 @@ def generate(made: Release | str | Path, *, listener: Listener = SILENT, **optio
     noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: whose folder it may be
     with open_session(config, {**config.lasting, "release": made.digest}, noise) as session:
         writing = prepare_writing(session, config, listener, asks=asks)
-        if session.visible_folder is not None:
-            if not session.begun:
-                session.visible_folder.clear(keep=made)
-            session.visible_folder.write_statement(made.statement)
-        return write_texts(session, made, config, writing, listener)
+        return write_texts(session, made, config, writing, listener, clear=True)
 
 
 def synthesize(

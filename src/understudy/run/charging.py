@@ -123,6 +123,8 @@ def pay(
                 UnderstudyWarning,
                 stacklevel=2,
             )
+    if not session.begun:
+        ledger.check(dataset, plan, run_id=session.store.run_id)  # a fresh run that is refused leaves the old one be
     session.begin(plan)
     if kept is None:
         began = {"sha": rows, "ledger": ledger.id}

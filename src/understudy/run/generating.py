@@ -91,20 +91,27 @@ def write_texts(
     listener: Listener,
     *,
     capped: bool = False,
+    clear: bool = False,
 ) -> Result:
     """The synthetic records that are asked for, written to the output folder if there is one.
 
     Args:
         capped: write as many as there are where more are asked for of a Release that holds the texts itself.
+        clear: put the Release's statement in place of all that an earlier run wrote to the output folder.
     """
     method = make_method(config.method, config.method_parameters)
-    session.begin()
     counts = _counts(config, made, method.available(made), listener, capped=capped)
     chat, total = writing.chat, sum(counts)
     writer = writing.writer(config, made.schema.labels, listener, known=made.terms)
     if chat is not None:
         listener.say(f"Making {total} texts with {chat.model_id}; it sees released values only.")
     embedder = load_embedder_of(config) if method.generates_with_embedder else None
+    session.begin()
+    session.clear_scratch()
+    if clear and session.visible_folder is not None:
+        if GENERATED not in session.store.stages():
+            session.visible_folder.clear(keep=made)
+        session.visible_folder.write_statement(made.statement)
     tools = GenerationTools(writer, embedder, config.seed, listener.say)
     origin = {"release": made.origin, **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
     try:

@@ -11,6 +11,7 @@ from understudy.methods.protocol import PublicFacts
 from understudy.methods.registry import make_method, method_class
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
+from understudy.statement.form import require_readable
 
 
 def make_plan(config: RunConfig, *, label_names: Sequence[str] | None = None) -> Plan:
@@ -35,7 +36,9 @@ def make_plan(config: RunConfig, *, label_names: Sequence[str] | None = None) ->
         declared = () if config.labels is None else declared_labels(config.labels)
         label_names = [canonical(label) for label in declared]
     facts = PublicFacts(config.unit, max(1, len(label_names)), config.expected_records, tuple(label_names))
-    return method.plan(budget, facts)
+    plan = method.plan(budget, facts)
+    require_readable(plan.charges)
+    return plan
 
 
 def _check_recognisers(config: RunConfig) -> None:

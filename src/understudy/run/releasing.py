@@ -27,6 +27,7 @@ from understudy.models.types import Embedder
 from understudy.privacy.origin import SYSTEM
 from understudy.privacy.plan import Plan
 from understudy.release import PublicSchema, Release
+from understudy.release.reading import require_readable
 from understudy.run.charging import dataset_name, open_ledger, pay
 from understudy.run.generating import Writing, load_embedder_of, load_release_model_of
 from understudy.run.going_on import require_begun, require_no_less, require_same_model
@@ -105,6 +106,19 @@ def make_release(
             private=session.noise.origin == SYSTEM,
             trusted=trusted_with_texts(embedder) if method.embeds_private_texts else (),
         )
+        planned = Release(
+            method=method.name,
+            parameters={**_without_folders(method), "seed": config.seed},
+            schema=PublicSchema(
+                corpus.schema.text or "record",
+                corpus.schema.label,
+                tuple(corpus.schema.labels),
+                tuple(corpus.schema.record_columns),
+            ),
+            statement=statement,
+            arrays={},
+        )
+        require_readable(planned)
         preparation = Preparation(max(1, len(label_names)), label_names, embedder, dimension, config.seed, listener.say)
         prepared = None if session.begun else method.prepare(corpus, plan, preparation)
         paid = pay(ledger, dataset, plan, corpus, rows, session, listener)
@@ -135,11 +149,8 @@ def make_release(
         listener.say("Reading the private records.")
         bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key, json_records=bool(corpus.schema.record_columns))
         released = method.release(bounded, plan, tools)
-        schema = corpus.schema
-    made = Release(
-        method=method.name,
-        parameters={**_without_folders(method), "seed": config.seed},
-        schema=PublicSchema(schema.text or "record", schema.label, tuple(schema.labels), tuple(schema.record_columns)),
+    made = replace(
+        planned,
         statement=replace(
             statement,
             private=session.store.private,  # as its values are, whatever this process is

@@ -55,7 +55,9 @@ class Session:
             self.scratch.unlink()
 
     def begin(self, plan: Plan | None = None) -> None:
-        """Store the settings, or see that the folder's run has the same."""
+        """Store the settings, or see that the folder's run has the same. Until then a fresh run leaves an old one be:
+        nothing that can fail for public reasons comes later.
+        """
         digest = hashlib.sha256(json.dumps(self.lasting, sort_keys=True).encode()).hexdigest()
         charges = [] if plan is None else [charge.to_json() for charge in plan.charges]
         self.store.begin(config_digest=digest, config=dict(self.lasting), plan={"charges": charges})
@@ -98,7 +100,7 @@ def open_session(config: RunConfig, lasting: Mapping[str, Any], noise: NoiseSour
         session = Session(folder, store, lasting, None if config.output is None else folder, noise)
         if session.begun:
             session.begin()
-        else:
+        elif not config.fresh:
             session.clear_scratch()
         yield session
 

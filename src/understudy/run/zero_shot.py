@@ -71,7 +71,6 @@ def zero_shot(
         )
     with open_session(config, {**config.lasting, "zero-shot": True}, SystemNoise()) as session:
         writing = prepare_writing(session, config, listener, asks=True)
-        session.begin()
         evolution = _evolution(config)
         template = load_template(writing.prompts.parameters.document_type, file=writing.prompts.parameters.prompt)
         keywords: Sequence[Sequence[str]] = [()] * max(1, len(names))  # the template's would outweigh the label
@@ -80,6 +79,8 @@ def zero_shot(
         writer = writing.writer(config, names, listener)
         assert writer.chat is not None
         listener.say(f"Making {sum(counts)} texts with {writer.chat.model_id}; no private text is read.")
+        session.begin()
+        session.clear_scratch()
         answers = TextAPI(writer, evolution, keywords).random(counts, round_number=0, stage=0)
         require_text(answers)
         origin = {"zero-shot": public_name(writer.chat.model_id), "prompts": template.sha256[:12]}

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
 from understudy.errors import ConfigError
-from understudy.statement import Statement
-from understudy.untrusted import Form, read_json
+from understudy.privacy.accountant import Composition
+from understudy.privacy.events import ZCDPEvent
+from understudy.privacy.plan import Charge
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.statement import FALSE_ALARMS, Statement
+from understudy.untrusted import Form, parse_json, read_json
 
 _DIGITS = 300  # a float holds a number of so many
 _SMALLEST, _LARGEST = 1e-100, 1e30  # squares and reciprocals of numbers between them do not overflow
@@ -18,6 +24,7 @@ _SUBSAMPLED = (1e-9, 1e6)  # what a distribution of privacy losses is computed f
 _MOST_SUBSAMPLED = 10**6
 _LEAST_SUBSAMPLED_NOISE = 0.01
 _MOST_RECORDS = 10**6  # of one secret; none is planned for more
+_ROUNDING = 1e-6  # of another machine's, relative
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Exact = Annotated[str, Field(pattern=rf"^[0-9]{{1,{_DIGITS}}}(/[0-9]{{1,{_DIGITS}}})?$")]
@@ -87,11 +94,46 @@ class StatementForm(Form):
     public_inputs: dict[str, _Input]
     labels_declared: bool
     private: bool
-    epsilon_at_delta: list[_Epsilon]
+    epsilon_at_delta: Annotated[list[_Epsilon], Field(max_length=20)]  # each is computed again
     posterior_at: list[_Posterior] = Field(default_factory=list)
     power_at_1_percent_false_alarms: Annotated[float, Field(ge=0, le=1 + 1e-9)]
     notes: list[str]
     trusted: list[str] = Field(default_factory=list)
+
+
+def require_readable(charges: Sequence[Charge]) -> None:
+    """That a statement can name the charges of a plan.
+
+    Raises:
+        ConfigError: a number is out of the range that is read again.
+    """
+    try:
+        for charge in charges:
+            ChargeForm.model_validate(parse_json(json.dumps(charge.to_json()).encode()))
+    except ValueError:
+        raise ConfigError(
+            "This budget is out of range for these parameters: no Release with such a charge could be read again.",
+            "Choose an epsilon nearer to 1 (to see results without noise there is --insecure-no-noise).",
+        ) from None
+
+
+def require_consistent(statement: Statement) -> None:
+    """That the figures are no better than the charges, where these compose in closed form: anything else takes long.
+
+    Raises:
+        ValueError: one is.
+    """
+    if isinstance(statement.budget, SecretBudget):
+        return
+    composition = Composition(tuple(charge.event for charge in statement.charges))
+    zcdp = any(isinstance(event, ZCDPEvent) for event in composition.events)
+    closed = composition.mu is not None or zcdp
+    figures = [(float(statement.budget.delta), float(statement.budget.epsilon)), *statement.epsilon_at.items()]
+    for delta, epsilon in figures:
+        if (closed or delta == 0) and composition.epsilon(delta) > epsilon * (1 + _ROUNDING):
+            raise ValueError("the charges compose to more than the statement says")
+    if composition.mu is not None and composition.power(FALSE_ALARMS) > statement.power * (1 + _ROUNDING):
+        raise ValueError("the charges allow a better test than the statement says")
 
 
 def load_statement(path: Path) -> Statement:
@@ -103,7 +145,9 @@ def load_statement(path: Path) -> Statement:
     try:
         fields = read_json(path)
         StatementForm.model_validate(fields)
-        return Statement.from_json(fields)
+        statement = Statement.from_json(fields)
+        require_consistent(statement)
+        return statement
     except Exception:  # a stranger's file fails in many ways
         raise ConfigError(
             f"{path.name} cannot be read: it is damaged or is no privacy statement.",

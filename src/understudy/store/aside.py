@@ -1,22 +1,45 @@
-"""An old store out of the way of a new one, so that a crash at any moment leaves the one or the other whole.
+"""A new store in the place of an old one, so that a crash at any moment leaves the one or the other whole.
 
 SQLite keeps what was committed last in a log beside the file. A file that lost its log has forgotten values that
 were drawn and used, yet knows its run and so the run's charge: it would draw them again. So the log is first emptied
-into the file, and the file goes by one rename.
+into the file. The new store, finished beside it, then takes its place by one rename.
 """
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 from understudy.errors import StorageError
-from understudy.files import storage_error, sync_folder
+from understudy.files import PRIVATE_MODE, atomic_file, storage_error, sync_folder
 from understudy.store.database import WAIT_SECONDS, store_error
 
 _LOGS = ("-wal", "-journal", "-shm")
+
+
+def take_place(new: Path, path: Path) -> None:
+    """Put the store ``new``, which nobody has open, in the place of the one at ``path``, if there is one.
+
+    That one is kept as ``NAME-TIME.sqlite``: as a copy, so that there is a store at ``path`` at every moment.
+
+    Raises:
+        StorageError: if a log cannot be emptied into its store, or a file cannot be written or renamed.
+    """
+    try:
+        _empty_log(new)
+        if path.exists() and _empty_log(path):
+            with atomic_file(_aside(path), mode=PRIVATE_MODE) as copy, path.open("rb") as old:
+                shutil.copyfileobj(old, copy)
+        else:
+            set_aside(path)
+        _remove_logs(path)
+        new.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise storage_error(path, error) from None
 
 
 def set_aside(path: Path) -> None:
@@ -32,22 +55,37 @@ def set_aside(path: Path) -> None:
         return
     try:
         _empty_log(path)
-        path.rename(path.with_name(f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}{path.suffix}"))
+        path.rename(_aside(path))
         sync_folder(path.parent)
     except OSError as error:
         raise storage_error(path, error) from None
+
+
+def discard(path: Path) -> None:
+    """Remove a store in which no run began, with its logs."""
+    path.unlink(missing_ok=True)
+    _remove_logs(path)
 
 
 def remove_orphans(path: Path) -> None:
     """Remove the logs of a store that is not there any more: they must not meet a new one."""
     if path.exists():
         return
-    for log in _LOGS:
-        path.with_name(path.name + log).unlink(missing_ok=True)
+    _remove_logs(path)
     sync_folder(path.parent)
 
 
-def _empty_log(path: Path) -> None:
+def _remove_logs(path: Path) -> None:
+    for log in _LOGS:
+        path.with_name(path.name + log).unlink(missing_ok=True)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}{path.suffix}")
+
+
+def _empty_log(path: Path) -> bool:
+    """Whether all that was committed is in the file now; False if that is damaged."""
     try:
         with closing(sqlite3.connect(path, isolation_level=None, timeout=WAIT_SECONDS)) as connection:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -57,8 +95,9 @@ def _empty_log(path: Path) -> None:
     except sqlite3.OperationalError as error:  # locked, full, not readable: it may be whole
         raise store_error(path, error) from None
     except sqlite3.DatabaseError:  # not a database, or a damaged one
-        return
+        return False
     if any(log.exists() and log.stat().st_size for log in (path.with_name(path.name + end) for end in _LOGS[:2])):
         raise StorageError(
             f"{path} cannot be set aside: another program reads its log.", "Close it there, then repeat the command."
         )
+    return True

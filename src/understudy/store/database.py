@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,8 +40,11 @@ class Database:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._lock = threading.Lock()
+        self._open(path)
+
+    def _open(self, path: Path) -> None:
+        self._path = path
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
@@ -78,6 +81,12 @@ class Database:
 
     def close(self) -> None:
         self._connection.close()
+
+    def move(self, path: Path, put: Callable[[Path, Path], None]) -> None:
+        """Close the file, let ``put`` move it to ``path``, and go on there."""
+        self.close()
+        put(self._path, path)
+        self._open(path)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         (found,) = connection.execute("PRAGMA application_id").fetchone()

@@ -23,7 +23,7 @@ from understudy.errors import PrivacyError, ResumeError
 from understudy.files import private_folder, storage_error
 from understudy.privacy.origin import SYSTEM, NoiseOrigin
 from understudy.store.answers import AnswerStore
-from understudy.store.aside import remove_orphans, set_aside
+from understudy.store.aside import discard, remove_orphans, set_aside, take_place
 from understudy.store.database import RESTORE, Database
 from understudy.store.lock import FolderLock
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 FILE = "run.sqlite"
 INSECURE_FILE = "insecure.sqlite"
+_NEW = "new.sqlite"
+"""Of a new run in a used folder, until it begins."""
 _RUN = "run"  # the setting that a run begins with
 
 
@@ -50,9 +52,11 @@ class RunStore:
     noise: NoiseOrigin
     """Of every value that is kept or read here."""
 
-    def __init__(self, database: Database, lock: FolderLock, noise: NoiseOrigin) -> None:
+    def __init__(self, database: Database, lock: FolderLock, noise: NoiseOrigin, folder: Path, fresh: bool) -> None:
         self._database = database
         self._lock = lock
+        self._folder = folder
+        self._fresh = fresh  # and not begun
         self.noise = noise
         self.answers = AnswerStore(database)
         self._require_own_values()
@@ -65,7 +69,8 @@ class RunStore:
         Args:
             folder: made, with its parents, if it is not there; its mode is set to 0700.
             noise: where the noise of this run comes from. Runs without noise or with a seed have another file.
-            fresh: begin a new run. The old stores are kept under other names.
+            fresh: begin a new run. The old stores stay as they are until :meth:`begin`, and are kept under other names
+                then; what is stored before that is lost if the process ends before it.
 
         Raises:
             ResumeError: if another process uses the folder, its store is damaged, another program's or another
@@ -79,12 +84,10 @@ class RunStore:
             lock = FolderLock(folder)
         except OSError as error:
             raise storage_error(folder, error) from None
-        path = folder / (FILE if noise == SYSTEM else INSECURE_FILE)
+        path = folder / (_NEW if fresh else _file(noise))
         try:
-            if fresh:
-                set_aside(folder / FILE)
-                set_aside(folder / INSECURE_FILE)
-            elif noise != SYSTEM:
+            discard(folder / _NEW)
+            if noise != SYSTEM and not fresh:
                 _require_no_promise(folder)
             remove_orphans(path)
             database = Database(path)
@@ -92,7 +95,7 @@ class RunStore:
             lock.release()
             raise
         try:
-            return cls(database, lock, noise)
+            return cls(database, lock, noise, folder, fresh)
         except BaseException:
             database.close()
             lock.release()
@@ -109,10 +112,16 @@ class RunStore:
     def close(self) -> None:
         """Let others use the folder."""
         self._database.close()
-        self._lock.release()
+        try:
+            if self._fresh:
+                discard(self._folder / _NEW)
+        finally:
+            self._lock.release()
 
     def begin(self, *, config_digest: str, config: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
         """Store the run's settings, or see that they are those it began with.
+
+        A fresh run's store now takes the place of the old ones. A crash leaves the old run or the new one.
 
         Args:
             config_digest: of everything that a resumed run must share with the first.
@@ -121,6 +130,7 @@ class RunStore:
 
         Raises:
             ResumeError: if the digest is another; it names the settings that changed.
+            StorageError: if an old store cannot be kept under another name; it stays where it is then.
         """
         kept = json.dumps({"digest": config_digest, "config": config, "plan": plan}, sort_keys=True)
         before = json.loads(self._setting_once(_RUN, kept))
@@ -132,6 +142,10 @@ class RunStore:
                 f"The output folder holds a run with other settings ({changed}).",
                 f"Use the settings it began with, another --output, or --fresh to start anew{again}.",
             )
+        if self._fresh:
+            self._database.move(self._folder / _file(self.noise), take_place)
+            self._fresh = False
+            set_aside(self._folder / (INSECURE_FILE if self.noise == SYSTEM else FILE))
 
     @property
     def private(self) -> bool:
@@ -232,6 +246,10 @@ class RunStore:
             connection.execute("INSERT OR IGNORE INTO setting VALUES (?, ?)", (name, value))
             (stored,) = connection.execute("SELECT value FROM setting WHERE name = ?", (name,)).fetchone()
         return str(stored)
+
+
+def _file(noise: NoiseOrigin) -> str:
+    return FILE if noise == SYSTEM else INSECURE_FILE
 
 
 def _require_no_promise(folder: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from few_shots import BUDGET, method, plan_of
 from tiny_corpora import LABELS, OWNER
 
+from understudy.config import run_config
 from understudy.errors import ConfigError
 from understudy.methods.few_shot.plan import planned_mechanism
 from understudy.methods.protocol import PublicFacts
@@ -15,6 +16,7 @@ from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEve
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
+from understudy.run.planning import make_plan
 
 
 def test_one_charge_pays_for_the_tokens_of_all_labels() -> None:
@@ -23,6 +25,14 @@ def test_one_charge_pays_for_the_tokens_of_all_labels() -> None:
     assert isinstance(charge.event, SubsampledGaussianEvent)
     assert (charge.event.rate, charge.event.count) == (0.5, 24)
     assert 0.99 * 6 < plan.total <= 6
+
+
+def test_a_plan_whose_release_could_not_be_read_again_is_refused() -> None:
+    settings = {"method": "few-shot", "text": "t", "noise": "votes", "tokens": 10, "sampling_rate": 1.0}
+    with pytest.raises(ConfigError, match="could be read again"):
+        make_plan(run_config({**settings, "epsilon": "1e-9", "delta": "1e-12"}))
+    with pytest.raises(ConfigError, match="sampling_rate"):
+        method(sampling_rate=5e-10)
 
 
 def test_votes_can_be_paid_for_without_delta() -> None:

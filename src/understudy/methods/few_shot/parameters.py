@@ -29,7 +29,7 @@ class ShowingParameters(Parameters):
 class FewShotParameters(TextParameters, StoppingParameters, ShowingParameters):
     """All parameters of few-shot."""
 
-    sampling_rate: float | None = Field(None, gt=0, le=1)
+    sampling_rate: float | None = Field(None, ge=1e-9, le=1)
     """Probability with which each record is drawn for a token (q); public, never computed from the private data."""
     subsets: int = Field(10, ge=1, le=500)
     """Subsets into which the drawn records fall, each a prompt of its own (M)."""
