@@ -17,7 +17,7 @@ from run_fixtures import Said, runs_charged
 import understudy as us
 from understudy import run as running
 from understudy.config import run_config
-from understudy.errors import ModelError
+from understudy.errors import ModelError, ResumeError
 from understudy.ledger import Ledger
 from understudy.methods.registry import method_class
 from understudy.models.odd_texts import ODD_TEXTS
@@ -158,6 +158,29 @@ def test_an_embedder_of_released_terms_may_be_anywhere_and_reads_public_texts_be
     public = {*(tmp_path / "terms.txt").read_text("utf-8").splitlines(), *ODD_TEXTS, "a public text"}
     assert set(result.release.terms) <= set(embedder.seen) <= public
     assert result.statement.trusted == ()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_goes_on_with_the_embedder_that_it_began_with(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Other(WordEmbedder):
+        fingerprint = "2" * 64
+
+    def broken(*_arguments: Any, **_named: Any) -> Any:
+        raise KeyboardInterrupt
+
+    values = configured(method, tmp_path)
+    use(monkeypatch, WordEmbedder())
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("understudy.privacy.noise.SystemNoise.draw", broken)
+        running.run(run_config(values))
+    use(monkeypatch, Other())
+    with pytest.raises(ResumeError, match="The embedder is not the one that this run began with"):
+        running.run(run_config(values))
+    use(monkeypatch, WordEmbedder())
+    assert running.run(run_config(values)).records
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
 def test_a_method_that_says_nothing_has_its_embedder_tried() -> None:

@@ -58,7 +58,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 def assert_nothing_twice(machine: Machine, config: Mapping[str, Any]) -> None:
     assert runs_charged(config["ledger"]) == 1
-    assert set(machine.used) == {"public-clusters", *NOISY}
+    assert set(machine.used) == {"embedder", "public-clusters", *NOISY}
     assert all(len(values) == 1 for values in machine.used.values()), "a second noisy value was used"
 
 
@@ -95,7 +95,7 @@ def test_the_crash_test_notices_a_store_that_forgets(
     monkeypatch.setattr(Ledger, "confirm", lambda *arguments: None)
     machine.used = {}
     here = {**config, "output": str(tmp_path / "other"), "ledger": str(tmp_path / "other.sqlite")}
-    assert not machine.run(here, crash_at=release - 6)
+    assert not machine.run(here, crash_at=release - 8)
     assert machine.run(here, crash_at=None)
     with pytest.raises(AssertionError, match="second noisy value"):
         assert_nothing_twice(machine, here)

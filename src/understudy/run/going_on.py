@@ -15,8 +15,7 @@ from understudy.run.session import Session
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
-
-_MODEL = "release model"
+    from understudy.models.types import Embedder
 
 
 def require_continuable(config: RunConfig) -> None:
@@ -66,15 +65,18 @@ def require_no_less(method: Method, made: Release) -> None:
             )
 
 
-def require_same_model(session: Session, model: CausalModel) -> None:
+def require_same_model(session: Session, model: CausalModel | Embedder, *, what: str = "release model") -> None:
     """That a run which goes on reads with the model that it began with: the statement names one.
+
+    Args:
+        what: the model is in this run.
 
     Raises:
         ResumeError: if its weights or tokenizer are others.
     """
     sha = np.frombuffer(model.fingerprint.encode(), dtype=np.uint8)
-    if not np.array_equal(session.store.keep_once(_MODEL, lambda: {"sha": sha})["sha"], sha):
+    if not np.array_equal(session.store.keep_once(what, lambda: {"sha": sha})["sha"], sha):
         raise ResumeError(
-            "The release model is not the one that this run began with: its weights or its tokenizer changed.",
+            f"The {what} is not the one that this run began with: its weights or its tokenizer changed.",
             "Use the model it began with, or --fresh to start anew (which charges the budget again).",
         )

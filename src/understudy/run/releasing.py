@@ -124,6 +124,8 @@ def make_release(
         paid = pay(ledger, dataset, plan, corpus, rows, session, listener)
         if model is not None:
             require_same_model(session, model)
+        if embedder is not None:
+            require_same_model(session, embedder, what="embedder")
         tools = ReleaseTools(
             labels=preparation.labels,
             label_names=label_names,
