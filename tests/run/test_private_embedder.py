@@ -172,9 +172,10 @@ def test_a_run_goes_on_with_the_embedder_that_it_began_with(
 
     values = configured(method, tmp_path)
     use(monkeypatch, WordEmbedder())
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr("understudy.privacy.noise.SystemNoise.draw", broken)
-        running.run(run_config(values))
+        with pytest.raises(KeyboardInterrupt):
+            running.run(run_config(values))
     use(monkeypatch, Other())
     with pytest.raises(ResumeError, match="The embedder is not the one that this run began with"):
         running.run(run_config(values))
