@@ -7,6 +7,7 @@ from typing import Any
 from understudy.config import budget_fields, run_config
 from understudy.forecast import Forecast, forecast
 from understudy.methods.protocol import Method
+from understudy.methods.registry import require_method
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
 
@@ -21,7 +22,8 @@ def plan(method: Method, budget: Budget | SecretBudget, **options: Any) -> Forec
             ``llm``, ``owner`` and so on.
 
     Raises:
-        ConfigError: if the run cannot be made.
+        ConfigError: if the method is none, or the run cannot be made.
     """
+    require_method(method)
     fields = {**budget_fields(budget), "method": method.name, **method.dump()}
     return forecast(run_config({**fields, **options}))

@@ -93,6 +93,8 @@ def read_whole(
             raise UnreadableText("it is a pipe or device, and no ordinary file")
         with opener(path, "rb") as file:
             data = file.read(most + 1)
+    except FileNotFoundError:
+        raise UnreadableText("there is no such file") from None
     except (OSError, ValueError) as error:
         raise UnreadableText(type(error).__name__) from None
     if len(data) > most:

@@ -36,9 +36,9 @@ def release(values: dict[str, Any], **changes: Any) -> running.Result:
 
 @pytest.fixture
 def told() -> Any:
-    """Every warning of ours is an error, unless a test expects it."""
+    """A warning that a table is known is an error, unless a test expects it."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error", UnderstudyWarning)
+        warnings.filterwarnings("error", "Much of this table", UnderstudyWarning)
         yield
 
 
@@ -127,7 +127,7 @@ def test_much_the_same_table_under_another_name_is_warned_of(
     assert said.code == 0
     (line,) = [line for line in said.err.splitlines() if line.startswith("Warning:")]
     assert "dataset 'a'" in line
-    assert "--dataset a" in line
+    assert "one of the two names (--dataset)" in line
     assert not re.search(r"\d", line)
     assert not [row for row in later if row["note"] in said.err]
 

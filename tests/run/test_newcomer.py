@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from clinic import flags, settings
+from run_fixtures import Said
 
 import understudy as us
+from understudy import run as running
 from understudy.config import run_config
-from understudy.errors import ConfigError, ModelError, ResumeError
+from understudy.errors import ConfigError, ModelError, ResumeError, UnderstudyWarning
+from understudy.models.extra import best_device
 from understudy.models.types import ChatRequest, Completion
 from understudy.run import Listener, release
 
@@ -126,3 +132,54 @@ def test_skipping_is_said_without_a_count(tmp_path: Path) -> None:
     config = run_config({**values, **METHOD.dump(), "ledger": str(tmp_path / "l.sqlite")})
     release(config, listener=Listener(lines.append))
     assert any("skipped_rows.json" in line for line in lines)
+
+
+@pytest.mark.parametrize("method", ["dp-kps", us.DPKPS, None])
+def test_what_is_no_method_is_one_clear_error_in_python(tmp_path: Path, method: Any) -> None:
+    corpus = us.read_corpus([{"note": "a"}], text="note")
+    with pytest.raises(ConfigError, match="no method with its parameters"):
+        us.synthesize(corpus, method, us.Budget(1, "1e-6"), llm="none", records=1, ledger=str(tmp_path / "l.sqlite"))
+    with pytest.raises(ConfigError, match="no method with its parameters"):
+        us.plan(method, us.Budget(1, "1e-6"))
+
+
+def test_python_warns_where_texts_will_be_largely_chance(tmp_path: Path) -> None:
+    with pytest.warns(UnderstudyWarning, match="largely chance"):
+        running.run(run_config(settings(tmp_path, epsilon=0.01)))
+
+
+def test_skipped_rows_are_pointed_to_where_nothing_stands_above_the_noise(
+    tmp_path: Path, understudy: Callable[..., Said]
+) -> None:
+    said = understudy("run", *flags(settings(tmp_path, labels="Other, Names", on_bad_row="skip")))
+    assert said.code == 0
+    assert "are the labels those of the data?" in said.err
+
+
+def test_without_torch_the_embedder_is_missing_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.models.extra._PACKAGES", ("no_such_package",))
+    with pytest.raises(ModelError, match="no_such_package"):
+        best_device()
+
+
+def test_an_evaluation_names_what_is_missing_first_and_whose_row_is_bad(
+    tmp_path: Path, understudy: Callable[..., Said]
+) -> None:
+    values = settings(tmp_path)
+    assert "There is no file or folder 'nosuch'" in understudy("evaluate", values["data"], "nosuch").err
+    assert understudy("run", *flags(values)).code == 0
+    (tmp_path / "later.csv").write_text("note,department,patient\n,cardiology,1\n", "utf-8")
+    words = [values["data"], values["output"], "--embedder", "none", "--holdout", str(tmp_path / "later.csv")]
+    said = understudy("evaluate", *words)
+    assert (said.code, "The holdout cannot be used." in said.err) == (3, True)
+
+
+def test_what_cannot_resume_does_not_say_so(
+    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_arguments: object, **_named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("understudy.forecast.make_plan", stop)
+    said = understudy("plan", *flags(settings(tmp_path, output=None)))
+    assert (said.code, said.err.splitlines()[-1]) == (130, "Interrupted.")

@@ -46,6 +46,7 @@ _SHORT = {
     "schema": "Print the JSON Schema of the YAML configuration.",
     "secrets": "Secrets of a private table: the incidence file, and counts for its owner.",
 }
+_RESUMABLE = (["run"], ["release"], ["generate"], ["zero-shot"])
 INTERNAL_ERROR = 70
 _python_shows = warnings.showwarning
 INTERRUPTED = 130
@@ -88,7 +89,8 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("Interrupted. The same command (without --fresh) resumes.", err=True)
+        resumes = sys.argv[1:2] in _RESUMABLE or "--charge-metrics" in sys.argv
+        click.echo(f"Interrupted.{' The same command (without --fresh) resumes.' * resumes}", err=True)
         sys.exit(INTERRUPTED)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)

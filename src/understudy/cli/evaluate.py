@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from glob import glob
 from pathlib import Path
 from typing import Any, get_args
 
@@ -43,6 +44,8 @@ def evaluate(real: str, synthetic: str, config: str | None, show: bool, **values
     --charge-metrics EPSILON releases a few of them, with noise, to release/metrics.json.
     """
     settings = given(values, config)
+    if not Path(synthetic).exists() and not glob(synthetic):  # noqa: PTH207 - a pattern is one of the user's
+        raise ConfigError(f"There is no file or folder {synthetic!r}.", "Check its name.")
     if not (show or settings.get("output") or Path(synthetic).is_dir()):
         raise ConfigError(
             "There is no place for the figures.", "Name a folder with --output, or print them with --show."

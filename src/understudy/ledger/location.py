@@ -92,10 +92,10 @@ def make_folder(path: Path) -> None:
 
 def cannot_write(path: Path, error: OSError) -> LedgerError:
     """The error for a file that cannot be opened."""
-    return LedgerError(
-        f"The ledger {path} cannot be written ({error.strerror}).",
-        "Choose a file that you may write (--ledger PATH or UNDERSTUDY_LEDGER).",
-    )
+    cure = "Choose a file that you may write (--ledger PATH or UNDERSTUDY_LEDGER)."
+    if path.exists():
+        cure = "Restore write access to it: another ledger would not know what has been spent."
+    return LedgerError(f"The ledger {path} cannot be written ({error.strerror}).", cure)
 
 
 _FORMS = "Give a path or postgresql://USER:PASSWORD@HOST/DATABASE (special characters in percent form)."

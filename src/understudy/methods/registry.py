@@ -44,6 +44,19 @@ def _installed(find: Callable[..., EntryPoints], path: tuple[str, ...]) -> Mappi
     return {point.name: point for point in find(group=GROUP)}
 
 
+def require_method(method: object) -> None:
+    """See that what a Python caller gives as a method is one, with its parameters.
+
+    Raises:
+        ConfigError: if it is a name, a class, or anything else.
+    """
+    if isinstance(method, type) or not hasattr(method, "dump"):
+        given = f"the class {method.__name__}" if isinstance(method, type) else f"of the type {type(method).__name__}"
+        raise ConfigError(
+            f"The method is {given}, and no method with its parameters.", "Give one such as understudy.DPKPS()."
+        )
+
+
 def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
     """The method ``name`` with ``parameters``.
 

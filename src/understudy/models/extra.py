@@ -31,7 +31,12 @@ def require_local() -> None:
 
 
 def best_device() -> str:
-    """``"cuda"`` where torch sees one, else ``"cpu"``."""
+    """``"cuda"`` where torch sees one, else ``"cpu"``.
+
+    Raises:
+        ModelError: the extra is missing.
+    """
+    require_local()
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"

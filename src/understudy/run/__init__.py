@@ -20,7 +20,7 @@ from understudy.corpus import Corpus
 from understudy.errors import ConfigError
 from understudy.methods.loading import load_release
 from understudy.methods.protocol import Method
-from understudy.methods.registry import method_class
+from understudy.methods.registry import method_class, require_method
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.privacy.secrets.budget import SecretBudget
@@ -190,6 +190,7 @@ def corpus_config(corpus: Corpus, method: Method, budget: Budget | SecretBudget,
         raise ConfigError(
             f"The corpus is an object of the type {type(corpus).__name__}.", "Open the table with read_corpus first."
         )
+    require_method(method)
     schema = corpus.schema
     return run_config(
         {

@@ -119,7 +119,8 @@ def pay(
         for other in ledger.identify(dataset, *known.contents, sketch=Sketch(known.lines)):
             warnings.warn(
                 f"Much of this table is known as the dataset {other!r}, and this run counts for {dataset!r}. "
-                f"If it is the same data, use --dataset {other}: what is spent under two names is never added up.",
+                "If they are the same data, use one of the two names (--dataset) for all runs: what is spent under "
+                "two is never added up.",
                 UnderstudyWarning,
                 stacklevel=2,
             )

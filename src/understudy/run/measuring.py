@@ -12,7 +12,7 @@ from typing import Any
 
 from understudy.config import LedgerParameters
 from understudy.corpus import Corpus
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, CorpusError
 from understudy.evaluation.evaluation import Evaluation
 from understudy.evaluation.parameters import EvaluationParameters
 from understudy.evaluation.reading import read_sample
@@ -128,8 +128,11 @@ def _read(config: EvaluationConfig, corpus: Corpus, made: Made) -> Tables:
         raise ConfigError("The synthetic table holds no text.", "Give one that does.")
     holdout = None
     if config.holdout is not None:
-        with reopened(corpus, config.holdout, config) as other:
-            holdout = sample(other)
+        try:
+            with reopened(corpus, config.holdout, config) as other:
+                holdout = sample(other)
+        except CorpusError as error:
+            raise CorpusError(f"The holdout cannot be used. {error.problem}", error.cure) from None
     named = [each.partition("=") for each in config.beside]
     return Tables(
         synthetic=synthetic,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,7 +16,7 @@ from understudy.config import DataParameters, RunConfig
 from understudy.corpus import Corpus, canonical, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.steady import SteadyCorpus, contents
-from understudy.errors import ConfigError, ModelError, PrivacyError, UnderstudyError
+from understudy.errors import ConfigError, ModelError, PrivacyError, UnderstudyError, UnderstudyWarning
 from understudy.methods.loading import load_release
 from understudy.methods.protocol import Method, Preparation, ReleaseTools
 from understudy.methods.registry import make_method
@@ -31,7 +32,7 @@ from understudy.release.reading import require_readable
 from understudy.run.charging import dataset_name, open_ledger, pay
 from understudy.run.generating import Writing, load_embedder_of, load_release_model_of
 from understudy.run.going_on import require_begun, require_no_less, require_same_model
-from understudy.run.listener import Listener
+from understudy.run.listener import SILENT, Listener
 from understudy.run.planning import make_plan
 from understudy.run.session import RELEASED, Session
 from understudy.statement import Statement
@@ -171,6 +172,11 @@ def make_release(
         listener.say(f"{name}: {entry['source']}")
     for line in made.noise_lines:
         listener.say(line)
+    if "warning" in made.noise_check:
+        if config.on_bad_row == "skip":
+            listener.say("If you expected more, see private/skipped_rows.json: are the labels those of the data?")
+        if listener is SILENT:
+            warnings.warn(str(made.noise_check["warning"]), UnderstudyWarning, stacklevel=2)
     return made
 
 
