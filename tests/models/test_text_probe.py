@@ -92,7 +92,7 @@ class ByThread(Hashing):
 
 class AtRandom(Hashing):
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return nudged(super().embed(texts), np.random.default_rng().random(len(texts)) < 0.01)
+        return nudged(super().embed(texts), np.random.default_rng().random(len(texts)) < 0.05)
 
 
 class OnlyLongOnes(Hashing):
