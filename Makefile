@@ -3,12 +3,12 @@
 #   PYTHON       the Python that makes the virtual environment
 #   VENV         where it stands
 #   TORCH_INDEX  a package index with CPU builds of torch, where the usual one has CUDA builds only
-#   TESTS        arguments for pytest
+#   TESTS        arguments for pytest; by default, to use all cores
 
 PYTHON ?= python3
 VENV ?= .venv
 TORCH_INDEX ?=
-TESTS ?=
+TESTS ?= -rs --numprocesses auto --dist worksteal
 
 EXTRAS := dev,evaluate,local,postgres
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
