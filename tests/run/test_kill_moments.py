@@ -339,11 +339,10 @@ class Evaluated(Chain):
 
 
 METRIC_MOMENTS = [
-    "a value is drawn",
     "a value is stored",
-    "a value is confirmed",
     "charged metrics are written",
-    *(["a value is being stored", "a value is being confirmed", "charged metrics stand there"] if ALL else []),
+    *(["a value is drawn", "a value is confirmed", "charged metrics stand there"] if ALL else []),
+    *(["a value is being stored", "a value is being confirmed"] if ALL else []),
 ]
 
 

@@ -44,9 +44,9 @@ def evaluate(real: str, synthetic: str, config: str | None, show: bool, **values
     --charge-metrics EPSILON releases a few of them, with noise, to release/metrics.json.
     """
     settings = given(values, config)
-    if not Path(synthetic).exists() and not glob(synthetic):  # noqa: PTH207 - a pattern is one of the user's
-        raise ConfigError(f"There is no file or folder {synthetic!r}.", "Check its name.")
     if not (show or settings.get("output") or Path(synthetic).is_dir()):
+        if not Path(synthetic).exists() and not glob(synthetic):  # noqa: PTH207 - a pattern is one of the user's
+            raise ConfigError(f"There is no file or folder {synthetic!r}.", "Check its name.")
         raise ConfigError(
             "There is no place for the figures.", "Name a folder with --output, or print them with --show."
         )

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -309,35 +305,6 @@ def test_noise_that_is_off_or_seeded_is_stamped(tmp_path: Path, llama: Path, und
         assert "NOT PRIVATE" in said.err
         assert not load_release(tmp_path / f"out{number}" / "release" / "private-prediction.release").statement.private
     assert charged(tmp_path) == 0
-
-
-# kill -9
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt", reason="there is no kill -9")
-def test_a_real_kill_costs_one_charge_and_no_text_twice(tmp_path: Path, llama: Path) -> None:
-    words = flags(predicting(tmp_path, llama, tokens_per_batch=60))
-    command = [sys.executable, "-c", "from understudy.cli import main; main()", "run", *words]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "Batches done: 1 of 4" in line:
-            break
-    else:
-        pytest.fail("the run ended before a batch was done")
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    before = stored(tmp_path)
-    assert before
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    after = stored(tmp_path)
-    assert before.items() <= after.items()
-    assert len(after) > len(before)
-    assert charged(tmp_path) == 1
-    assert release_of(tmp_path).arrays["private"].sum() <= 4 * 60
 
 
 @pytest.mark.slow
