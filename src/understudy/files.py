@@ -77,6 +77,11 @@ MOST_SETTINGS_BYTES = 1 << 24
 """Of a file of settings: YAML, or a JSON schema."""
 
 
+def is_pipe_or_device(path: Path) -> bool:
+    """Whether a path that somebody named is neither a file nor a folder: it would be waited for, or have no end."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
 def read_whole(
     path: Path, *, most: int = MOST_BYTES, opener: Callable[[Path, Literal["rb"]], IO[bytes]] = open
 ) -> bytes:
@@ -89,7 +94,7 @@ def read_whole(
         UnreadableText: it cannot be opened, is a pipe or device, or holds more than ``most`` bytes.
     """
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe would be waited for
+        if is_pipe_or_device(path):
             raise UnreadableText("it is a pipe or device, and no ordinary file")
         with opener(path, "rb") as file:
             data = file.read(most + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -56,24 +57,25 @@ def parse_json(data: bytes | bytearray, *, values: int | None = MOST_VALUES) -> 
         raise ValueError("it is nested too deep") from None
     if not isinstance(fields, dict):
         raise ValueError("no JSON object")
-    _check_depth(fields)
+    if not depth_within(fields, _MOST_NESTED - 1):
+        raise ValueError("it is nested too deep")
     json.dumps(fields, ensure_ascii=False).encode("utf-8")  # no half of a surrogate pair
     return fields
 
 
-def _check_depth(value: Any) -> None:
-    """Level by level, so that no depth is too much for Python, here or where the fields are written again."""
+def depth_within(value: Any, most: int) -> bool:
+    """Whether a JSON value nests no deeper. Level by level, so that no depth is too much for Python."""
     level = [value]
-    for _ in range(_MOST_NESTED):
-        level = [
-            each
-            for item in level
-            if isinstance(item, dict | list)
-            for each in (item.values() if isinstance(item, dict) else item)
-        ]
+    for _ in range(most + 1):
+        level = [each for item in level if isinstance(item, dict | list) for each in members(item)]
         if not level:
-            return
-    raise ValueError("it is nested too deep")
+            return True
+    return False
+
+
+def members(item: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    """What an object or a list of JSON holds."""
+    return item.values() if isinstance(item, dict) else item
 
 
 def _no_number(name: str) -> Any:

@@ -80,7 +80,7 @@ class Corpus:
         """Read the table from the start; every call is a new pass.
 
         Args:
-            batch_size: the most rows a batch, at least 1. The last batch of a pass may be smaller, and one of very
+            batch_size: the most rows per batch, at least 1. The last batch of a pass may be smaller, and one of very
                 long texts; none is empty.
 
         Raises:

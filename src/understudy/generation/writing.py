@@ -48,7 +48,7 @@ class Writer:
         return 0 if self.chat is None else self.parameters.samples
 
     def write(self, seeds: Sequence[Seed]) -> Iterator[SyntheticRecord]:
-        """One record a seed, in the order of the seeds; without a text where the model gave none.
+        """One record per seed, in the order of the seeds; without a text where the model gave none.
 
         Raises:
             NoText: no call gave a text, and asking again later may give some.

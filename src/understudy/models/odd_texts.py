@@ -23,7 +23,7 @@ def require_embeds_all(embedder: Embedder) -> int:
     """See that an embedder answers whatever it is given, before anything is charged; its dimension.
 
     Raises:
-        ModelError: it fails on an odd text or on none, or does not answer with one vector a text, all of one
+        ModelError: it fails on an odd text or on none, or does not answer with one vector per text, all of one
             dimension, of which that of a plain text has length 1.
     """
     texts = [_PLAIN, *ODD_TEXTS]

@@ -38,7 +38,7 @@ def require_text_invariance(embedder: Embedder) -> None:
     embedder without AVX-512, 5 % of what ten thousand notes take.
 
     Raises:
-        ModelError: a vector changes, or there is not one vector a text.
+        ModelError: a vector changes, or there is not one vector per text.
     """
     draw = np.random.default_rng(0)
     longest, batch = getattr(embedder, "longest", _LONGEST), getattr(embedder, "batch_tokens", _BATCH_TOKENS)

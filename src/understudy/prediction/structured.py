@@ -21,6 +21,7 @@ from typing import Any
 from understudy.errors import ConfigError
 from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_lines, read_whole
 from understudy.generation.predicting import Shape
+from understudy.untrusted import depth_within, members
 
 _MOST_NESTED = 64  # as in records of the corpus
 _MOST_FOLLOWED = 20_000
@@ -206,7 +207,7 @@ def read_json(text: str) -> Any:
         return Fault.COLUMNS
     except (ValueError, RecursionError):
         return Fault.NOT_JSON
-    return value if _depth_within(value, _MOST_NESTED) and _unwritable(value) is None else Fault.NOT_JSON
+    return value if depth_within(value, _MOST_NESTED) and _unwritable(value) is None else Fault.NOT_JSON
 
 
 class _Twice(ValueError):
@@ -229,20 +230,6 @@ def _finite(digits: str) -> float | int:
     if not math.isfinite(number):
         raise ValueError(digits)
     return int(number) if number.is_integer() else number
-
-
-def _depth_within(value: Any, most: int) -> bool:
-    """Level by level, so that no depth of ``value`` is too much for Python."""
-    level = [value]
-    for _ in range(most + 1):
-        level = [each for item in level if isinstance(item, (dict, list)) for each in _members(item)]
-        if not level:
-            return True
-    return False
-
-
-def _members(item: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return item.values() if isinstance(item, dict) else item
 
 
 def _unwritable(value: Any) -> Fault | None:
@@ -342,4 +329,4 @@ def _objects(schema: Any) -> Iterator[dict[str, Any]]:
         if isinstance(item, dict):
             yield item
         if isinstance(item, (dict, list)):
-            level.extend(_members(item))
+            level.extend(members(item))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from understudy.errors import ReleaseError
+from understudy.files import is_pipe_or_device
 
 MOST_BYTES = 256 * 1024**2
 """Bytes that a Release unpacks to at most, unless a larger bound is given."""
@@ -84,8 +85,8 @@ def open_archive(path: Path, *, names: Collection[str], max_bytes: int | None = 
         ReleaseError: it unpacks to more.
         ValueError, OSError, zipfile.BadZipFile: it is no such zip file.
     """
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise ValueError("it is no ordinary file")  # a pipe would be waited for
+    if is_pipe_or_device(path):
+        raise ValueError("it is no ordinary file")
     with path.open("rb") as file:
         packed = os.fstat(file.fileno()).st_size
         directory, entries = _directory(file, packed)

@@ -11,7 +11,7 @@ from understudy.methods.protocol import PublicFacts
 from understudy.methods.registry import make_method, method_class
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.statement.form import require_readable
+from understudy.statement.form import require_readable_charges
 
 
 def make_plan(config: RunConfig, *, label_names: Sequence[str] | None = None) -> Plan:
@@ -37,7 +37,7 @@ def make_plan(config: RunConfig, *, label_names: Sequence[str] | None = None) ->
         label_names = [canonical(label) for label in declared]
     facts = PublicFacts(config.unit, max(1, len(label_names)), config.expected_records, tuple(label_names))
     plan = method.plan(budget, facts)
-    require_readable(plan.charges)
+    require_readable_charges(plan.charges)
     return plan
 
 

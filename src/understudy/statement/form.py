@@ -101,7 +101,7 @@ class StatementForm(Form):
     trusted: list[str] = Field(default_factory=list)
 
 
-def require_readable(charges: Sequence[Charge]) -> None:
+def require_readable_charges(charges: Sequence[Charge]) -> None:
     """That a statement can name the charges of a plan.
 
     Raises:

@@ -111,7 +111,7 @@ def check_embeddings(parameters: DPKPSParameters, vocabulary: Vocabulary, embedd
 
     Raises:
         ConfigError: if there is no room for them.
-        ModelError: if the embedder does not answer with one unit vector a term.
+        ModelError: if the embedder does not answer with one unit vector per term.
     """
     require_room(parameters, dimension)
     _unit_vectors(embedder, vocabulary.terms[:_TRIED])
@@ -124,7 +124,7 @@ def _unit_vectors(embedder: Embedder, terms: Sequence[str]) -> NDArray[np.float3
     """Embeddings that the sensitivity bounds of the features can be trusted with: NaN has no cosine.
 
     Raises:
-        ModelError: if the embedder does not answer with one unit vector a term.
+        ModelError: if the embedder does not answer with one unit vector per term.
     """
     vectors = np.asarray(embedder.embed(terms), dtype=np.float32)
     lengths = np.linalg.norm(vectors, axis=-1)
