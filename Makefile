@@ -23,7 +23,7 @@ help:
 	@echo "make demo-fresh  the same from the beginning, with another draw of noise"
 	@echo "make test        every test"
 	@echo "make lint        style, types and the rules of who may import whom"
-	@echo "make models      put the embedded models into this machine's cache"
+	@echo "make models      put the built-in models into this machine's cache"
 	@echo "make bench       speed, memory and utility on real text sets, where they are"
 	@echo "make clean       remove $(VENV), the demo's results and the caches of the tools"
 
@@ -39,8 +39,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 models: $(INSTALLED)
-	@echo "Looking for the embedded models."
-	@$(BIN)/understudy models pull embedded
+	@echo "Looking for the built-in models."
+	@$(BIN)/understudy models pull builtin
 
 demo: models
 	@echo "Making synthetic clinic notes from examples/clinic_notes.csv (if interrupted, make demo resumes)."
@@ -60,8 +60,8 @@ demo-fresh:
 	@$(MAKE) demo
 
 test: $(INSTALLED)
-	@echo "Looking for the embedded models."
-	@$(BIN)/understudy models pull embedded || echo "Without them the tests that need them are skipped."
+	@echo "Looking for the built-in models."
+	@$(BIN)/understudy models pull builtin || echo "Without them the tests that need them are skipped."
 	@echo "Running every test."
 	@$(BIN)/python -m pytest $(TESTS)
 
