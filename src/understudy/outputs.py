@@ -21,8 +21,7 @@ from understudy.corpus.labels import canonical
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, UnderstudyError
 from understudy.files import PRIVATE_MODE, atomic_file, only_owner_writes, require_local, shared_folder, storage_error
-from understudy.methods.loading import load_release
-from understudy.methods.registry import method_names
+from understudy.methods.registry import load_release, method_names
 from understudy.release import PublicSchema, Release
 from understudy.statement import Statement
 from understudy.writing.records import SyntheticRecord

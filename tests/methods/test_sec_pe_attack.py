@@ -23,16 +23,16 @@ from scipy import stats
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 from tiny_corpora import HashEmbedder
+from understudy.privacy.sampling import SampledSum
 
 import understudy as us
 from understudy.evolution.embeddings import integer_vectors
-from understudy.methods.base import PublicFacts
+from understudy.methods.public import PublicFacts
 from understudy.methods.sec_pe.clusters import GRID, Clusters, ClusterSums
 from understudy.methods.sec_pe.plan import public_drawing
 from understudy.privacy.events import Inclusion, MixtureEvent
 from understudy.privacy.noise import NoiseSource, SystemNoise
 from understudy.privacy.plan import Charge, Receipt
-from understudy.privacy.sampling import SampledSum
 from understudy.privacy.secrets.bounds import poisson_binomial
 from understudy.privacy.secrets.composition import calibrate, posterior
 from understudy.privacy.unit import Unit

@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from understudy.assess.synthetic import SyntheticText, read_synthetic
 from understudy.config import run_config
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.metrics.value import Figure
 from understudy.privacy.events import GaussianEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
 from understudy.privacy.guarantee import Budget

@@ -18,7 +18,8 @@ from pydantic import Field
 import understudy as us
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.errors import ReleaseError
-from understudy.methods.base import Arrays, GenerationTools, PublicFacts, Released, ReleaseTools, Traits
+from understudy.methods.base import Arrays, Released, ReleaseTools, Traits
+from understudy.methods.public import GenerationTools, PublicFacts
 from understudy.methods.registry import GROUP
 from understudy.parameters import Parameters
 from understudy.privacy.events import PureEvent

@@ -24,7 +24,7 @@ from test_copies import assert_refused, copied, run, stopped
 from understudy.evolution.embeddings import PrivateEmbeddings
 from understudy.evolution.population import Population
 from understudy.ledger import Ledger
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.mechanisms import NoisySum
 from understudy.release import Release

@@ -16,7 +16,7 @@ from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import BudgetExceeded, ResumeError, UnderstudyError
 from understudy.ledger import Ledger
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.models.types import ChatRequest, Completion
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget

@@ -15,7 +15,7 @@ from clinic import flags, settings
 from run_fixtures import runs_charged
 from server import FakeEndpoint, Reply, Seen, answer
 
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.models.types import Completion
 from understudy.store import RunStore
 from understudy.store.database import Database

@@ -18,7 +18,8 @@ from run_fixtures import Said, runs_charged
 
 import understudy as us
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.methods.base import GenerationTools, PublicFacts, Released, ReleaseTools, Traits
+from understudy.methods.base import Released, ReleaseTools, Traits
+from understudy.methods.public import GenerationTools, PublicFacts
 from understudy.methods.registry import GROUP, method_class, method_names
 from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget

@@ -21,7 +21,7 @@ from sample_releases import SAMPLES, dp_kps, sec_pe
 
 from understudy import run as running
 from understudy.errors import ReleaseError, UnderstudyError
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.release import Release
 
 DROPPED = object()

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from understudy.errors import PrivacyError, ResumeError, StorageError
-from understudy.privacy.origin import NoiseOrigin
+from understudy.privacy.sealed import NoiseOrigin
 from understudy.store import RunStore, database
 
 posix = pytest.mark.skipif(os.name != "posix", reason="Windows has no file modes")

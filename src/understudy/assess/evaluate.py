@@ -34,7 +34,7 @@ from understudy.models.trust import require_trusted
 from understudy.models.types import Embedder
 from understudy.outputs import OutputFolder
 from understudy.privacy.exact import require_epsilon
-from understudy.privacy.origin import SYSTEM
+from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
 from understudy.run.charging import ledger_of
 from understudy.run.listener import SILENT, Listener

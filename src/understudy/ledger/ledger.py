@@ -20,8 +20,10 @@ from understudy.ledger.sketches import Sketch
 from understudy.ledger.values import Dataset, Entry, canonical, now, require_name
 from understudy.ledger.whole_file import keep_to_owner, require_one_name
 from understudy.privacy.accountant import CrossRunRule
+from understudy.privacy.events import event_from_json
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.plan import Plan, Receipt, charge_of
+from understudy.privacy.plan import Plan, Receipt
+from understudy.privacy.sealed import Seal, charge_of
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
@@ -295,30 +297,43 @@ class Ledger:
                     )
                 )
             admission.require_same_draws(rows.drawn(connection, run_id), kept)
-        return Receipt(run_id, plan.charges)
+            number = rows.entry_number(connection, run_id)
+        return Receipt(run_id, plan, ledger_id=self.id, charge_number=number)
 
-    def confirm(self, run_id: str, name: str, digest: str) -> None:
-        """Record that a noisy value is about to be used; confirming the same value again changes nothing.
+    def confirm(self, seal: Seal, digest: str) -> None:
+        """Make the seal of a noisy value good, before the value is used; doing it again changes nothing.
 
-        Whoever resumes the same run from a copy of its folder would draw another one: that is refused here.
+        Whoever resumes the same run from a copy of its folder would have another value: that is refused here.
 
         Args:
-            run_id: the run, charged.
-            name: of the charge that paid for the value, or of a part of what it paid for: ``CHARGE/PART``.
-            digest: a hash of the value, keyed with :attr:`fingerprint_key`; never leaves the ledger.
+            seal: from the receipt of :meth:`charge`; its ``name`` is that of the charge that paid for the value, or of
+                a part of what it paid for: ``CHARGE/PART``.
+            digest: a hash of the value with its seal, keyed with :attr:`fingerprint_key`; never leaves the ledger.
 
         Raises:
             LedgerError: if another value is confirmed under this name.
-            PrivacyError: if there is no such charge.
+            PrivacyError: if the ledger has no such charge of this run, or its noise is not the system's.
         """
         with self._write() as connection:
-            booked = rows.booked(connection, run_id)
-            if booked is None or charge_of(name) not in [charge["name"] for charge in booked[1].charges]:
-                raise PrivacyError(f"The ledger has no charge {name!r} of this run.", "Charge the plan first.")
-            if used := rows.drawn(connection, run_id, name):
-                admission.require_same_draws(used, {name: digest})
+            booked = rows.booked(connection, seal.run_id)
+            entry = None if booked is None else booked[1]
+            known = {} if entry is None else {each["name"]: event_from_json(each["event"]) for each in entry.charges}
+            if (
+                not seal.private
+                or seal.ledger_id != self.id
+                or entry is None
+                or seal.charge_number != rows.entry_number(connection, seal.run_id)
+                or seal.unit != entry.unit
+                or known.get(charge_of(seal.name)) != seal.event
+            ):
+                raise PrivacyError(
+                    f"The ledger has no charge that pays for the value {seal.name!r} as it is sealed.",
+                    "Charge the plan first, and leave the run's private folder as it is.",
+                )
+            if used := rows.drawn(connection, seal.run_id, seal.name):
+                admission.require_same_draws(used, {seal.name: digest})
             else:
-                connection.execute(sa.insert(draws).values(run_id=run_id, name=name, digest=digest, at=now()))
+                connection.execute(sa.insert(draws).values(run_id=seal.run_id, name=seal.name, digest=digest, at=now()))
 
     def known_as(self, *contents: str) -> str | None:
         """The name of the dataset that one of these contents belongs to, None if they are new. Writes nothing."""

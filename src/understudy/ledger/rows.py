@@ -68,6 +68,11 @@ def booked(connection: sa.Connection, run_id: str) -> tuple[str, Entry] | None:
     return None if row is None else (row.dataset, _to_entry(row))
 
 
+def entry_number(connection: sa.Connection, run_id: str) -> int:
+    """The number of a charged run's entry, over all datasets."""
+    return int(connection.execute(sa.select(entries.c.number).where(entries.c.run_id == run_id)).scalar_one())
+
+
 def drawn(connection: sa.Connection, run_id: str, name: str | None = None) -> dict[str, str]:
     """The digests of the run's values that were used, by name: all, or that of one (a run may have thousands)."""
     wanted = sa.select(draws.c.name, draws.c.digest).where(draws.c.run_id == run_id)

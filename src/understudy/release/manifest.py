@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -10,7 +10,8 @@ from understudy.statement.form import MethodName, StatementForm
 from understudy.untrusted import Form
 
 FORMAT = "understudy-release"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""1 had untyped charges and noise checks."""
 _Label = str | bool | int | float
 
 
@@ -21,12 +22,26 @@ class _Schema(Form):
     record_columns: list[str]
 
 
+_Number = int | float
+
+
+class _Fact(Form):
+    name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
+    value: str | _Number | list[_Number]
+    title: str
+
+
+class _Facts(Form):
+    entries: Annotated[list[_Fact], Field(max_length=200)]
+    warnings: Annotated[list[str], Field(max_length=20)]
+
+
 class _Manifest(Form):
     method: MethodName
     parameters: dict[str, Any]
     schema_: _Schema = Field(alias="schema")
     statement: StatementForm
-    noise_check: dict[str, Any]
+    noise_check: _Facts
     sha256: dict[str, str]
 
 

@@ -1,6 +1,6 @@
 """Reading a Release file that a stranger may have made: within bounds, verified while it is read, in the form it has.
 
-What each method's Release holds is checked after this, by :func:`understudy.methods.loading.load_release`, which
+What each method's Release holds is checked after this, by :func:`understudy.methods.registry.load_release`, which
 is what everybody calls.
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import ConfigError, ReleaseError
+from understudy.privacy.facts import Facts
 from understudy.release import ARRAYS, MANIFEST, STRINGS, TERMS, PublicSchema, Release
 from understudy.release.archive import Archive, open_archive
 from understudy.release.manifest import FORMAT, FORMAT_VERSION, check_manifest
@@ -54,7 +55,7 @@ def read_release(path: Path, *, max_bytes: int | None = None) -> Release:
             statement=statement,
             arrays=arrays_from_bytes(data[ARRAYS]),
             terms=terms_from_bytes(data[TERMS], most=archive.bound),
-            noise_check=manifest["noise_check"],
+            noise_check=Facts.from_json(manifest["noise_check"]),
             strings=strings_from_bytes(data[STRINGS], most=archive.bound) if STRINGS in data else {},
         )
 
@@ -119,6 +120,11 @@ def _check_version(path: Path, manifest: Mapping[str, Any]) -> None:
         raise ReleaseError(
             f"The Release {path.name} has format version {version}; this understudy reads up to {FORMAT_VERSION}.",
             "Install a newer understudy.",
+        )
+    if version < FORMAT_VERSION:
+        raise ReleaseError(
+            f"The Release {path.name} was made by an earlier version of understudy (format {version}).",
+            "Generate with that version, or make the release again with this one.",
         )
 
 

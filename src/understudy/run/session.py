@@ -48,6 +48,10 @@ class Session:
         """Private files that live no longer than the release's making."""
         return self.folder.private / _SCRATCH
 
+    def scratch_of(self, rows: str) -> Path:
+        """The part of it that is this run's on these rows: what lies beside it is another's."""
+        return self.scratch / hashlib.sha256(f"{self.store.run_id} {rows}".encode()).hexdigest()[:32]
+
     def clear_scratch(self) -> None:
         """Remove them, those of a run that was killed among them."""
         shutil.rmtree(self.scratch, ignore_errors=True)

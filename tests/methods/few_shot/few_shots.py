@@ -11,8 +11,9 @@ import numpy as np
 from echo_model import EchoModel
 from tiny_corpora import LABELS, RECORD, Row, bounded
 
-from understudy.methods.base import Arrays, PublicFacts, Released, ReleaseTools
+from understudy.methods.base import Arrays, Released, ReleaseTools
 from understudy.methods.few_shot.method import FewShot
+from understudy.methods.public import PublicFacts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import InsecureNoNoise, NoiseSource
 from understudy.privacy.plan import Plan, Receipt

@@ -20,9 +20,9 @@ from understudy.decoding.rows import PromptTokens
 from understudy.decoding.sums import floor_softmax
 from understudy.errors import ConfigError
 from understudy.methods.few_shot import asking
-from understudy.methods.few_shot.drawing import Drawing, deal
 from understudy.methods.few_shot.parameters import FewShotParameters
 from understudy.methods.few_shot.plan import planned_mechanism
+from understudy.methods.few_shot.sampler import Drawing, deal
 from understudy.models.causal import CausalModel
 from understudy.models.threads import worker_pool
 from understudy.privacy.noise import InsecureNoNoise

@@ -10,8 +10,8 @@ import numpy as np
 from clinic import FakeChat
 from few_shots import TEMPLATE, method
 
-from understudy.methods.base import GenerationTools
 from understudy.methods.few_shot.plan import SCHEMA
+from understudy.methods.public import GenerationTools
 from understudy.models.types import ChatRequest, Completion
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.predicting import PredictionExample

@@ -10,8 +10,8 @@ from tiny_corpora import LABELS, OWNER
 
 from understudy.config import run_config
 from understudy.errors import ConfigError
-from understudy.methods.base import PublicFacts
 from understudy.methods.few_shot.plan import planned_mechanism
+from understudy.methods.public import PublicFacts
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget

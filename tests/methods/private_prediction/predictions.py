@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from script_model import ScriptModel
 from tiny_corpora import LABELS, RECORD, Row, bounded
 
-from understudy.methods.base import Arrays, PublicFacts, Released, ReleaseTools
+from understudy.methods.base import Arrays, Released, ReleaseTools
 from understudy.methods.private_prediction.method import PrivatePrediction
+from understudy.methods.public import PublicFacts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Plan, Receipt

@@ -10,7 +10,7 @@ from predictions import NAMES, method, prompts
 from script_model import ScriptModel
 
 from understudy.decoding.prompting import build_prompts
-from understudy.methods.private_prediction.drawing import Draw
+from understudy.methods.private_prediction.sampler import Draw
 from understudy.privacy.noise import SystemNoise
 from understudy.privacy.tokens import OpenTokens, PrivateTokens, TokenTest
 

@@ -10,9 +10,9 @@ from predictions import TEMPLATE
 from tiny_corpora import OWNER, RECORD
 
 from understudy.errors import ConfigError
-from understudy.methods.base import PublicFacts
 from understudy.methods.private_prediction.method import PrivatePrediction
 from understudy.methods.private_prediction.plan import mechanism_of, recommended_batches
+from understudy.methods.public import PublicFacts
 from understudy.privacy.accountant import zcdp_within
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan

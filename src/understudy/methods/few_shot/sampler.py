@@ -1,4 +1,4 @@
-"""One exemplar, drawn token by token (Tang et al. 2024, Algorithm 2).
+"""One exemplar, decoded token by token (Tang et al. 2024, Algorithm 2).
 
 until the exemplar ends:
     sample     = each record of the label with probability q, into one of M subsets          fresh for every token
@@ -21,34 +21,24 @@ from understudy.decoding.ending import Ending, OpenText
 from understudy.decoding.rows import PromptTokens
 from understudy.decoding.sums import softmax_sum, vote_sum
 from understudy.errors import ModelError
-from understudy.methods.few_shot.asking import exemplar_width
+from understudy.methods.few_shot.prompts import exemplar_width
 from understudy.models.causal import CausalModel, whole_rows
 from understudy.models.contexts import Contexts
-from understudy.privacy.noise import NoiseSource
-from understudy.privacy.subsampled import OpenSubsampledTokens, SubsampledTokens
-
-_PRIORITIES = 2**62
+from understudy.privacy.subsampled import LabelTokens, Sample, SubsampledTokens
 
 
-def deal(
-    included: NDArray[np.bool_], subset: NDArray[np.int64], priority: NDArray[np.int64], *, subsets: int, most: int
-) -> list[NDArray[np.int64]]:
-    """For each subset the records that it shows: its ``most`` drawn ones of lowest priority, in that order.
+def deal(sample: Sample, *, subsets: int, most: int) -> list[NDArray[np.int64]]:
+    """For each subset the records that it shows: its ``most`` included ones of lowest priority, in that order.
 
     Each record has coins of its own. Taking one away, with its coins, leaves all subsets but one as they were.
-
-    Args:
-        included: ``Bool[n]``, which records are drawn.
-        subset: ``Int64[n]``, in [0, subsets), where a drawn record goes.
-        priority: ``Int64[n]``, uniform.
     """
-    drawn = np.flatnonzero(included)
-    drawn = drawn[np.argsort(priority[drawn], kind="stable")]
-    return [drawn[subset[drawn] == each][:most] for each in range(subsets)]
+    included = np.flatnonzero(sample.included)
+    included = included[np.argsort(sample.priority[included], kind="stable")]
+    return [included[sample.subset[included] == each][:most] for each in range(subsets)]
 
 
 @dataclass
-class Drawn:
+class DecodedExemplar:
     """An exemplar as it grows: its tokens, and which of them are noisy."""
 
     text: OpenText
@@ -64,15 +54,15 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """How the exemplars of one label are drawn.
+class TokenSampler:
+    """How the exemplars of one label are decoded.
 
     Guarantee:
         A record changes the row of the one subset that it falls into, and no other: rows are dealt out by coins of
         their own (:func:`deal`), and run in one block of subsets + 1 rows of one width for every token, whoever is
-        drawn (:class:`~understudy.models.contexts.Contexts`). A row adds non-negative integers of at most the
+        sampled (:class:`~understudy.models.contexts.Contexts`). A row adds non-negative integers of at most the
         mechanism's grid in all, or one vote. The candidates come of the public row. So the sums move as
-        :class:`~understudy.privacy.subsampled.SubsampledTokens` says; it draws the sample, adds the noise and counts.
+        :class:`~understudy.privacy.subsampled.SubsampledTokens` says; it samples, adds the noise and counts.
 
     Args:
         mechanism: what is charged.
@@ -82,7 +72,6 @@ class Drawing:
         most_shown: N, records that a subset shows.
         most: tokens of a shown record at most.
         candidates: K.
-        noise: where the coins that choose among a subset's records come from.
     """
 
     mechanism: SubsampledTokens
@@ -92,46 +81,45 @@ class Drawing:
     most_shown: int
     most: int
     candidates: int
-    noise: NoiseSource
 
     @property
     def width(self) -> int:
-        """Tokens to which every row is padded, whatever was drawn before: a function of public parameters."""
+        """Tokens to which every row is padded, whatever was decoded before: a function of public parameters."""
         return exemplar_width(self.prompt, self.ending, most=self.most, most_shown=self.most_shown)
 
     def exemplar(
         self,
         records: Sequence[NDArray[np.int32]],
-        paid: OpenSubsampledTokens,
+        paid: LabelTokens,
         check: Callable[[], None] = lambda: None,
-    ) -> Drawn:
-        """Draw tokens until the exemplar ends, or no paid one is left.
+    ) -> DecodedExemplar:
+        """Decode tokens until the exemplar ends, or no paid one is left.
 
         Args:
             records: the label's private texts in tokens, ``most`` at most each.
             paid: what is left to this label.
             check: called before each token; it raises where the run is being stopped.
         """
-        drawn = Drawn(self.ending.open(self.model))
-        while drawn.text.ended is None:
-            if certain := self.model.encode(drawn.text.next):
+        decoded = DecodedExemplar(self.ending.open(self.model))
+        while decoded.text.ended is None:
+            if certain := self.model.encode(decoded.text.next):
                 for token in certain:
-                    drawn.take(token, noisy=False)
+                    decoded.take(token, noisy=False)
                 continue
             if not paid.left:
                 break
             check()
-            contexts = self._contexts(self._shown(records, paid), drawn.tokens)
+            contexts = self._contexts(self._shown(records, paid), decoded.tokens)
             try:
                 public = contexts.public_logits()
             except ModelError:
-                if not drawn.tokens:
+                if not decoded.tokens:
                     raise
                 paid.skip()
-                break  # this too is an outcome of tokens that were paid for: stored, not drawn again
+                break  # this too is an outcome of tokens that were paid for: stored, not decoded again
             candidates = public_candidates(public, count=self.candidates)
-            drawn.take(candidates.token(paid.choose(self.sums(contexts, candidates))), noisy=True)
-        return drawn
+            decoded.take(candidates.token(paid.choose(self.sums(contexts, candidates))), noisy=True)
+        return decoded
 
     def sums(self, contexts: Contexts, candidates: Candidates) -> NDArray[np.int64]:
         """``Int64[K]``: what the subsets say together, the public row left out."""
@@ -140,19 +128,17 @@ class Drawing:
             return vote_sum(contexts, candidates, divisors=counted)
         return softmax_sum(contexts, candidates, grid=self.mechanism.grid, divisors=counted)
 
-    def _shown(self, records: Sequence[NDArray[np.int32]], paid: OpenSubsampledTokens) -> list[list[NDArray[np.int32]]]:
+    def _shown(self, records: Sequence[NDArray[np.int32]], paid: LabelTokens) -> list[list[NDArray[np.int32]]]:
         """A fresh sample: the records that each subset shows."""
-        included, subset = paid.sample(len(records))
-        priority = self.noise.uniform(len(records), below=_PRIORITIES)
-        dealt = deal(included, subset, priority, subsets=self.mechanism.subsets, most=self.most_shown)
+        dealt = deal(paid.sample(len(records)), subsets=self.mechanism.subsets, most=self.most_shown)
         return [[records[number] for number in numbers.tolist()] for numbers in dealt]
 
-    def _contexts(self, shown: Sequence[Sequence[NDArray[np.int32]]], drawn: Sequence[int]) -> Contexts:
-        """The public row and one a subset, each with the exemplar so far at its end.
+    def _contexts(self, shown: Sequence[Sequence[NDArray[np.int32]]], decoded: Sequence[int]) -> Contexts:
+        """The public row and one per subset, each with the exemplar so far at its end.
 
         The last token of the prefix stands in the rows themselves, so that no row is ever empty.
         """
-        lead, end = self.prompt.prefix[-1:], (*self.prompt.suffix, *drawn)
+        lead, end = self.prompt.prefix[-1:], (*self.prompt.suffix, *decoded)
         rows = [[*lead, *self.prompt.row(*(text.tolist() for text in texts)), *end] for texts in ([], *shown)]
         return self.model.contexts(
             rows,
