@@ -19,6 +19,7 @@ from understudy.config import run_config
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.evolution.embeddings import PrivateEmbeddings, integer_vectors
 from understudy.methods.aug_pe.votes import VoteHistogram
+from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
 

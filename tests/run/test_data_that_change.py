@@ -386,7 +386,7 @@ def killed(tmp_path: Path) -> dict[str, Any]:
     with at_call(VoteHistogram, "of_batch", 2, kill), pytest.raises(Killed):
         release(values)
     scratch = tmp_path / "out" / "private" / "scratch"
-    assert [path.name for path in scratch.iterdir()] == ["embeddings.bin"]
+    assert [path.name for path in scratch.rglob("*.bin")] == ["embeddings.bin"]
     assert scratch.stat().st_mode & 0o777 == 0o700
     return values
 

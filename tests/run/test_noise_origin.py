@@ -86,7 +86,7 @@ def counts(made: OutputFolder, noise: NoiseOrigin) -> Any:
     with RunStore.open(made.private / "metrics", noise=noise) as store:
         kept = store.value(NAME)
     assert kept is not None
-    return kept["counts"]
+    return kept["value"]
 
 
 def test_the_noise_of_seed_0_cannot_be_subtracted_from_metrics_that_are_published_as_private(

@@ -129,7 +129,7 @@ def test_the_flag_says_so_on_the_command_line(
     assert said.code == ModelError.exit_code
     said = understudy("run", *flags(evolving(tmp_path)), "--trust-endpoint")
     assert said.code == 0, said.err
-    assert "Trying on this machine that texts do not change the embeddings of others" in said.err
+    assert "Checking on this machine that texts do not change each other's embeddings" in said.err
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -184,9 +184,9 @@ def test_a_run_goes_on_with_the_embedder_that_it_began_with(
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
-def test_a_method_that_says_nothing_has_its_embedder_tried() -> None:
-    tried = {name: method_class(name).embeds_private_texts for name in ("aug-pe", "sec-pe", "dp-kps")}
-    assert tried == {"aug-pe": True, "sec-pe": True, "dp-kps": False}
+def test_methods_whose_embedder_reads_private_texts_say_so() -> None:
+    read = {name: method_class(name).needs.embedder for name in ("aug-pe", "sec-pe", "dp-kps")}
+    assert read == {"aug-pe": "private", "sec-pe": "private", "dp-kps": "public"}
 
 
 # -- evaluation -------------------------------------------------------------------------------------------------------

@@ -69,6 +69,11 @@ class Sensitivity:
     l2: float
     grid: float = 1.0
 
+    def __post_init__(self) -> None:
+        for name in ("l1", "l2", "grid"):  # one form in JSON, whatever they were computed from
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, float(value))
+
     @classmethod
     def of_counts(cls, cells: int, *, grid: float = COUNT_GRID) -> Sensitivity:
         """Of counts of which a unit raises at most ``cells``, each by 1 at most."""
