@@ -51,8 +51,8 @@ def posterior(events: Sequence[Event], prior: Number) -> float:
 
     Returns:
         r, in [p, 1], of the secret where it is highest; never understated, discrete noise included. In closed form for
-        Gaussian events alone and for one mixture; else about 1e-5 of itself too high, or more where there are more than 16
-        different secrets: one law of K that dominates all of theirs is composed then.
+        Gaussian events alone and for one mixture; else about 1e-5 of itself too high, or more where there are more than
+        16 different secrets: one law of K that dominates all of theirs is composed then.
 
     Raises:
         ConfigError: if an event is neither Gaussian nor a mixture of Gaussians, or mixtures differ in their secrets.
