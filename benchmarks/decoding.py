@@ -29,7 +29,7 @@ from understudy.decoding.sums import TokenSums
 from understudy.models import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
-from understudy.models.threads import worker_count
+from understudy.models.machine import worker_count
 from understudy.privacy.noise import SystemNoise
 
 PREFIX, WIDTH = 60, 100

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, Literal
@@ -21,9 +22,7 @@ _PRIVATE_FOLDER, _SHARED_FOLDER, _OTHERS_WRITE = 0o700, 0o755, 0o022
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
 _NO_FOLDER = {errno.EEXIST, errno.ENOTDIR}  # a file stands where the folder should
 
-AGAIN = "repeat the same command: it goes on where it was, and nothing is charged twice."
-
-
+AGAIN = "repeat the same command: it resumes, and nothing is charged twice."
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # two letters: C:/ is a drive
 
 
@@ -71,6 +70,12 @@ class UnreadableText(Exception):
     """A text file that cannot be read. The message says why, in words that quote nothing of it."""
 
 
+def cannot_read(file: str, error: Exception, cure: str) -> ConfigError:
+    """The error for a public file that cannot be read, as an :class:`UnreadableText` or a parser's exception says."""
+    why = error if isinstance(error, UnreadableText) else type(error).__name__
+    return ConfigError(f"{file} cannot be read ({why}).", cure)
+
+
 MOST_BYTES = 1 << 28
 """Of a public list, uncompressed."""
 MOST_SETTINGS_BYTES = 1 << 24
@@ -108,11 +113,7 @@ def read_whole(
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file: see :func:`lines_of`.
-
-    Raises:
-        UnreadableText: it cannot be read (:func:`read_whole`), or is no such text.
-    """
+    """The lines of a UTF-8 file; raises as :func:`read_whole` and :func:`lines_of` do."""
     return lines_of(read_whole(path.expanduser()))
 
 
@@ -132,11 +133,7 @@ def lines_of(data: bytes) -> list[str]:
 
 
 def private_folder(path: Path) -> Path:
-    """Make ``path`` with mode 0700, unless it is there already.
-
-    Raises:
-        ConfigError: ``path`` is an address.
-    """
+    """Make ``path`` with mode 0700, unless it is there already; ConfigError where it is an address."""
     require_local(path)
     shared_folder(path.parent)
     path.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
@@ -195,3 +192,15 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def files_sha256(folder: Path, files: Iterable[Path]) -> str:
+    """SHA-256 over several files: over the sorted lines ``<sha256>  <path within folder>``."""
+    lines = sorted(f"{file_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -116,7 +116,7 @@ def test_a_vector_that_is_not_of_length_one_is_an_error_for_candidates_and_zero_
     bad: list[float],
 ) -> None:
     vectors = np.array([[1, 0], bad, [0.6, 0.8]], dtype=np.float32)
-    with pytest.raises(ModelError, match="one unit vector a text"):
+    with pytest.raises(ModelError, match="one unit vector per text"):
         integer_vectors(vectors)
     assert np.array_equal(private_vectors(vectors), [[STEPS, 0], [0, 0], [2400, 3200]])
 
@@ -206,7 +206,7 @@ def test_an_embedder_that_answers_in_another_shape_is_an_error_that_quotes_nothi
         def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
             return super().embed(texts)[:, : 3 if len(texts) > 1 else 5]
 
-    with pytest.raises(ModelError, match="one vector a text") as caught:
+    with pytest.raises(ModelError, match="one vector per text") as caught:
         PrivateEmbeddings.build(batches(), Changing(), folder=tmp_path, key="k")
     assert "Zebra" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []

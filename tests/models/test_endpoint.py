@@ -54,8 +54,8 @@ def test_the_tokens_of_each_answer_and_of_all_are_counted(endpoint: FakeEndpoint
     model = chat(endpoint, price_per_million_input=1.0, price_per_million_output=10.0)
     completions = collect(model, questions(4))
     assert [(done.prompt_tokens, done.completion_tokens) for done in completions] == [(7, 3)] * 4
-    assert model.usage.tokens == 40
-    assert model.cost == pytest.approx(28e-6 + 120e-6)
+    assert model.budget.used.tokens == 40
+    assert model.budget.cost(model.budget.used) == pytest.approx(28e-6 + 120e-6)
 
 
 def test_the_model_id_names_model_endpoint_and_extra_body(endpoint: FakeEndpoint) -> None:

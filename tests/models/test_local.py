@@ -13,9 +13,8 @@ import torch
 from local_fixtures import WINDOW, make_llama
 
 from understudy.errors import ModelError
-from understudy.models import threads
-from understudy.models.decoding import Decoder
-from understudy.models.local import LocalChat
+from understudy.models import machine
+from understudy.models.local import Decoder, LocalChat
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 
 SYSTEM = "You write short notes about invented patients."
@@ -239,7 +238,7 @@ def test_leaving_early_stops_the_work_under_way(chat: LocalChat, monkeypatch: py
 
     monkeypatch.setattr(Decoder, "answer", wait)
     monkeypatch.setattr("understudy.models.local.worker_count", lambda device: 2)
-    monkeypatch.setattr(threads, "worker_count", lambda device: 2)
+    monkeypatch.setattr(machine, "worker_count", lambda device: 2)
 
     async def first_only() -> None:
         stream = chat.complete([ask("hi"), ask("y" * 90)])
@@ -273,7 +272,7 @@ def test_the_model_id_names_the_weights(chat: LocalChat, tmp_path: Path) -> None
 def test_grouped_attention_gives_what_torchs_own_gives(folder: Path) -> None:
     from transformers import AutoModelForCausalLM, DynamicCache
 
-    from understudy.models.attention import use_grouped_attention
+    from understudy.models.weights import use_grouped_attention
 
     models = [AutoModelForCausalLM.from_pretrained(folder).eval() for _ in range(2)]
     use_grouped_attention(models[1])

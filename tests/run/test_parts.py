@@ -31,7 +31,7 @@ from understudy.privacy.unit import Unit
 from understudy.release import Release
 from understudy.store import RunStore
 
-REFUSED = r"drawn and used already, from another copy of this folder.*--fresh"
+REFUSED = r"sampled and used already, from another copy of this folder.*--fresh"
 
 
 class Crash(BaseException):

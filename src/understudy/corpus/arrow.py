@@ -11,6 +11,7 @@ from understudy.corpus.readers import Row, damaged, header_error
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import DataFile
 from understudy.errors import CorpusError
+from understudy.parquet import dictionary_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +20,7 @@ BATCH_ROWS = 64
 BATCH_BYTES = 1 << 28
 """Of a column in a batch, about."""
 READ_BUFFER_BYTES = 1 << 20
-_DICTIONARY_HEADER = b"\x15\x04\x15"  # Thrift: the page's type is 2, and then the size of its content
+_HEADER_BYTES = 256
 
 
 def parquet_rows(file: DataFile, columns: Sequence[str]) -> Iterator[Row]:
@@ -56,15 +57,8 @@ def _longest_value(stream: IO[bytes], chunk: Any) -> int:
     if "DELTA_BYTE_ARRAY" in chunk.encodings:  # the beginning of the value before
         return int(chunk.total_uncompressed_size)
     stream.seek(chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset)
-    header = stream.read(len(_DICTIONARY_HEADER) + 5)
-    if not header.startswith(_DICTIONARY_HEADER):
-        return int(chunk.total_uncompressed_size) if chunk.has_dictionary_page else 0
-    size = 0
-    for place, byte in enumerate(header.removeprefix(_DICTIONARY_HEADER)[:5]):
-        size |= (byte & 127) << 7 * place
-        if byte < 128:
-            break
-    return size >> 1
+    size = dictionary_bytes(stream.read(_HEADER_BYTES))
+    return size if size is not None else int(chunk.total_uncompressed_size) if chunk.has_dictionary_page else 0
 
 
 def table_rows(table: pa.Table, columns: Sequence[str]) -> Iterator[Row]:

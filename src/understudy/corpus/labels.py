@@ -71,7 +71,7 @@ def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
     """The label set as the user wrote it.
 
     Args:
-        labels: the labels themselves; or ``"a,b,c"``; or ``"@FILE"``, with a label a line (blank lines are
+        labels: the labels themselves; or ``"a,b,c"``; or ``"@FILE"``, with a label per line (blank lines are
             ignored), or a JSON list where the file's name ends in ``.json``.
 
     Raises:

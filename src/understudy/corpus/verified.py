@@ -58,7 +58,7 @@ class VerifiedCorpus(Corpus):
     """The corpus whose contents were charged: every pass sees at its end that it read the same rows in
     the same order (records are told by their places where the incidence of secrets is public).
 
-    Checks are made and noise is drawn after a pass, so nothing is released of rows that nobody checked.
+    Checks are made and noise is sampled after a pass, so nothing is released of rows that nobody checked.
 
     Args:
         expected: the corpus's :func:`contents` under ``key``.
@@ -83,5 +83,5 @@ class VerifiedCorpus(Corpus):
         if found.in_order != self._expected:
             raise CorpusError(
                 "The private data changed while the run was reading them.",
-                "Let them rest, or work on a copy; the same command goes on once they are as they were.",
+                "Stop modifying the file, or work on a copy; the same command resumes once the data are as they were.",
             )

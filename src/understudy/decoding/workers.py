@@ -8,7 +8,7 @@ from concurrent.futures import as_completed
 from typing import TypeVar
 
 from understudy.models.causal import CausalModel
-from understudy.models.threads import worker_pool
+from understudy.models.machine import worker_pool
 from understudy.privacy.noise import InsecureSeededNoise, NoiseSource
 
 T = TypeVar("T")

@@ -43,7 +43,8 @@ def integer_vectors(unit: NDArray[np.float32]) -> NDArray[np.int16]:
     vectors, good = _rounded(unit)
     if not good.all():
         raise ModelError(
-            "The embedder does not answer with one unit vector a text.", "Use an embedder that normalises its vectors."
+            "The embedder does not answer with one unit vector per text.",
+            "Use an embedder that normalises its vectors.",
         )
     return vectors
 
@@ -118,7 +119,7 @@ class PrivateEmbeddings:
             key: names the records (a keyed fingerprint); the embedder's own fingerprint is added to it.
 
         Raises:
-            ModelError: the embedder does not answer with one vector a text, all of one dimension.
+            ModelError: the embedder does not answer with one vector per text, all of one dimension.
             StorageError: the folder cannot be written.
         """
         digest = hashlib.sha256(json.dumps([_FORMAT, key, embedder.fingerprint]).encode()).digest()
@@ -187,7 +188,7 @@ def _embed(embedder: Embedder, texts: Sequence[str], dimension: int | None = Non
     vectors = np.asarray(embedder.embed(texts), dtype=np.float32)
     if vectors.ndim != 2 or vectors.shape != (len(texts), dimension or vectors.shape[1]):
         raise ModelError(
-            f"The embedder {embedder.model_id!r} does not answer with one vector a text, all of one dimension.",
+            f"The embedder {embedder.model_id!r} does not answer with one vector per text, all of one dimension.",
             "Use another embedder.",
         )
     return vectors

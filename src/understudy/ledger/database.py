@@ -21,9 +21,9 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from understudy.errors import LedgerError
-from understudy.ledger.damage import damaged
 from understudy.ledger.location import cannot_write, describe, file_of
 from understudy.ledger.locking import StillLocked, in_use
+from understudy.ledger.values import damaged
 
 PATIENCE_SECONDS = 120  # how long a transaction waits for others
 VANISHED_SECONDS = 60  # after which PostgreSQL takes the lock from a client that says nothing any more

@@ -12,13 +12,18 @@ from types import MappingProxyType, TracebackType
 import sqlalchemy as sa
 
 from understudy.errors import LedgerError, PrivacyError
-from understudy.ledger import admission, caps, rows, schema
+from understudy.ledger import admission, rows, schema
 from understudy.ledger.database import Database
-from understudy.ledger.location import begins_by_itself, default_location, make_folder, parse_location
+from understudy.ledger.location import (
+    begins_by_itself,
+    default_location,
+    keep_to_owner,
+    make_folder,
+    parse_location,
+    require_one_name,
+)
 from understudy.ledger.schema import datasets, draws, entries
-from understudy.ledger.sketches import Sketch
-from understudy.ledger.values import Dataset, Entry, canonical, now, require_name
-from understudy.ledger.whole_file import keep_to_owner, require_one_name
+from understudy.ledger.values import Dataset, Entry, Sketch, canonical, now, require_name
 from understudy.privacy.accountant import CrossRunRule
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan, Receipt, charge_of
@@ -152,7 +157,7 @@ class Ledger:
             LedgerError: if the dataset is open with another cap, kind of unit, owner column or rule.
         """
         require_name(name)
-        rule = caps.rule_for(cap, unit, rule)
+        rule = admission.rule_for(cap, unit, rule)
         epsilon, delta = rows.stored(cap)
         with self._write() as connection:
             known = rows.find(connection, name)
@@ -161,11 +166,11 @@ class Ledger:
                     raise LedgerError(
                         f"Dataset {name!r} is already open with cap {known.cap}, unit {known.unit.name} "
                         f"and rule {known.rule}.",
-                        f"Keep these values; a cap can be raised with: {caps.raising(known)}",
+                        f"Keep these values; a cap can be raised with: {admission.raising(known)}",
                     )
                 return known
             if not by_hand and schema.is_strict(connection):
-                raise caps.not_opened(name, unit)
+                raise admission.not_opened(name, unit)
             connection.execute(
                 sa.insert(datasets).values(
                     name=name,
@@ -188,7 +193,7 @@ class Ledger:
         """
         with self._write() as connection:
             known = rows.require(connection, name)
-            caps.require_no_lower(known, cap)
+            admission.require_no_lower(known, cap)
             if cap == known.cap:
                 return known
             epsilon, delta = rows.stored(cap)
@@ -261,7 +266,7 @@ class Ledger:
         if self.dataset(name) is not None:
             self.check(name, plan, run_id=run_id)
         elif self.strict:
-            raise caps.not_opened(name, plan.unit)
+            raise admission.not_opened(name, plan.unit)
 
     def charge(
         self, name: str, plan: Plan, *, run_id: str, note: str = "", kept: Mapping[str, str] = _NOTHING

@@ -16,8 +16,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from understudy.errors import LedgerError
-from understudy.ledger.damage import damaged, reading_fields
-from understudy.ledger.values import canonical, now
+from understudy.ledger.values import canonical, damaged, now, reading_fields
 
 VERSION = 2
 _KEY_BYTES = 32

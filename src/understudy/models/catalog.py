@@ -7,11 +7,12 @@ or both.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from understudy.errors import ConfigError, ModelError
 from understudy.models.builtin import CHAT, EMBEDDER, builtin_path
-from understudy.models.extra import require_device
+from understudy.models.machine import require_device, require_local
 from understudy.models.types import ChatModel, Embedder
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ def load_chat(
 
         return LocalChat(builtin_path(CHAT), name=f"builtin:{CHAT.name}", seed=seed)
     if provider == "hf" and name:
-        from understudy.models.hub import model_folder
         from understudy.models.local import LocalChat
 
         return LocalChat(model_folder(name), name=spec, seed=seed)
@@ -81,7 +81,6 @@ def load_embedder(spec: str) -> Embedder:
         return SentenceEmbedder(builtin_path(EMBEDDER), name=f"builtin:{EMBEDDER.name}")
     if provider == "hf" and name:
         from understudy.models.embedder import SentenceEmbedder
-        from understudy.models.hub import model_folder
 
         return SentenceEmbedder(model_folder(name), name=spec)
     return cast(Embedder, _third_party(spec, "load_embedder", chat=False)(name))
@@ -106,7 +105,6 @@ def load_causal(spec: str, *, device: str | None = None, dtype: str | None = Non
 
     if spec == "builtin":
         return CausalModel(builtin_path(CHAT), name=f"builtin:{CHAT.name}", device=device, dtype=dtype)
-    from understudy.models.hub import model_folder
 
     return CausalModel(model_folder(name), name=spec, device=device, dtype=dtype)
 
@@ -146,4 +144,33 @@ def _third_party(spec: str, method: str, *, chat: bool) -> Any:
         raise ModelError(
             f"The model provider {provider!r} cannot be loaded, or has no {method} ({type(error).__name__}).",
             "Update or reinstall the package it comes from.",
+        ) from error
+
+
+_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]  # no pickle, no code
+
+
+def model_folder(name: str) -> Path:
+    """The folder of the model ``name``: a path (``./x``, ``/x``, ``~/x`` or one that exists), else a hub id.
+
+    A hub id is looked up on the hub, and in the hub's local cache where the hub cannot be reached.
+
+    Raises:
+        ModelError: there is no such folder, or neither hub nor its cache has the model.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    if name.startswith((".", "/", "~")):
+        raise ModelError(f"There is no model folder {name}.", "Check the path after 'hf:'.")
+    require_local()
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=_FILES))
+    except Exception as error:  # the hub's client raises dozens of kinds, of httpx among others
+        raise ModelError(
+            f"The model {name} cannot be had from the Hugging Face hub ({type(error).__name__}).",
+            "Check its name and the network (HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE are honoured), or fetch it "
+            "elsewhere and give its folder: hf:./FOLDER",
         ) from error

@@ -184,14 +184,14 @@ class PredictionPrompts(Parameters):
     completion_records: CompletionRecordsForm = CompletionRecordsForm()
     """Records, shown to a base model."""
     ask: str = "Please give me a text of type {document_type}[ about {label}]. Answer with the text only."
-    """CallEstimate any chat model for a text, where exemplars are shown as its earlier answers."""
+    """Asks any chat model for a text, where exemplars are shown as its earlier answers."""
     ask_record: str = (
         "Please give me a record of type {document_type}[ about {label}], with the fields {columns}."
         "[ It follows this JSON schema: {schema}] Answer with the record only."
     )
     """As ``ask``, for a record."""
     again: str = "Please give me another one."
-    """CallEstimate for each text after the first."""
+    """Asks for each text after the first."""
     examples: tuple[PredictionExample, ...] = ()
     """Shown in every prompt before the private texts; invented, public."""
     records: tuple[RecordExample, ...] = ()

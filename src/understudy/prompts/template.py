@@ -1,4 +1,4 @@
-"""Prompt templates as data: one YAML file a document type, user-replaceable.
+"""Prompt templates as data: one YAML file per document type, user-replaceable.
 
     document_type: news article
     names: [news]                     # other names it answers to
@@ -19,6 +19,7 @@ Placeholders: {document_type}, {phrases}, {count}, {label}, {missing}, {text}.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from typing import Any
 from pydantic import Field
 
 from understudy.errors import ConfigError
-from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
+from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_lines, read_whole
 from understudy.models.types import Message
 from understudy.parameters import Parameters
 from understudy.prompts.evolving import EvolutionExample, EvolutionPrompts, fill_in
@@ -42,6 +43,7 @@ from understudy.prompts.predicting import (
     Shape,
     shown_examples,
 )
+from understudy.vocabulary.words import kept_phrases
 
 GENERAL = "general"
 _FORM = "See docs/prompts.md for its form."
@@ -224,10 +226,7 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
     try:
         return _parse(read_whole(path, most=MOST_SETTINGS_BYTES).decode("utf-8"), path.name)
     except (UnreadableText, UnicodeDecodeError) as error:
-        why = error if isinstance(error, UnreadableText) else type(error).__name__
-        raise ConfigError(
-            f"The prompt template {path.name} cannot be read ({why}).", "Give a UTF-8 YAML file."
-        ) from None
+        raise cannot_read(f"The prompt template {path.name}", error, "Give a UTF-8 YAML file.") from None
 
 
 def _parse(text: str, name: str) -> Mapping[str, Any]:
@@ -255,3 +254,48 @@ class Prompts:
     parameters: WritingParameters
     template: PromptTemplate
     examples: Sequence[Example] = ()
+
+
+def read_examples(file: str | Path) -> list[Example]:
+    """The examples of a file: one text per line, or JSONL with ``text`` and optionally ``phrases``, a list.
+
+    Raises:
+        ConfigError: if the file cannot be read or holds something else.
+    """
+    path = Path(file)
+    if path.suffix == ".json":
+        raise ConfigError(
+            f"The examples {path.name} are one JSON file, which would be read as texts line by line.",
+            "Give one text per line (.txt), or one JSON object per line (.jsonl).",
+        )
+    try:
+        lines = [line for line in read_lines(path) if line.strip()]
+        rows = [json.loads(line) for line in lines] if path.suffix in (".jsonl", ".ndjson") else lines
+    except (ValueError, RecursionError, UnreadableText) as error:
+        raise cannot_read(f"The examples {path.name}", error, "Give a UTF-8 text or JSONL file.") from None
+    fields = [{"phrases": (), **row} if isinstance(row, dict) else {"phrases": (), "text": row} for row in rows]
+    try:
+        return [Example(**each) for each in fields]
+    except ConfigError as error:
+        raise ConfigError(
+            f"The examples {path.name} are not as they should be ({error.problem.rstrip('.')}).",
+            "Give JSONL lines with `text` and, if you like, `phrases`, a list.",
+        ) from None
+
+
+def with_phrases(examples: Sequence[Example], known: Sequence[str], *, count: int) -> list[Example]:
+    """The examples, those without phrases given up to ``count`` of the ``known`` ones; any that hold none left out.
+
+    Raises:
+        ConfigError: if there are examples, but none of use.
+    """
+    made = [
+        Example(text=example.text.strip(), phrases=example.phrases or kept_phrases(example.text, known)[:count])
+        for example in examples
+    ]
+    useful = [example for example in made if example.text and example.phrases]
+    if examples and not useful:
+        raise ConfigError(
+            "The examples hold no text with a phrase of the Release.", "Give JSONL lines with `text` and `phrases`."
+        )
+    return useful

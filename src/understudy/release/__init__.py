@@ -18,10 +18,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from understudy.files import atomic_file, shared_folder
-from understudy.release.manifest import FORMAT, FORMAT_VERSION
 from understudy.release.members import arrays_to_bytes, strings_to_bytes, terms_to_bytes
 from understudy.statement import Statement
 
+FORMAT = "understudy-release"
+FORMAT_VERSION = 1
 MANIFEST = "release.json"
 ARRAYS, TERMS, STRINGS = "arrays.safetensors", "terms.parquet", "strings.parquet"
 

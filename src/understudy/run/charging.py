@@ -98,7 +98,7 @@ def pay(
         session.begin(plan)
         listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
         return Paid(Receipt(session.store.run_id, plan.charges), b"insecure", session.store.keep_once)
-    from understudy.ledger.sketches import Sketch
+    from understudy.ledger.values import Sketch
 
     known = corpus.identity(ledger.fingerprint_key, lines=Sketch.SIZE)
     kept = session.store.value(_FINGERPRINT)

@@ -20,10 +20,14 @@ from understudy.errors import ConfigError, ModelError, PrivacyError, UnderstudyE
 from understudy.methods.base import Method, Preparation, ReleaseTools
 from understudy.methods.loading import load_release
 from understudy.methods.registry import make_method
-from understudy.models.memory import is_out_of_memory
-from understudy.models.odd_texts import require_embeds_all, require_encodes_all
-from understudy.models.text_probe import require_text_invariance
-from understudy.models.trust import require_trusted, trusted_with_texts
+from understudy.models.machine import is_out_of_memory
+from understudy.models.trials import (
+    require_embeds_all,
+    require_encodes_all,
+    require_text_invariance,
+    require_trusted,
+    trusted_with_texts,
+)
 from understudy.models.types import Embedder
 from understudy.privacy.origin import SYSTEM
 from understudy.privacy.plan import Plan

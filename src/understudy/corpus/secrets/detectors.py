@@ -1,21 +1,75 @@
-"""Secrets that have a form: regular expressions, with checksums where the scheme has one.
+"""Secrets that have a form: regular expressions, with check digits where the scheme has some, and Presidio's (extra
+``pii``), of which the expressions and checks are used and never the language models.
 
 Every expression reads a text once from left to right: its repetitions are bounded or cannot be split in two ways.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import import_module
 from ipaddress import ip_address
-from typing import Protocol
+from typing import Any, Protocol
 
-from understudy.corpus.secrets.checksums import IBAN_LENGTHS, luhn, mod11, mod97
 from understudy.corpus.secrets.phone import PhoneDetector
-from understudy.corpus.secrets.pii import presidio_detector
 from understudy.errors import ConfigError
+
+IBAN_LENGTHS = {
+    15: "no",
+    16: "be",
+    18: "dk fi fk fo gl nl sd",
+    19: "mk si",
+    20: "at ba ee kz lt lu mn xk",
+    21: "ch cr hr li lv",
+    22: "bg bh de gb ge ie me rs va",
+    23: "ae gi il iq om so tl",
+    24: "ad cz es md pk ro sa se sk tn vg",
+    25: "ly pt st",
+    26: "is tr",
+    27: "bi dj fr gr it mc mr sm",
+    28: "al az by cy do gt hu lb ni pl sv",
+    29: "br eg ps qa ua",
+    30: "jo kw mu ye",
+    31: "mt sc",
+    32: "lc",
+    33: "ru",
+}
+"""Characters of an IBAN, by country (ISO 13616; the SWIFT registry)."""
+
+
+def luhn(digits: str) -> bool:
+    """ISO/IEC 7812: every second digit from the right doubled, the digits' sum a multiple of 10.
+
+    >>> luhn("4111111111111111"), luhn("4111111111111112")
+    (True, False)
+    """
+    total = 0
+    for position, digit in enumerate(map(int, reversed(digits))):
+        total += digit if position % 2 == 0 else sum(divmod(2 * digit, 10))
+    return total % 10 == 0
+
+
+def mod97(iban: str) -> bool:
+    """ISO 13616: the first four characters moved to the end, letters as 10 to 35, the number is 1 modulo 97.
+
+    >>> mod97("gb82west12345698765432"), mod97("gb82west12345698765433")
+    (True, False)
+    """
+    return int("".join(str(int(character, 36)) for character in iban[4:] + iban[:4])) % 97 == 1
+
+
+def mod11(digits: str) -> bool:
+    """NHS number: the first nine digits weighted 10 to 2 and the tenth add up to a multiple of 11.
+
+    >>> mod11("9434765919"), mod11("9434765918")
+    (True, False)
+    """
+    return sum(int(digit) * (10 - position) for position, digit in enumerate(digits)) % 11 == 0
+
 
 _PRESIDIO = "presidio:"
 
@@ -101,7 +155,7 @@ def make_detectors(names: Sequence[str]) -> tuple[Detector, ...]:
         names: of the built-in ones (:data:`BUILT_IN`), or ``presidio:ENTITY`` (extra ``pii``).
 
     Raises:
-        ConfigError: a name is unknown, or the extra is not installed.
+        ConfigError: a name is unknown, the extra is not installed, or Presidio does not find this entity by its form.
     """
     return tuple(_make(name) for name in dict.fromkeys(names))
 
@@ -217,3 +271,74 @@ _BUILT_IN: tuple[Detector, ...] = (
 _BY_NAME = {detector.name: detector for detector in _BUILT_IN}
 BUILT_IN = tuple(_BY_NAME)
 """Names of the detectors that need no extra."""
+
+
+_FETCHES = {"EMAIL_ADDRESS": "email"}
+"""Entities whose recogniser asks the internet for a list, and the built-in detector in its place."""
+
+
+@dataclass(frozen=True)
+class PresidioDetector:
+    """All recognisers of one entity, in whatever language or country; every score above zero counts."""
+
+    name: str
+    entity: str
+    recognizers: tuple[Any, ...]
+
+    def find(self, text: str) -> Iterator[str]:
+        for start, end in sorted(self._spans(text)):
+            yield text[start:end]
+
+    def whole(self, text: str) -> str | None:
+        text = text.strip()
+        return text if (0, len(text)) in self._spans(text) else None
+
+    def _spans(self, text: str) -> set[tuple[int, int]]:
+        return {
+            (found.start, found.end)
+            for recognizer in self.recognizers
+            for found in recognizer.analyze(text, [self.entity], None)
+            if found.entity_type == self.entity and found.score > 0
+        }
+
+
+def presidio_detector(entity: str) -> PresidioDetector:
+    """The detector ``presidio:ENTITY``."""
+    by_entity = _recognizers()
+    if entity in _FETCHES:
+        raise ConfigError(
+            f"Presidio fetches a list from the internet to find {entity}.",
+            f"Use the detector {_FETCHES[entity]}, which is built in.",
+        )
+    if entity not in by_entity:
+        raise ConfigError(
+            f"Presidio does not find {entity!r} by its form.",
+            "Use an entity that it finds by patterns; list names in a column or a file.",
+        )
+    return PresidioDetector(f"presidio:{entity}", entity, tuple(by_entity[entity]))
+
+
+@cache
+def _recognizers() -> dict[str, list[Any]]:
+    """Every recogniser that works by patterns and rules alone, by the entity that it finds."""
+    try:
+        presidio = import_module("presidio_analyzer")
+    except ImportError:
+        raise ConfigError(
+            "Presidio's detectors need a package that is not installed: presidio-analyzer.",
+            "Install the extra: pip install 'understudy[pii]'",
+        ) from None
+    log = logging.getLogger("presidio-analyzer")  # it logs strings that fail a check
+    log.disabled = True
+    predefined = import_module("presidio_analyzer.predefined_recognizers")
+    by_entity: dict[str, list[Any]] = {}
+    for name in predefined.__all__:
+        kind = getattr(predefined, name)
+        if not isinstance(kind, type) or not (
+            issubclass(kind, presidio.PatternRecognizer) or name == "PhoneRecognizer"
+        ):
+            continue
+        recognizer = kind()
+        for entity in recognizer.supported_entities:
+            by_entity.setdefault(entity, []).append(recognizer)
+    return by_entity

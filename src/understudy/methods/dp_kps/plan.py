@@ -17,7 +17,7 @@ from understudy.errors import ConfigError, PrivacyError
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
 from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
 from understudy.methods.dp_kps.sequences import structures
-from understudy.models.memory import require_memory
+from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import IntegerSum, NoisySum, noise_event, require_releasable

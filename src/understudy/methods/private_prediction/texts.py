@@ -18,7 +18,7 @@ from understudy.methods.private_prediction.drawing import Draw
 from understudy.methods.private_prediction.plan import part_name
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
-from understudy.models.memory import is_out_of_memory
+from understudy.models.machine import is_out_of_memory
 from understudy.privacy.tokens import BatchTokens, OpenTokens
 
 _REPORTS = 50  # lines of progress, at most about
