@@ -27,11 +27,7 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # two letters: C:/ is a dri
 
 
 def require_local(path: str | os.PathLike[str]) -> None:
-    """See that a path is one of this machine: ``s3://bucket/x`` would be a folder named ``s3:`` here.
-
-    Raises:
-        ConfigError: it is an address.
-    """
+    """See that a path is one of this machine: ``s3://bucket/x`` would be a folder named ``s3:`` here."""
     shown = os.fspath(path)
     if _ADDRESS.match(shown):
         raise ConfigError(
@@ -44,12 +40,7 @@ def require_local(path: str | os.PathLike[str]) -> None:
 def atomic_file(path: Path, *, mode: int = SHARED_MODE) -> Iterator[BinaryIO]:
     """Open a new file that takes ``path``'s place, synced to disk, once the block ends without an exception.
 
-    Args:
-        path: the file to make or replace.
-        mode: permissions of the new file, before the umask.
-
-    Raises:
-        ConfigError: ``path`` is an address.
+    ``mode`` are its permissions before the umask. ConfigError where ``path`` is an address.
     """
     require_local(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
@@ -90,10 +81,7 @@ def is_pipe_or_device(path: Path) -> bool:
 def read_whole(
     path: Path, *, most: int = MOST_BYTES, opener: Callable[[Path, Literal["rb"]], IO[bytes]] = open
 ) -> bytes:
-    """The bytes of a file that the user named.
-
-    Args:
-        opener: what opens it, such as ``gzip.open``.
+    """The bytes of a file that the user named, opened by ``opener``, such as ``gzip.open``.
 
     Raises:
         UnreadableText: it cannot be opened, is a pipe or device, or holds more than ``most`` bytes.
@@ -159,10 +147,8 @@ def only_owner_writes(folder: Path) -> None:
 
 @contextmanager
 def disk_faults(place: Path) -> Iterator[None]:
-    """Say in words that a disk is full, read-only or failing, whoever met it while working on ``place``.
-
-    Raises:
-        StorageError: in place of such an OSError; any other is none of ours.
+    """Say in words (a StorageError) that a disk is full, read-only or failing, whoever met it while working on
+    ``place``.
     """
     try:
         yield

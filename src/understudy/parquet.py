@@ -18,15 +18,12 @@ _DEEPEST = 8
 
 
 def count_values(data: bytearray | mmap, metadata: Any, *, most: int) -> int:
-    """Values in all columns together.
-
-    Args:
-        data: the whole file.
-        metadata: its ``pyarrow.parquet.FileMetaData``.
-        most: values, and bytes of unpacked pages, that are too many beyond this.
+    """Values in all columns together of the whole file ``data`` with its ``pyarrow.parquet.FileMetaData``.
 
     Raises:
-        ValueError: there are more, or the pages are not such as are read here, or contradict the footer.
+        ValueError: there are more than ``most`` values, or bytes of unpacked pages, or the pages are not such as are
+            read
+            here, or contradict the footer.
     """
     if not str(metadata.created_by).startswith(_WRITER):
         raise ValueError("the table was not written by understudy")

@@ -79,11 +79,7 @@ def has_rows(file: DataFile) -> bool:
 
 
 def parquet_schema(file: DataFile) -> pa.Schema:
-    """The Arrow schema of a Parquet file.
-
-    Raises:
-        CorpusError: it cannot be read.
-    """
+    """The Arrow schema of a Parquet file; CorpusError where it cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

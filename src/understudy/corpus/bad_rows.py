@@ -79,8 +79,8 @@ def bad_row_error(kind: BadRow, schema: Schema, *, kept: bool) -> CorpusError:
 class BadRowLog:
     """The bad rows of one pass over the table, kept in ``private_dir`` (None: nowhere).
 
-    A context manager: the files appear when the block ends, replacing those of an earlier pass; a pass that is broken
-    off by an exception or by its reader leaves them as they were.
+    A context manager: the files appear when the block ends, replacing those of an earlier pass, which stay if a pass is
+    broken off.
     """
 
     def __init__(self, private_dir: Path | None) -> None:

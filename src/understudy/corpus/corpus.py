@@ -98,11 +98,8 @@ class Corpus:
         return self.schema.labels
 
     def batches(self, batch_size: int = 4096) -> Iterator[Batch]:
-        """Read the table from the start; every call is a new pass.
-
-        Args:
-            batch_size: the most rows per batch, at least 1. The last batch of a pass may be smaller, and one of very
-                long texts; none is empty.
+        """Read the table from the start, at least 1 and at most ``batch_size`` rows per batch; every call is a new
+        pass.
 
         Raises:
             ConfigError: ``batch_size`` is below 1.
@@ -114,17 +111,13 @@ class Corpus:
         return self._batches(self._records(check), batch_size)
 
     def fingerprint(self, key: bytes) -> str:
-        """A keyed hash of the good rows' texts in any order. One pass over the table.
+        """A keyed hash (64 hexadecimal digits) of the good rows' texts in any order; ``""`` for no good row. One pass.
 
         A renamed, re-ordered, re-compressed or converted copy of a table has the same fingerprint, also where its
-        labels or owners are others or left out. Skipped rows do not count, those with an undeclared label among them.
-        To someone without the key it says nothing about the rows, their number included.
-
-        Args:
-            key: 1 to 64 secret bytes.
-
-        Returns:
-            64 hexadecimal digits; an empty string where there is no good row.
+        labels or
+        owners are others or left out. Skipped rows do not count, those with an undeclared label among them. To someone
+        without
+        the key (1 to 64 bytes) it says nothing about the rows, their number included.
         """
         if not 1 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
             raise ConfigError("The fingerprint's key is empty or too long.", "Use 1 to 64 bytes.")
@@ -138,11 +131,8 @@ class Corpus:
         return hashlib.blake2b(multiset, key=key, digest_size=32, person=b"multiset").hexdigest()
 
     def identity(self, key: bytes, *, lines: int) -> Identity:
-        """All that the table is known by again: :meth:`fingerprint`, and what it is made of. Two passes.
-
-        Args:
-            key: 1 to 64 secret bytes.
-            lines: how many hashes of lines, at most.
+        """All that the table is known by again: :meth:`fingerprint`, what it is made of, and ``lines`` hashes. Two
+        passes.
         """
         texts = self.fingerprint(key)
         if not texts:  # all tables without a record are alike: they identify nothing
@@ -246,10 +236,7 @@ Record = tuple[str, Label | None, str | None, list[str] | None]
 class RowCheck:
     """Turns the cells of ``schema.columns`` into a Record, or says why not.
 
-    Args:
-        schema: what the columns mean.
-        max_cell_bytes: the most bytes that a text, label, owner or secret may have in UTF-8.
-        known: the labels' canonical strings; None accepts every label.
+    ``known`` holds the labels' canonical strings; None accepts every label.
     """
 
     def __init__(self, schema: Schema, *, max_cell_bytes: int, known: Mapping[str, int] | None) -> None:
@@ -347,8 +334,7 @@ def _record_text(cells: Sequence[object], positions: Sequence[tuple[str, int]]) 
 def _plain(value: object, depth: int = 0) -> object:
     """NaN is null, and 3.0 is 3: a null in another row makes decimals of a column's integers.
 
-    Raises:
-        ValueError: ``value`` is nested deeper than ``MOST_NESTED``. Python's own limit depends on who calls.
+    Nested deeper than ``MOST_NESTED`` is a ValueError: Python's own limit depends on who calls.
     """
     if isinstance(value, (dict, list, tuple)):
         if depth == MOST_NESTED:

@@ -185,8 +185,8 @@ class _Pieces:
 
     Attributes:
         given: characters of the present record handed out; set to 0 before each record.
-        before: what to put before the next piece so that a reader begins in the state in which the last one ended:
-            a quote within quotes, a letter within a cell without quotes, nothing behind a delimiter.
+        before: what puts the next reader into the state in which the last one ended: a quote within quotes, a letter
+            within a cell without quotes, nothing behind a delimiter.
         cut: whether the last piece's line goes on.
         last: the last piece's last character; neither a quote nor a carriage return where it was cut.
         letter: one that is no delimiter.
@@ -244,13 +244,9 @@ class _State(NamedTuple):
 
 
 def _scan(part: str, delimiter: str, *, in_quotes: bool = False, in_cell: bool = False) -> _State:
-    """Read a part of a row as RFC 4180 does, with a carriage return as a character like others.
+    """Read a part of a row (without a line end) as RFC 4180 does, with a carriage return as a character like others.
 
-    Args:
-        part: without a line end behind it.
-        delimiter: between cells.
-        in_quotes: whether it begins within quotes.
-        in_cell: whether it begins within a cell without quotes.
+    ``in_quotes`` and ``in_cell`` say where it begins: within quotes, or within a cell without quotes.
 
     Raises:
         csv.Error: text other than a carriage return stands behind a closing quote.

@@ -45,12 +45,8 @@ class Identity:
 
 
 class Lines:
-    """The lowest keyed hashes of lines, in a form that is the same in every file format: without blanks, punctuation
-    (which separates cells, or quotes them) and the difference of capital letters.
-
-    Args:
-        key: 1 to 64 secret bytes.
-        at_most: how many hashes are kept.
+    """The ``at_most`` lowest keyed hashes of lines, in a form that is the same in every file format: without blanks,
+    punctuation (which separates cells, or quotes them) and the difference of capital letters.
     """
 
     def __init__(self, key: bytes, at_most: int) -> None:
@@ -80,10 +76,9 @@ class Lines:
 def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most: int) -> Identity:
     """The identity of what a table is made of: the bytes of its files, and all of its lines. One pass over each.
 
-    A file without a row (a header alone) is like any other such, and counts for nothing.
-
-    Raises:
-        CorpusError: if a file cannot be read, or two hold the same bytes: each record would count twice.
+    A file without a row (a header alone) is like any other such, and counts for nothing. CorpusError where a file
+    cannot be
+    read, or two hold the same bytes: each record would count twice.
     """
     lines = Lines(key, at_most)
     contents: list[str] = []

@@ -71,8 +71,8 @@ def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
     """The label set as the user wrote it.
 
     Args:
-        labels: the labels themselves; or ``"a,b,c"``; or ``"@FILE"``, with a label per line (blank lines are
-            ignored), or a JSON list where the file's name ends in ``.json``.
+        labels: the labels themselves; or ``"a,b,c"``; or ``"@FILE"``, with one label per line or, where the file's name
+            ends in ``.json``, a JSON list.
 
     Raises:
         ConfigError: the file cannot be read, a label is empty or no label at all, or one is there twice.
@@ -100,9 +100,11 @@ def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
 def output_type(labels: Iterable[Label], label_type: LabelType | None, data_type: LabelType | None) -> LabelType | None:
     """The type that labels have in the output; None: each declared label's own.
 
-    It is ``label_type`` where the user set one, else ``data_type``, that of the data's column. Two declared sets become
-    integers all the same: integers for a column of decimals (which one null makes of a column of integers); and, where
-    the data has no type (JSON), strings that all spell whole numbers, as a command line gives them.
+    ``label_type`` where the user set one, else ``data_type``, that of the data's column. But declared integers stay so
+    for
+    a column of decimals (which one null makes of a column of integers); and where the data has no type (JSON), strings
+    that
+    all spell whole numbers, as a command line gives them, become integers.
     """
     if label_type is not None:
         return label_type
@@ -117,8 +119,7 @@ def output_type(labels: Iterable[Label], label_type: LabelType | None, data_type
 def typed_labels(labels: Iterable[Label], label_type: LabelType | None) -> tuple[Label, ...]:
     """Declared labels in the type that the output will have; None: each in its own.
 
-    Raises:
-        ConfigError: a label cannot be of that type, or two become the same.
+    Raises a ConfigError where a label cannot be of that type, or two become the same.
     """
     typed: dict[str, Label] = {}
     for label in labels:

@@ -80,11 +80,7 @@ def open_files(
     options: TextOptions,
     private_dir: Path | None,
 ) -> OpenTable:
-    """Files by path and pattern, or (``-``) standard input, which is copied first.
-
-    Raises:
-        ConfigError, CorpusError: see :func:`understudy.corpus.read_corpus`.
-    """
+    """Files by path and pattern, or (``-``) standard input, which is copied first."""
     temporary = None
     if list(paths) == ["-"]:
         stdin = describe_file(Path("-"), "standard input", format)

@@ -71,9 +71,7 @@ class DataFile:
 def find_files(sources: Iterable[str | os.PathLike[str]], *, format: str | None) -> tuple[DataFile, ...]:  # noqa: A002
     """The files that paths and glob patterns name: patterns sorted, a file named twice taken once.
 
-    Args:
-        sources: paths and glob patterns (``**`` spans folders). A path that exists is never taken for a pattern.
-        format: ``csv``, ``tsv``, ``jsonl`` or ``parquet``, with ``.gz`` and the like behind it; None: by the names.
+    A path that exists is never taken for a pattern; ``format`` (``csv``, ``jsonl.gz``, ...) overrules the names.
 
     Raises:
         CorpusError: a file is not there, or a pattern matches none.
@@ -166,9 +164,6 @@ def check_encoding(encoding: str) -> None:
 
     In those a stray byte in one row changes all rows behind it, or ends the reading. In those that are accepted a line
     break, quote, comma or tab is the byte that it is in ASCII, and never part of a longer character.
-
-    Raises:
-        ConfigError: the encoding is unknown, or is none of these.
     """
     try:
         name = codecs.lookup(encoding).name

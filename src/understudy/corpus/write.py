@@ -29,14 +29,11 @@ def write_table(
     surrogate pairs, which UTF-8 cannot hold, become U+FFFD in every format.
 
     Args:
-        path: ends in ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson``. Its folder is there.
-        columns: the columns by name, in order, all of one length; labels keep their type in Parquet and JSON (in
-            Parquet labels of several types, which no column has, become strings).
+        path: ends in ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson`` (else a ConfigError). Its folder is there.
+        columns: by name, in order, all of one length (else a ValueError); labels keep their type in Parquet and JSON,
+            but
+            in Parquet labels of several types, which no column has, become strings.
         keep_formulas: write CSV cells as they are, also those that a spreadsheet would run.
-
-    Raises:
-        ConfigError: another ending.
-        ValueError: the columns differ in length.
     """
     target = Path(path)
     write_csv = partial(_write_csv, keep_formulas=keep_formulas)

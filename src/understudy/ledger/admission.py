@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 def rule_for(cap: Budget | SecretBudget, unit: Unit, rule: str | None) -> CrossRunRule:
     """How runs under this cap compose; ``rule`` if it may be chosen.
 
-    Raises:
-        ConfigError: if there is no such rule, it does not go with the cap, or the cap not with the unit.
+    Raises a ConfigError if there is no such rule, it does not go with the cap, or the cap not with the unit.
     """
     require_budget_of(unit, cap)
     if rule not in (None, "basic", "rdp"):
@@ -136,8 +135,7 @@ def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) 
 def require_same_draws(used: Mapping[str, str], kept: Mapping[str, str]) -> None:
     """See that every value of a run that was ever used is among those that are kept (digests, by name).
 
-    Raises:
-        LedgerError: if one is missing or another, so that a second sample for one charge would be used.
+    LedgerError if one is missing or another, so that a second sample for one charge would be used.
     """
     if not used.items() <= kept.items():
         raise LedgerError(

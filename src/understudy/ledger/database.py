@@ -58,8 +58,7 @@ class Database:
     def write(self, *, create: bool = False) -> Iterator[sa.Connection]:
         """The only writing transaction at its time; committed and synced at the end, undone on any error.
 
-        Args:
-            create: make the file where it is not there.
+        ``create`` makes the file where it is not there.
         """
         with self._transaction(write=True, create=create) as connection:
             yield connection

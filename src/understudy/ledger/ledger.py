@@ -47,8 +47,8 @@ class Ledger:
 
     Raises:
         LedgerError: here and in every method, if the ledger is not there, cannot be reached, read or written, is
-            damaged, has several names, is another one than ``ledger_id`` says or another program's file, or is from a
-            newer version.
+            damaged, has several names, is another one than ``ledger_id`` says or another program's, or is from a newer
+            version.
     """
 
     id: str
@@ -85,15 +85,11 @@ class Ledger:
 
     @classmethod
     def create(cls, location: str | Path | None = None, *, strict: bool | None = None) -> Ledger:
-        """Begin a ledger; where one is, open it.
+        """Begin a ledger; where one is, open it. Another program's file is left alone (LedgerError).
 
-        Args:
-            location: as for the class.
-            strict: whether every dataset must be opened by hand before a run; the change is recorded. None leaves a
-                ledger that is there as it is, and makes a new one strict if it is in PostgreSQL.
-
-        Raises:
-            LedgerError: as for the class; another program's file is left alone.
+        ``strict``: whether every dataset must be opened by hand before a run; the change is recorded. None leaves a
+        ledger
+        that is there as it is, and makes a new one strict if it is in PostgreSQL.
         """
         database = Database(parse_location(location or default_location()))
         _begin(database, strict=database.file is None if strict is None else strict)
@@ -188,8 +184,7 @@ class Ledger:
         """Raise a dataset's cap, and record it in the history; the same cap changes nothing.
 
         Raises:
-            LedgerError: if the dataset is not open, or the new cap is lower in epsilon or delta, or (for secrets) in
-                the posterior, or has another prior.
+            LedgerError: if the dataset is not open, or the new cap is lower in any number or has another prior.
         """
         with self._write() as connection:
             known = rows.require(connection, name)
@@ -231,22 +226,20 @@ class Ledger:
     def remaining(self, name: str) -> Budget | SecretBudget | None:
         """The cap less :meth:`spent`; None if no epsilon is left, or once anything is spent on secrets.
 
-        Posteriors neither add nor subtract: after a first run, what still fits depends on the events of the next, and
-        only :meth:`check` can tell.
-
-        With rule ``basic`` a run of this budget is the largest that fits. With rule ``rdp`` spending is at the
-        cap's delta, and so is what remains: a larger run may fit.
+        Posteriors neither add nor subtract: after a first run only :meth:`check` can tell what still fits. With rule
+        ``basic``
+        a run of this budget is the largest that fits; with ``rdp`` spending, and so what remains, is at the cap's
+        delta: a
+        larger run may fit.
         """
         with self._database.read() as connection:
             dataset = rows.require(connection, name)
             return admission.remaining(dataset, admission.spent(connection, dataset))
 
     def check(self, name: str, plan: Plan, *, run_id: str | None = None) -> None:
-        """See that the plan could be charged now. Writes nothing.
+        """See that the plan could be charged to the dataset now. Writes nothing.
 
         Args:
-            name: the dataset.
-            plan: what the run would spend.
             run_id: the run, if it may have been charged before: then it is paid for already.
 
         Raises:
@@ -257,12 +250,7 @@ class Ledger:
             admission.admit(connection, name, plan, run_id)
 
     def check_if_open(self, name: str, plan: Plan, *, run_id: str | None = None) -> None:
-        """As :meth:`check` if the dataset is open; else see that a run may open it.
-
-        Raises:
-            BudgetExceeded, LedgerError: as :meth:`check`.
-            LedgerError: if the ledger is strict and the dataset is not open.
-        """
+        """As :meth:`check` if the dataset is open; else see that a run may open it: not where the ledger is strict."""
         if self.dataset(name) is not None:
             self.check(name, plan, run_id=run_id)
         elif self.strict:
@@ -334,7 +322,6 @@ class Ledger:
         """Record that the dataset has these contents (again, or newly: data grow).
 
         Args:
-            name: the dataset, open.
             contents: hashes of what is in it, keyed with :attr:`fingerprint_key`; they never leave the ledger.
             sketch: of its lines, under the same key.
 

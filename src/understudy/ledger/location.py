@@ -44,9 +44,8 @@ _WINDOWS_LOCAL = {"removable", "fixed", "ramdisk"}
 def drive_type(mount_table: str, path: PurePath) -> str:
     """The type of the file system that holds ``path``; ``unknown`` where the table does not tell.
 
-    Args:
-        mount_table: the text of Linux's ``/proc/mounts``, or what ``mount`` prints on macOS.
-        path: absolute, symbolic links resolved.
+    ``mount_table`` is the text of Linux's ``/proc/mounts``, or what ``mount`` prints on macOS; ``path`` is absolute,
+    symbolic links resolved.
     """
     best, kind = -1, UNKNOWN
     for line in mount_table.split("\n"):  # not splitlines: a path may hold U+2028
@@ -173,10 +172,11 @@ def default_location() -> str:
 
 
 def begins_by_itself(location: str | Path | None) -> bool:
-    """Whether a ledger that is not there is begun: one that nobody named.
+    """Whether a ledger that is not there is begun: only one that nobody named.
 
-    A named one that is missing was there before, more likely than not: on a drive that is not mounted, say. To begin
-    it anew would be a second full budget.
+    A named one that is missing was there before, more likely than not, on a drive that is not mounted, say: a new one
+    would
+    be a second full budget.
     """
     return location is None and not os.environ.get("UNDERSTUDY_LEDGER")
 
@@ -184,8 +184,7 @@ def begins_by_itself(location: str | Path | None) -> bool:
 def parse_location(location: str | Path) -> sa.URL:
     """The database URL of a location. Makes nothing.
 
-    Raises:
-        LedgerError: for an unknown kind of URL, or a file on a drive that is not known to be local.
+    Raises a LedgerError for an unknown kind of URL, or a file on a drive that is not known to be local.
     """
     text = str(location)
     if "://" not in text:
@@ -215,10 +214,8 @@ def file_of(url: sa.URL) -> Path | None:
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder of a new ledger (mode 0700), so that its name outlives a power failure.
-
-    Raises:
-        LedgerError: if it cannot be made.
+    """Make the folder of a new ledger (mode 0700), so that its name outlives a power failure; LedgerError if it
+    cannot be.
     """
     made = [folder for folder in path.parents if not folder.exists()]
     try:

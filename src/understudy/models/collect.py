@@ -33,13 +33,8 @@ def collect(
 ) -> list[Completion]:
     """Answer all requests and return their completions in the order of the requests.
 
-    Inside a running event loop (a notebook) the work is done in a thread of its own; Ctrl-C ends it in
-    both cases.
-
-    Args:
-        model: any chat model.
-        requests: what to ask.
-        progress: called with the number of texts so far, after each completion; in that thread, where there is one.
+    Inside a running event loop (a notebook) the work is done in a thread of its own; Ctrl-C ends it in both cases.
+    ``progress`` is called with the number of texts so far, after each completion, in that thread.
 
     Raises:
         ModelError: from the model, or when it left a request unanswered.

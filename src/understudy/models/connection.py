@@ -30,10 +30,8 @@ environment variables, an organisation, a project and custom headers, which are 
 
 
 def clean_base_url(base_url: str | None) -> str:
-    """The base URL without its last slash; the hosted one for None.
-
-    Raises:
-        ConfigError: not an http(s) address, or one with a password in it.
+    """The base URL without its last slash; the hosted one for None. ConfigError where it is no plain http(s)
+    address.
     """
     if base_url is None:
         return HOSTED
@@ -49,9 +47,7 @@ def clean_base_url(base_url: str | None) -> str:
 
 
 def find_key(base_url: str, api_key_env: str | None) -> str | None:
-    """The key for ``base_url``, or None to send none.
-
-    OPENAI_API_KEY is read without being named for the hosted address only.
+    """The key for ``base_url``, or None to send none. OPENAI_API_KEY is read unnamed for the hosted address only.
 
     Raises:
         ModelError: the environment variable is not set, or holds nothing that could be a key.
@@ -80,13 +76,11 @@ class BodyTooLong(Exception):
 def open_client(base_url: str, key: str | None, *, most_bytes: int) -> AsyncOpenAI:
     """A client that retries nothing, follows no redirect and sends only what :data:`_SENT_HEADERS` names.
 
-    It reads responses as they were sent, uncompressed, up to ``most_bytes``.
-
-    Certificates are checked against SSL_CERT_FILE, REQUESTS_CA_BUNDLE or SSL_CERT_DIR, whichever is set
-    first, and requests go through HTTP(S)_PROXY unless NO_PROXY names the host.
-
-    Raises:
-        ModelError: the CA bundle cannot be read.
+    It reads responses as they were sent, uncompressed, up to ``most_bytes``. Certificates are checked against
+    SSL_CERT_FILE,
+    REQUESTS_CA_BUNDLE or SSL_CERT_DIR, whichever is set first (ModelError where it cannot be read), and requests go
+    through
+    HTTP(S)_PROXY unless NO_PROXY names the host.
     """
     import openai
 
@@ -191,10 +185,8 @@ class Failure:
 async def attempt(
     client: AsyncOpenAI, body: Mapping[str, Any], *, stop: tuple[str, ...], timeout: float, most: int
 ) -> Answer | Failure:
-    """Send ``body`` once and wait at most ``timeout`` seconds for all of the answer.
-
-    Args:
-        most: characters of an answer that are kept.
+    """Send ``body`` once and wait at most ``timeout`` seconds for all of the answer, of which ``most`` characters are
+    kept.
 
     Raises:
         ModelError: nothing else that is sent there would work either.

@@ -22,12 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rows:
-    """The next-token logits of one block.
+    """The next-token logits ``Float[R, K]`` of one block, on the device, in the model's own precision.
 
-    Args:
-        first: number of the block's first row.
-        real: how many of its rows, from the first on, are rows; the rest are copies of row 0.
-        logits: ``Float[R, K]`` on the device, in the model's own precision.
+    ``first`` is the number of the block's first row, ``real`` how many of its rows are no copies of row 0.
     """
 
     first: int
@@ -84,11 +81,7 @@ class Contexts:
         return sum(cache_bytes(block.cache) for block in self._blocks)
 
     def step(self, token: int) -> None:
-        """Append ``token`` to every row.
-
-        Raises:
-            ModelError: the tokens that there is room for are used up.
-        """
+        """Append ``token`` to every row; ModelError where the tokens that there is room for are used up."""
         if self.steps >= self._room:
             raise ModelError(
                 f"These contexts have room for {self._room} tokens after the prompt.", "Ask for more tokens."
@@ -106,11 +99,7 @@ class Contexts:
         self.steps = 0
 
     def blocks(self, candidates: Any | None = None) -> Iterator[Rows]:
-        """The next-token logits, block by block.
-
-        Args:
-            candidates: tokens ``Int64[K]`` on the device; None for the whole vocabulary.
-        """
+        """The next-token logits, block by block, of ``candidates`` (``Int64[K]`` on the device) or of all tokens."""
         head = self._model.head and self._model.head.of(candidates)
         for number, block in enumerate(self._blocks):
             first = number * self.rows_at_once
@@ -119,13 +108,9 @@ class Contexts:
             yield Rows(first, min(self.rows_at_once, self._rows - first), logits)
 
     def public_logits(self, *, whole: bool = False) -> Any:
-        """Row 0's next-token logits over the whole vocabulary, ``Float32[V]`` on the device.
+        """Row 0's next-token logits over the whole vocabulary, ``Float32[V]`` on the device; ModelError if not finite.
 
-        Args:
-            whole: every row's are wanted next: row 0's whole block is computed, and kept for :meth:`blocks`.
-
-        Raises:
-            ModelError: they are not finite.
+        ``whole``: every row's are wanted next, so row 0's whole block is computed, and kept for :meth:`blocks`.
         """
         block = self._blocks[0]
         with single_threaded_inference():
@@ -238,16 +223,10 @@ _VECTOR = 16  # float32 numbers in the widest register
 
 @dataclass(frozen=True)
 class Head:
-    """``cap * tanh((hidden @ weight.T + bias) * scale / cap)``; most models have weights alone.
+    """``cap * tanh((hidden @ weight.T + bias) * scale / cap)``; most models have weights ``Float[K, H]`` alone.
 
-    Args:
-        weight: ``Float[K, H]``.
-        bias: ``Float[K]``, or None.
-        scale: multiplies the logits.
-        cap: bounds them softly; None for no bound.
-        filled: tokens at the end that are there to fill up whole vectors of the processor, and are left out of the
-            result: what is left over after those is computed in another way, and a row's last bits would depend on its
-            place among others.
+    The last ``filled`` tokens fill up whole vectors of the processor and are left out of the result: what is left over
+    after those is computed in another way, and a row's last bits would depend on its place among others.
     """
 
     weight: Any

@@ -96,13 +96,9 @@ class Dialect:
 
 
 def read_answer(document: object, stop: Sequence[str] = (), *, most: int) -> Answer:
-    """Read a chat completion; thoughts are taken away and the text ends before the first stop string.
+    """Read a chat completion (else a ValueError), without its thoughts, up to the first stop string.
 
-    Args:
-        most: characters that are kept; a longer text is cut there, as at its most tokens.
-
-    Raises:
-        ValueError: it is none.
+    A text longer than ``most`` characters is cut there, as at its most tokens.
     """
     try:
         choice = document["choices"][0]  # type: ignore[index]

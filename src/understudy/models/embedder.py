@@ -34,13 +34,17 @@ class _Batch:
 class SentenceEmbedder:
     """A ``sentence-transformers`` model in a local folder, as an ``Embedder``.
 
-    **Batch invariance.** A text's vector must not depend on its neighbours, or a bound on one record's influence
-    fails. So the model only ever sees a few fixed shapes: a text is padded to the next of the lengths
-    4, 6, 8, 12, 16, 24, ... that is longer than it, since kernels are others where nothing is padded; and a batch is
-    filled up with copies to the number of rows that belongs to that length. On one machine and device, alone or among
-    others, in any order, a text's vector is the same bit for bit, which :mod:`understudy.models.trials` tries;
-    against other machines, and against ``SentenceTransformer.encode``, expect differences up to 1e-6. Models that mix
-    the rows of a batch by design are refused.
+    **Batch invariance.** A text's vector must not depend on its neighbours, or a bound on one record's influence fails.
+    So
+    the model only ever sees a few fixed shapes: a text is padded to the next of the lengths 4, 6, 8, 12, 16, 24, ...
+    that
+    is longer than it, since kernels are others where nothing is padded; and a batch is filled up with copies to the
+    number
+    of rows that belongs to that length. On one machine and device, alone or among others, in any order, a text's vector
+    is
+    the same bit for bit, which :mod:`understudy.models.trials` tries; across machines, and against
+    ``SentenceTransformer.encode``, expect differences up to 1e-6. Models that mix the rows of a batch by design are
+    refused.
 
     Texts beyond the model's ``max_seq_length`` tokens are cut there; or earlier, where its positions end, one of which
     is for padding, or hang on the longest text of a batch. No prompt is put before a text.
@@ -51,8 +55,7 @@ class SentenceEmbedder:
         device: ``"cpu"`` or ``"cuda"``; default CUDA where there is one.
 
     Raises:
-        ModelError: the extra ``local`` is missing, or the folder holds no such model, or one whose texts change one
-            another's vectors.
+        ModelError: the extra ``local`` is missing, or the folder holds no such model, or one that mixes texts.
     """
 
     def __init__(self, folder: Path, *, name: str, device: str | None = None) -> None:
@@ -111,11 +114,7 @@ class SentenceEmbedder:
 
 
 def load_transformer(folder: Path, *, name: str, device: str) -> tuple[Any, str]:
-    """The ``SentenceTransformer`` in ``folder``, ready to infer, and the SHA-256 of what defines its vectors.
-
-    Raises:
-        ModelError: as :class:`SentenceEmbedder` says.
-    """
+    """The ``SentenceTransformer`` in ``folder``, ready to infer, and the SHA-256 of what defines its vectors."""
     require_local()
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedTokenizerBase
@@ -146,11 +145,7 @@ def _columns(longest: int, *, most: int) -> list[int]:
 
 
 def _require_plain_modules(folder: Path, *, name: str) -> None:
-    """See that the folder names no code of its own, and no module in which texts may meet, before any is imported.
-
-    Raises:
-        ModelError: it does.
-    """
+    """Refuse code of the folder's own, and modules in which texts may meet, before any is imported."""
     for entry in json.loads((folder / "modules.json").read_text(encoding="utf-8")):
         package, _, kind = str(entry["type"]).rpartition(".")
         if package.partition(".")[0] != "sentence_transformers" or kind not in _MODULES:

@@ -30,13 +30,13 @@ _TURN = "\nuser:"
 class LocalChat:
     """A transformers causal model in a local folder, as a ``ChatModel``.
 
-    Requests are sorted by length and answered in batches, several at once on a CPU with several cores, outside
-    the event loop. Sampling is steered by ``seed`` and the request alone, so a resumed run or another order gives
-    the same draws, as far as the float noise of another batch shape allows. It runs in bfloat16 where the
-    processor computes in it, else in float32.
-
-    A tokenizer without a chat template belongs to a base model: it sees the messages as lines ``role: content``
-    and completes the assistant's line.
+    Requests are sorted by length and answered in batches, several at once on a CPU with several cores, outside the
+    event
+    loop. Sampling is steered by ``seed`` and the request alone, so a resumed run or another order samples the same
+    tokens,
+    as far as the float noise of another batch shape allows. It runs in bfloat16 where the processor computes in it,
+    else in
+    float32. A base model (no chat template) sees lines ``role: content`` and completes the assistant's.
 
     Args:
         folder: configuration, tokenizer and weights in safetensors. Code in it is never run.
@@ -73,8 +73,8 @@ class LocalChat:
     async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
         """Yield ``(index into requests, Completion)`` as batches end.
 
-        A prompt that leaves no room in the model's window is a ``failed`` completion; an answer that would run
-        over it is cut there (``length``).
+        A prompt that leaves no room in the window is a ``failed`` completion; a longer answer is cut there
+        (``length``).
         """
         loop = asyncio.get_running_loop()
         prompts = await asyncio.to_thread(lambda: [self._prompt(request) for request in requests])
@@ -134,7 +134,7 @@ _SHARED_AT_LEAST = 16  # tokens in common below which computing them once is not
 
 @dataclass(frozen=True)
 class Prompt:
-    """One row: the prompt's tokens, how to sample, and the uniforms to sample with (one a token)."""
+    """One row: the prompt's tokens, how to sample, and the uniforms to sample with (one per token)."""
 
     tokens: list[int]
     temperature: float
@@ -182,12 +182,7 @@ class _Row:
 
 
 class Decoder:
-    """A causal model with its tokenizer, ready to answer batches; may be used by several threads at once.
-
-    Args:
-        model: a transformers causal language model in evaluation mode.
-        tokenizer: its tokenizer.
-    """
+    """A causal model with its tokenizer, ready to answer batches; may be used by several threads at once."""
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self._model = model
@@ -195,7 +190,7 @@ class Decoder:
         self._ends = end_tokens(model, tokenizer)
 
     def answer(self, prompts: Sequence[Prompt], *, cancelled: threading.Event) -> list[Completion]:
-        """One completion a prompt, in order; none at all once ``cancelled`` is set."""
+        """One completion per prompt, in order; none at all once ``cancelled`` is set."""
         import torch
 
         rows = [_Row(prompt) for prompt in prompts]
@@ -278,26 +273,22 @@ _NUCLEI = (256, 4096)  # how many tokens are sorted at first; a flatter distribu
 
 
 def request_uniforms(seed: int, key: str, *, count: int) -> NDArray[np.float64]:
-    """``Float64[count]`` in [0, 1): the draws of one request, whatever batch it lands in.
+    """``Float64[count]`` in [0, 1): one request's uniforms, whatever batch it lands in, from ``seed`` and its ``key``.
 
-    They come from ``seed`` and the request's canonical ``key``, which counts its sample number in. They steer
-    public sampling only: no privacy noise ever comes from here.
+    They steer public sampling only: no privacy noise ever comes from here.
     """
     digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
     return np.random.default_rng(int.from_bytes(digest, "big")).random(count)
 
 
 def choose_tokens(logits: Any, *, temperature: Any, top_p: Any, uniform: Any) -> Any:
-    """The next token of each row, by inverting the cumulative distribution at ``uniform``.
+    """The next token ``Int64[B]`` of each row, by inverting the cumulative distribution at ``uniform``.
 
     Args:
         logits: ``Float[B, V]`` tensor.
         temperature: ``Float32[B]``; 0 takes the likeliest token.
-        top_p: ``Float32[B]`` in (0, 1]: draw from the smallest set of likeliest tokens with this much mass.
+        top_p: ``Float32[B]`` in (0, 1]: sample from the smallest set of likeliest tokens with this much mass.
         uniform: ``Float32[B]`` in [0, 1].
-
-    Returns:
-        ``Int64[B]`` tensor.
     """
     import torch
 

@@ -40,11 +40,7 @@ def require_local() -> None:
 
 
 def best_device() -> str:
-    """``"cuda"`` where torch sees one, else ``"cpu"``.
-
-    Raises:
-        ModelError: the extra is missing.
-    """
+    """``"cuda"`` where torch sees one, else ``"cpu"``; raises as :func:`require_local`."""
     require_local()
     import torch
 
@@ -52,11 +48,7 @@ def best_device() -> str:
 
 
 def require_device(device: str | None) -> None:
-    """See that the machine has the device that is asked for.
-
-    Raises:
-        ModelError: it has not, or the extra is missing.
-    """
+    """See that the machine has the device that is asked for, and the extra; else a ModelError."""
     require_local()
     if device == "cuda" and best_device() != "cuda":
         raise ModelError("torch sees no CUDA device on this machine.", "Leave the device out, or name cpu.")
@@ -66,7 +58,7 @@ _MOST = 8  # beyond this the interpreter lock is what they wait for
 
 
 def worker_count(device: str) -> int:
-    """One worker a core, at most eight; a GPU has one."""
+    """One worker per core, at most eight; a GPU has one."""
     if device != "cpu":
         return 1
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -112,15 +104,10 @@ _CONTAINER = Path("/sys/fs/cgroup/memory.max")
 
 
 def require_memory(needed: int, *, what: str, cure: str) -> None:
-    """See that this machine could ever hold what is to come, before anything is charged.
-
-    Args:
-        needed: bytes, about.
-        what: they are for.
-        cure: what makes them fewer.
+    """See that the machine, or this process's container, could ever hold ``needed`` bytes, before anything is charged.
 
     Raises:
-        ConfigError: if they are more than the machine, or the container that this process runs in, has in all.
+        ConfigError: it could not; ``what`` they are for and the ``cure`` stand in it.
     """
     there = _memory()
     if there is not None and needed > there:

@@ -146,11 +146,7 @@ _COLUMNS = 4096  # of logits, made into integers at once
 class Shape:
     """What decides which kernels run: functions of public parameters, all of them.
 
-    Args:
-        prefix, width, suffix: tokens of a row, as in :meth:`understudy.models.causal.CausalModel.contexts`.
-        tokens: most that are appended to a prompt.
-        rows_at_once: R, the rows of a block.
-        candidates: tokens whose logits are looked at; None for the whole vocabulary.
+    As in :meth:`understudy.models.causal.CausalModel.contexts`.
     """
 
     prefix: int
@@ -175,10 +171,7 @@ def require_row_invariance(model: CausalModel, shape: Shape, *, in_flight: int) 
     A block of random rows of all lengths must give every second of them the same logits half a block further on beside
     the shortest rows, the others beside the longest; and one of them the same at every place of a block. All on the
     path that texts are decoded on: by the head of as many candidates, after the prompt, step by step until the cache
-    has grown, and once gone back; several blocks at once where several batches will be.
-
-    Args:
-        in_flight: batches that will be decoded at the same time.
+    has grown, and once gone back; ``in_flight`` blocks at once, as batches will be.
 
     Raises:
         PrivacyError: they do not.

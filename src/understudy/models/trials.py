@@ -72,8 +72,9 @@ def require_embeds_all(embedder: Embedder) -> int:
     """See that an embedder answers whatever it is given, before anything is charged; its dimension.
 
     Raises:
-        ModelError: it fails on an odd text or on none, or does not answer with one vector per text, all of one
-            dimension, of which that of a plain text has length 1.
+        ModelError: it fails on an odd text or on none, or does not give one vector per text, all of one dimension, that
+            of
+            a plain text of length 1.
     """
     texts = [_PLAIN, *ODD_TEXTS]
     vectors, none = _tried(lambda: (np.asarray(embedder.embed(texts)), np.asarray(embedder.embed([]))), embedder)
@@ -91,11 +92,7 @@ def require_embeds_all(embedder: Embedder) -> int:
 
 
 def require_encodes_all(model: CausalModel) -> None:
-    """See that a model's tokenizer takes whatever it is given, before anything is charged.
-
-    Raises:
-        ModelError: it fails on an odd text.
-    """
+    """See that a model's tokenizer takes whatever it is given, before anything is charged; else a ModelError."""
     _tried(lambda: [model.encode(text) for text in ODD_TEXTS], model)
 
 

@@ -18,13 +18,8 @@ from understudy.models.types import Message
 def load_weights(folder: Path, *, name: str, device: str, dtype: str | None) -> tuple[Any, Any, str]:
     """The model in evaluation mode on ``device``, its tokenizer, and the SHA-256 over weights and tokenizer.
 
-    To be called where the extra ``local`` is known to be there.
-
-    Args:
-        folder: configuration, tokenizer and weights in safetensors. Code in it is never run.
-        name: the model's name in errors.
-        device: ``"cpu"`` or ``"cuda"``.
-        dtype: ``"float32"`` or ``"bfloat16"``; default by processor.
+    To be called where the extra ``local`` is known to be there. Arguments as for
+    :class:`understudy.models.local.LocalChat`.
 
     Raises:
         ModelError: the folder holds no such model.

@@ -159,7 +159,7 @@ class PredictionPrompt:
         return self.before + "".join(f"{first}{self.shown(text)}{last}" for text in texts) + self.after
 
     def messages(self, texts: Sequence[str]) -> tuple[Message, ...]:
-        """A chat that asks any model for another one, with ``texts`` as its earlier answers; public examples left out.
+        """A chat that asks any model for another one, with ``texts`` as its earlier answers; no public examples.
 
         Where the answer cannot be begun with a cue, small models talk about texts that they see in blocks.
         """
@@ -219,13 +219,9 @@ class PredictionPrompts(Parameters):
     ) -> PredictionPrompt:
         """The prompt in its pieces.
 
-        Args:
-            chat: for a chat model, else for a base model.
-            values: of the placeholders ``document_type``, ``label`` and ``schema``.
-            shape: what a text is.
-            columns: of a record, in the order of its keys.
-            system: the system message where the prompts have none of their own.
-            examples: public texts, shown first.
+        ``values`` are those of ``document_type``, ``label`` and ``schema``, ``columns`` those of a record in the order
+        of its
+        keys; ``system`` is taken where the prompts have none of their own, and ``examples`` are shown first.
         """
         texts, records = (self.chat, self.chat_records) if chat else (self.completion, self.completion_records)
         form = texts if shape == "text" else records

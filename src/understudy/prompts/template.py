@@ -97,12 +97,12 @@ class PromptTemplate(Parameters):
     def evolution_messages(
         self, pattern: str, values: Mapping[str, str], *, turns: Sequence[tuple[Mapping[str, str], str]] = ()
     ) -> tuple[Message, ...]:
-        """The chat that asks for one text of the evolution.
+        """The chat that asks for one text of the evolution by ``pattern`` (``evolution.random``, ``.fill`` or
+        ``.rephrase``).
 
-        Args:
-            pattern: one of ``evolution.random``, ``.fill`` or ``.rephrase``.
-            values: of the placeholders ``label``, ``keyword``, ``style``, ``words`` and ``text``.
-            turns: earlier turns: the values of each, and the answer.
+        ``values`` are those of the placeholders ``label``, ``keyword``, ``style``, ``words`` and ``text``; ``turns``
+        earlier
+        turns: the values of each, and the answer.
         """
         system = self.system if self.evolution.system is None else self.evolution.system
         shown = [
@@ -188,10 +188,8 @@ def as_evolution_examples(examples: Sequence[Example]) -> tuple[EvolutionExample
 def load_template(document_type: str, *, file: str | Path | None = None) -> PromptTemplate:
     """The template of ``file``, or the shipped one of ``document_type``, or the general one filled with it.
 
-    Case does not count in a document type, and hyphens and underscores are spaces.
-
-    Raises:
-        ConfigError: if the file cannot be read or is no template.
+    Case does not count in a document type, and hyphens and underscores are spaces. ConfigError where the file cannot be
+    read or is no template.
     """
     if file is not None:
         return _template(_read_yaml(Path(file)), Path(file).name)
@@ -243,13 +241,7 @@ def _parse(text: str, name: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Prompts:
-    """Loaded and checked, all of it public.
-
-    Args:
-        parameters: as the user chose.
-        template: of the document type.
-        examples: the user's own; none for the template's.
-    """
+    """Loaded and checked, all of it public; without ``examples`` of the user's own the template's are shown."""
 
     parameters: WritingParameters
     template: PromptTemplate
@@ -257,11 +249,7 @@ class Prompts:
 
 
 def read_examples(file: str | Path) -> list[Example]:
-    """The examples of a file: one text per line, or JSONL with ``text`` and optionally ``phrases``, a list.
-
-    Raises:
-        ConfigError: if the file cannot be read or holds something else.
-    """
+    """The examples of a file: one text per line, or JSONL with ``text`` and optionally ``phrases``, a list."""
     path = Path(file)
     if path.suffix == ".json":
         raise ConfigError(

@@ -23,10 +23,7 @@ def arrays_to_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def arrays_from_bytes(data: bytearray) -> dict[str, NDArray[Any]]:
-    """
-    Raises:
-        ValueError: it is no safetensors file of arrays that NumPy has.
-    """
+    """The arrays of a safetensors file; ValueError where it is none of arrays that NumPy has."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -45,13 +42,7 @@ def terms_to_bytes(terms: Sequence[str]) -> bytes:
 
 
 def terms_from_bytes(data: bytearray, *, most: int) -> list[str]:
-    """
-    Args:
-        most: bytes that the strings may take, STRING_BYTES each included.
-
-    Raises:
-        ValueError: it is no table of terms, or larger.
-    """
+    """The terms of a table, of at most ``most`` bytes, STRING_BYTES each included; else a ValueError."""
     import pyarrow as pa
 
     table = _read_table(data, {"term": pa.string()}, ["term"], most=most)

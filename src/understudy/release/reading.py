@@ -175,9 +175,7 @@ def _check_layout(file: BinaryIO, members: list[zipfile.ZipInfo], directory: int
 def read_release(path: Path, *, max_bytes: int | None = None) -> Release:
     """The Release in a file, its bytes verified; what its method makes of the content is not looked at.
 
-    Args:
-        max_bytes: bytes that it may unpack to, its strings' memory included; None for the bounds of
-            :func:`unpacked_bound`.
+    ``max_bytes`` is what it may unpack to, its strings' memory included; None: :func:`unpacked_bound`.
 
     Raises:
         ReleaseError: the file is missing, is no Release, is damaged, unpacks to more, or comes from a newer version.
@@ -210,11 +208,7 @@ def read_release(path: Path, *, max_bytes: int | None = None) -> Release:
 
 
 def require_readable(planned: Release) -> None:
-    """That what a Release says of itself, known before anything is released, can be read again: by the same forms.
-
-    Raises:
-        ConfigError: it cannot.
-    """
+    """That what a Release says of itself, known before anything is released, can be read again; else a ConfigError."""
     try:
         written = planned.manifest({})
         if len(written) > MOST_JSON_BYTES:

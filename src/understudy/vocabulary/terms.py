@@ -41,10 +41,7 @@ class Vocabulary:
         cls, terms: Iterable[str], *, source: str, stop_words: frozenset[str], size: int | None = None
     ) -> Vocabulary:
         """Normalise ``terms``: drop empty, one-letter, purely numeric and stop-word terms and all but the first of
-        those with the same words; keep the first ``size``.
-
-        Raises:
-            ConfigError: if nothing is left, or more than LARGEST terms.
+        those with the same words; keep the first ``size``. ConfigError if nothing is left, or more than LARGEST terms.
         """
         kept: dict[tuple[str, ...], str] = {}
         for term in terms:

@@ -73,10 +73,9 @@ def records_per_secret(corpus: Corpus, finder: SecretFinder) -> Counter[str]:
 
 
 def check_records_per_secret(corpus: Corpus, finder: SecretFinder, max_records: int) -> None:
-    """Check that no secret is in more than ``max_records`` records, as was declared. One pass.
+    """Check that no secret is in more than ``max_records`` records, as was declared; else a CorpusError. One pass.
 
-    Raises:
-        CorpusError: one is. No record is ever dropped to fix this: one secret's records would displace another's.
+    No record is ever dropped to fix this: one secret's records would displace another's.
     """
     if max(records_per_secret(corpus, finder).values(), default=0) > max_records:
         raise CorpusError(
@@ -122,8 +121,7 @@ class Incidence:
         records: ``Int64[pairs]``, in ascending order.
         secrets: ``Int64[pairs]``: record ``records[i]`` holds secret ``secrets[i]``; ascending within a record.
 
-    Raises:
-        ValueError: a number is out of range, or the pairs are not in order, each once.
+    Raises a ValueError where a number is out of range, or the pairs are not in order, each once.
     """
 
     n_records: int
@@ -180,11 +178,7 @@ class Incidence:
 
     @classmethod
     def read(cls, path: str | Path) -> Incidence:
-        """Read what :meth:`write` wrote.
-
-        Raises:
-            ConfigError: there is no such file, or it is damaged, or something else, or of a newer version.
-        """
+        """Read what :meth:`write` wrote; ConfigError where there is none, or it is damaged or of a newer version."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -231,10 +225,9 @@ def incidence(corpus: Corpus, finder: SecretFinder) -> Incidence:
 
 
 def check_incidence(corpus: Corpus, finder: SecretFinder, declared: Incidence) -> None:
-    """Check that a table has exactly the incidence that was declared public, in this order of rows. One pass.
+    """Check that a table has exactly the incidence that was declared public, in this order of rows: else a CorpusError.
 
-    Raises:
-        CorpusError: it has another.
+    One pass.
     """
     if incidence(corpus, finder).sha256 != declared.sha256:
         raise CorpusError(
