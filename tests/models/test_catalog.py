@@ -12,7 +12,7 @@ from local_fixtures import make_bert, make_llama
 
 from understudy.cli.models import models
 from understudy.errors import ConfigError, ModelError
-from understudy.models import language_note, load_chat, load_embedder, model_languages
+from understudy.models.catalog import language_note, load_chat, load_embedder
 
 
 @pytest.fixture
@@ -121,8 +121,6 @@ def test_without_the_extra_local_models_name_it(load: object, tmp_path: Path, mo
 
 
 def test_the_embedded_models_say_that_they_are_english() -> None:
-    assert model_languages("builtin") == ("en",)
-    assert model_languages("hf:org/name") is None
     assert "English" in (language_note("builtin") or "")
     assert language_note("openai:small") is None
 

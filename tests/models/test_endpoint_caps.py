@@ -62,7 +62,6 @@ def test_usage_that_is_not_reported_counts_as_the_worst(endpoint: FakeEndpoint) 
     model = chat(endpoint)
     collect(model, [ask(max_tokens=90)])
     assert model.budget.used.completion_tokens == 90
-    assert not model.dialect.reports_usage
 
 
 def test_a_broken_try_counts_as_the_worst_and_a_refused_one_as_nothing(endpoint: FakeEndpoint) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from understudy.errors import ConfigError, ModelError
-from understudy.models.builtin import CHAT, EMBEDDER, builtin_path
+from understudy.models.builtin import CHAT, EMBEDDER, BuiltinModel, builtin_path
 from understudy.models.machine import require_device, require_local
 from understudy.models.types import ChatModel, Embedder
 
@@ -51,14 +51,10 @@ def load_chat(
         from understudy.models.endpoint import EndpointChat
 
         return EndpointChat(name, base_url=base_url, api_key_env=api_key_env, **endpoint)
-    if spec == "builtin":
+    if local := _on_this_machine(spec, CHAT):
         from understudy.models.local import LocalChat
 
-        return LocalChat(builtin_path(CHAT), name=f"builtin:{CHAT.name}", seed=seed)
-    if provider == "hf" and name:
-        from understudy.models.local import LocalChat
-
-        return LocalChat(model_folder(name), name=spec, seed=seed)
+        return LocalChat(local[0], name=local[1], seed=seed)
     if spec == "none":
         raise ModelError(
             "'none' means that no language model writes the texts, so there is none to load.",
@@ -73,16 +69,11 @@ def load_embedder(spec: str) -> Embedder:
 
     Raises a ModelError as :func:`load_chat` does.
     """
-    provider, _, name = spec.partition(":")
-    if spec == "builtin":
+    if local := _on_this_machine(spec, EMBEDDER):
         from understudy.models.embedder import SentenceEmbedder
 
-        return SentenceEmbedder(builtin_path(EMBEDDER), name=f"builtin:{EMBEDDER.name}")
-    if provider == "hf" and name:
-        from understudy.models.embedder import SentenceEmbedder
-
-        return SentenceEmbedder(model_folder(name), name=spec)
-    return cast(Embedder, _third_party(spec, "load_embedder", chat=False)(name))
+        return SentenceEmbedder(local[0], name=local[1])
+    return cast(Embedder, _third_party(spec, "load_embedder", chat=False)(spec.partition(":")[2]))
 
 
 def load_causal(spec: str, *, device: str | None = None, dtype: str | None = None) -> CausalModel:
@@ -99,22 +90,24 @@ def load_causal(spec: str, *, device: str | None = None, dtype: str | None = Non
     require_device(device)
     from understudy.models.causal import CausalModel
 
+    local = _on_this_machine(spec, CHAT)
+    assert local is not None
+    return CausalModel(local[0], name=local[1], device=device, dtype=dtype)
+
+
+def _on_this_machine(spec: str, builtin: BuiltinModel) -> tuple[Path, str] | None:
+    """The folder and the name of the local model that ``spec`` names; None where it names none."""
     if spec == "builtin":
-        return CausalModel(builtin_path(CHAT), name=f"builtin:{CHAT.name}", device=device, dtype=dtype)
-
-    return CausalModel(model_folder(name), name=spec, device=device, dtype=dtype)
-
-
-def model_languages(spec: str) -> tuple[str, ...] | None:
-    """The languages a model is made for, as ISO 639 codes; None where that is not known here."""
-    return CHAT.languages if spec == "builtin" else None
+        return builtin_path(builtin), f"builtin:{builtin.name}"
+    provider, _, name = spec.partition(":")
+    return (model_folder(name), spec) if provider == "hf" and name else None
 
 
 def language_note(spec: str) -> str | None:
     """One sentence to print before a run, or None: the built-in models read and write English only."""
     if spec != "builtin":
         return None
-    return "The built-in models are English: for texts in other languages name others (hf:ORG/NAME, openai:NAME)."
+    return "The built-in models are English: for other languages name others (hf:ORG/NAME, openai:NAME)."
 
 
 def providers() -> dict[str, EntryPoint]:

@@ -50,7 +50,6 @@ class Dialect:
     left_out: set[str] = field(default_factory=set)
     reasons: bool = False
     ignores_stop: bool = False
-    reports_usage: bool = False
     answered: bool = False
 
     def body(self, model: str, request: ChatRequest, *, max_tokens: int) -> dict[str, Any]:
@@ -92,7 +91,6 @@ class Dialect:
         self.answered = True
         self.reasons |= answer.reasoned
         self.ignores_stop |= answer.ignored_stop
-        self.reports_usage |= answer.usage is not None
 
 
 def read_answer(document: object, stop: Sequence[str] = (), *, most: int) -> Answer:

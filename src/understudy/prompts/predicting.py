@@ -99,9 +99,7 @@ class ChatForm(Parameters):
 class CompletionForm(ChatForm):
     """A document that a base model continues."""
 
-    before: str = "Here are texts of type {document_type}[ about {label}]."
     after: str = ""
-    cue: str = "Text:"
 
 
 class ChatRecordsForm(ChatForm):

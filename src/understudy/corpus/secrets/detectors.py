@@ -142,51 +142,35 @@ def make_detectors(names: Sequence[str]) -> tuple[Detector, ...]:
     Raises:
         ConfigError: a name is unknown, the extra ``pii`` is missing, or Presidio does not find this entity by its form.
     """
-    return tuple(_make(name) for name in dict.fromkeys(names))
-
-
-def _make(name: str) -> Detector:
-    if name.startswith(_PRESIDIO):
-        return presidio_detector(name.removeprefix(_PRESIDIO))
-    if name not in _BY_NAME:
-        raise ConfigError(
-            f"There is no detector {name!r}.", f"Detectors are {', '.join(BUILT_IN)}, and presidio:ENTITY."
-        )
-    return _BY_NAME[name]
+    made: list[Detector] = []
+    for name in dict.fromkeys(names):
+        if name.startswith(_PRESIDIO):
+            made.append(_presidio(name.removeprefix(_PRESIDIO)))
+        elif name in _BY_NAME:
+            made.append(_BY_NAME[name])
+        else:
+            raise ConfigError(
+                f"There is no detector {name!r}.", f"Detectors are {', '.join(BUILT_IN)}, and presidio:ENTITY."
+            )
+    return tuple(made)
 
 
 def _compact(match: str) -> str:
     return re.sub(r"[\W_]", "", match)
 
 
-def _email(match: str) -> str:
-    return match.strip("'.-_%+")
+def _numbers(accepts: Callable[[str], bool]) -> Callable[[str], str | None]:
+    """The letters and digits of a match, where they are such a number."""
+
+    def canonical(match: str) -> str | None:
+        number = _compact(match)
+        return number if accepts(number) else None
+
+    return canonical
 
 
-def _iban(match: str) -> str | None:
-    iban = _compact(match)
-    return iban if iban.isascii() and mod97(iban) else None
-
-
-def _credit_card(match: str) -> str | None:
-    digits = _compact(match)
-    return digits if luhn(digits) else None
-
-
-def _us_ssn(match: str) -> str | None:
-    digits = _compact(match)
-    never_issued = digits[:3] in ("000", "666") or digits[0] == "9" or digits[3:5] == "00" or digits[5:] == "0000"
-    return None if never_issued else digits
-
-
-def _nhs_number(match: str) -> str | None:
-    digits = _compact(match)
-    return digits if mod11(digits) else None
-
-
-def _uk_nino(match: str) -> str | None:
-    number = _compact(match)
-    return None if number[:2] in ("bg", "gb", "nk", "kn", "tn", "nt", "zz") else number
+def _is_issued(ssn: str) -> bool:
+    return ssn[:3] not in ("000", "666") and ssn[0] != "9" and ssn[3:5] != "00" and ssn[5:] != "0000"
 
 
 def _ip_address(match: str) -> str | None:
@@ -197,19 +181,17 @@ def _ip_address(match: str) -> str | None:
     return None if address.is_unspecified or address.is_loopback else str(address)
 
 
-def _url(match: str) -> str:
-    return re.sub(r"^https?://", "", match).rstrip("/.,;|:!?'*_")
-
-
 _IBAN_FORM = "|".join(
     rf"(?:{'|'.join(countries.split())})\d\d(?:[ -]?[a-z0-9]){{{length - 4}}}"
     for length, countries in sorted(IBAN_LENGTHS.items(), reverse=True)
 )
-_IBAN = PatternDetector("iban", (_IBAN_FORM,), _iban, before=r"(?<![^\W_])(?=[a-z]{2}\d\d)")
+_IBAN = PatternDetector(
+    "iban", (_IBAN_FORM,), _numbers(lambda iban: iban.isascii() and mod97(iban)), before=r"(?<![^\W_])(?=[a-z]{2}\d\d)"
+)
 
 _FOUR_FOURS = r"[2-6]\d{3}([ -])\d{4}\1\d{4}\1\d{4}"
 _CARD_IN_GROUPS = rf"{_FOUR_FOURS}|[2-6]\d{{3}}[ -]\d{{6}}[ -]\d{{4,5}}"
-_GROUPED_CARD = PatternDetector("credit_card", (_CARD_IN_GROUPS,), _credit_card, before=r"(?<![^\W_])(?<!\+)")
+_GROUPED_CARD = PatternDetector("credit_card", (_CARD_IN_GROUPS,), _numbers(luhn), before=r"(?<![^\W_])(?<!\+)")
 
 _URL_CHARACTER = r"[^\s<>\"()\[\]{}]"
 _URL_START = r"(?<![^\W_])(?<!://)(?:https?://|www\.)"
@@ -218,7 +200,7 @@ _BUILT_IN: tuple[Detector, ...] = (
     PatternDetector(
         "email",
         (r"[\w.%+'-]+@[\w-]+(?:\.[\w-]+)*\.(?:xn--[a-z0-9]+|[^\W\d_]{2,})",),
-        _email,
+        lambda match: match.strip("'.-_%+"),
         before=r"(?<![\w.%+'-])",
         after="",
     ),
@@ -230,11 +212,15 @@ _BUILT_IN: tuple[Detector, ...] = (
             rf"(?:[2-6]|1(?=800))\d{{11,18}}|{_CARD_IN_GROUPS}",
             rf"{_FOUR_FOURS}\1\d{{3}}",  # on its own: the last three digits may be the card's security code
         ),
-        _credit_card,
+        _numbers(luhn),
     ),
-    PatternDetector("us_ssn", (r"\d{3}([- ])\d\d\1\d{4}",), _us_ssn),
-    PatternDetector("nhs_number", (r"\d{3}[ -]?\d{3}[ -]?\d{4}",), _nhs_number),
-    PatternDetector("uk_nino", (r"[a-z]{2} ?\d\d ?\d\d ?\d\d ?[a-d]",), _uk_nino),
+    PatternDetector("us_ssn", (r"\d{3}([- ])\d\d\1\d{4}",), _numbers(_is_issued)),
+    PatternDetector("nhs_number", (r"\d{3}[ -]?\d{3}[ -]?\d{4}",), _numbers(mod11)),
+    PatternDetector(
+        "uk_nino",
+        (r"[a-z]{2} ?\d\d ?\d\d ?\d\d ?[a-d]",),
+        _numbers(lambda nino: nino[:2] not in ("bg", "gb", "nk", "kn", "tn", "nt", "zz")),
+    ),
     PatternDetector(
         "ip_address",
         (r"\d{1,3}(?:\.\d{1,3}){3}", r"(?<![0-9a-f:]:)[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}:?(?!:)"),
@@ -248,7 +234,7 @@ _BUILT_IN: tuple[Detector, ...] = (
             rf"(?<![^\s<>\"()\[\]{{}},;|]){_URL_START}(?:(?![,;|]{_URL_START}){_URL_CHARACTER})+",
             rf"(?<=[^\s<>\"()\[\]{{}},;|]){_URL_START}(?:(?!{_URL_START}){_URL_CHARACTER})++(?!{_URL_START})",
         ),
-        _url,
+        lambda match: re.sub(r"^https?://", "", match).rstrip("/.,;|:!?'*_"),
         before="",
         after="",
     ),
@@ -287,7 +273,7 @@ class PresidioDetector:
         }
 
 
-def presidio_detector(entity: str) -> PresidioDetector:
+def _presidio(entity: str) -> PresidioDetector:
     """The detector ``presidio:ENTITY``."""
     by_entity = _recognizers()
     if entity in _FETCHES:
