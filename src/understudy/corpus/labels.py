@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
@@ -81,7 +82,7 @@ def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
         values: Sequence[object] = _labels_of_file(Path(labels[1:])) if labels.startswith("@") else _split(labels)
     else:
         values = list(labels)
-    declared: dict[str, Label] = {}
+    declared: list[Label] = []
     for value in values:
         label = as_type(value, None)
         if label is None or is_missing(label):
@@ -89,12 +90,10 @@ def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
                 "A declared label is empty or of no usable type.",
                 "Labels are strings, whole numbers, decimals (up to 1e300) or booleans.",
             )
-        if canonical(label) in declared:
-            raise ConfigError(f"The label {canonical(label)!r} is declared twice.", "Declare each label once.")
-        declared[canonical(label)] = label
+        declared.append(label)
     if not declared:
         raise ConfigError("The declared label set is empty.", "Name at least one label, or leave the label column out.")
-    return tuple(declared.values())
+    return _distinct(declared)
 
 
 def output_type(labels: Iterable[Label], label_type: LabelType | None, data_type: LabelType | None) -> LabelType | None:
@@ -121,7 +120,7 @@ def typed_labels(labels: Iterable[Label], label_type: LabelType | None) -> tuple
 
     Raises a ConfigError where a label cannot be of that type, or two become the same.
     """
-    typed: dict[str, Label] = {}
+    typed: list[Label] = []
     for label in labels:
         value = as_type(label, label_type)
         if value is None:
@@ -129,10 +128,15 @@ def typed_labels(labels: Iterable[Label], label_type: LabelType | None) -> tuple
                 f"The declared label {canonical(label)!r} is not of the label column's type ({label_type}).",
                 "Declare labels as the column holds them, or set the label type.",
             )
-        if canonical(value) in typed:
-            raise ConfigError(f"The label {canonical(value)!r} is declared twice.", "Declare each label once.")
-        typed[canonical(value)] = value
-    return tuple(typed.values())
+        typed.append(value)
+    return _distinct(typed)
+
+
+def _distinct(labels: Sequence[Label]) -> tuple[Label, ...]:
+    for name, times in Counter(map(canonical, labels)).items():
+        if times > 1:
+            raise ConfigError(f"The label {name!r} is declared twice.", "Declare each label once.")
+    return tuple(labels)
 
 
 def _spells_integer(label: Label) -> bool:

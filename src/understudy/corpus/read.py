@@ -48,12 +48,12 @@ class TextOptions:
         check_encoding(self.encoding)
 
 
-def is_arrow_table(source: object) -> TypeGuard[pa.Table]:
+def _is_arrow_table(source: object) -> TypeGuard[pa.Table]:
     """Whether ``source`` is a pyarrow.Table; without importing pyarrow."""
     return "pyarrow" in sys.modules and isinstance(source, sys.modules["pyarrow"].Table)
 
 
-def open_arrow(table: pa.Table, schema: Schema) -> OpenTable:
+def _open_arrow(table: pa.Table, schema: Schema) -> OpenTable:
     """A table in Arrow's memory."""
     schema = _typed(schema, arrow.check_types(table.schema, schema, "The table").label)
 
@@ -63,7 +63,7 @@ def open_arrow(table: pa.Table, schema: Schema) -> OpenTable:
     return OpenTable(schema, start, "arrow", sources=[table])
 
 
-def open_dicts(rows: Sequence[Mapping[str, object]], schema: Schema) -> OpenTable:
+def _open_dicts(rows: Sequence[Mapping[str, object]], schema: Schema) -> OpenTable:
     """A list with a dict per row; a key that is absent is null."""
 
     def start() -> Pass:
@@ -72,7 +72,7 @@ def open_dicts(rows: Sequence[Mapping[str, object]], schema: Schema) -> OpenTabl
     return OpenTable(_typed(schema, None), start, "dicts", sources=[rows])
 
 
-def open_files(
+def _open_files(
     paths: Paths,
     schema: Schema,
     *,
@@ -228,16 +228,16 @@ def read_corpus(
         secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets or ()),
     )
     folder = Path(private_dir) if private_dir is not None else None
-    if is_arrow_table(source):
-        table = open_arrow(source, schema)
+    if _is_arrow_table(source):
+        table = _open_arrow(source, schema)
     elif isinstance(source, (str, os.PathLike)):
-        table = open_files([source], schema, format=format, options=options, private_dir=folder)
+        table = _open_files([source], schema, format=format, options=options, private_dir=folder)
     elif not isinstance(source, Sequence) or isinstance(source, (bytes, bytearray, memoryview)):
         raise no_table(source)
     elif not source or isinstance(source[0], Mapping):
-        table = open_dicts(cast("Sequence[Mapping[str, object]]", source), schema)
+        table = _open_dicts(cast("Sequence[Mapping[str, object]]", source), schema)
     elif all(isinstance(each, (str, os.PathLike)) for each in source):
-        table = open_files(cast("Paths", source), schema, format=format, options=options, private_dir=folder)
+        table = _open_files(cast("Paths", source), schema, format=format, options=options, private_dir=folder)
     else:
         raise ConfigError(
             "The list that is to be a table holds neither paths alone nor a dict per row.",

@@ -156,6 +156,19 @@ def _quiet_loggers() -> None:
 _NOT_CONNECTED = frozenset(("ConnectError", "ConnectTimeout", "ProxyError"))
 _WORTH_A_RETRY = frozenset((408, 409, 425, 429))
 _CONGESTION = frozenset((429, 503, 529))
+_FATAL = {401: "key", 403: "key", 404: "address", 405: "address", 402: "credit"}
+_REFUSALS = {
+    "redirect": ("redirects to another address, where nothing was sent", "Give the final address as the base URL."),
+    "key": ("does not accept the key", "Name the environment variable that holds its key with --api-key-env."),
+    "address": (
+        "does not know this model or address",
+        "Check the model's name and the base URL, which often ends in /v1.",
+    ),
+    "credit": (
+        "says that the account has no credit left",
+        "Add credit; stored answers are kept, and the same command resumes.",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -214,25 +227,14 @@ async def attempt(
 def _refused(error: APIStatusError) -> Failure:
     status = error.status_code
     if 300 <= status < 400:
-        raise ModelError(
-            f"The endpoint redirects to another address (HTTP {status}), where nothing was sent.",
-            "Give the final address as the base URL.",
-        )
-    if status in (401, 403):
-        raise ModelError(
-            f"The endpoint does not accept the key (HTTP {status}).",
-            "Name the environment variable that holds its key with --api-key-env.",
-        )
-    if status in (404, 405):
-        raise ModelError(
-            f"The endpoint does not know this model or address (HTTP {status}).",
-            "Check the model's name and the base URL, which often ends in /v1.",
-        )
-    if status == 402 or (status == 429 and error.code == "insufficient_quota"):
-        raise ModelError(
-            f"The endpoint's account has no credit left (HTTP {status}).",
-            "Add credit; stored answers are kept, and the same command resumes.",
-        )
+        kind = "redirect"
+    elif status == 429 and error.code == "insufficient_quota":
+        kind = "credit"
+    else:
+        kind = _FATAL.get(status, "")
+    if kind:
+        problem, cure = _REFUSALS[kind]
+        raise ModelError(f"The endpoint {problem} (HTTP {status}).", cure)
     if status in _WORTH_A_RETRY or status >= 500:
         return Failure(
             f"the endpoint answered HTTP {status}",

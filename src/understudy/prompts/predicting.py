@@ -1,33 +1,7 @@
 """Prompts from which a model predicts a text token by token, with private texts shown in it.
 
-The field ``prediction`` of a prompt template; what it leaves out has the general form of this module, which is that of
-the papers ("Here are texts of this type. Please give me another one.").
-
-    prediction:
-      system: "You write ..."           # chat models; without it, of texts, the evolution's or template's own
-      chat:                             # texts, shown to a chat model
-        before: "Here are texts of type {document_type}[ about {label}]."
-        block: "Text: {text}"           # one shown text
-        after: "Please give me another one."
-        cue: ""                         # what the answer begins with, and is no part of the text
-        stop: ["\\n\\n"]                  # strings that end a text
-      completion: {...}                 # texts, shown to a base model
-      chat_records: {...}               # JSON records, or records as lines of "column: value"
-      completion_records: {...}
-      ask: "Please give me a text ..."  # asks any chat model for one, before exemplars as its earlier answers
-      ask_record: "..."
-      again: "Please give me another one."
-      examples:                         # shown in every prompt before the private ones; invented, public
-        - text: "..."
-          label: sport
-      records:                          # as examples, of records; prompts show the columns that are asked for
-        - fields: {title: Rain, year: 1954}
-          label: drama
-
-A part in [square brackets] is left out where a placeholder in it is empty. Placeholders: {document_type}, {label};
-with records {columns} (their names) and {schema} (the JSON schema); in ``block`` {text}, and there {label} is that of
-the shown text.
-
+The field ``prediction`` of a prompt template (form and placeholders: ``docs/prompts.md``); what it leaves out has the
+general form of this module, which is that of the papers ("Here are texts of this type. Please give me another one.").
 The public prompt is the same prompt without a private text: nothing else in it may depend on one.
 """
 

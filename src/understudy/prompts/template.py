@@ -1,20 +1,4 @@
-"""Prompt templates as data: one YAML file per document type, user-replaceable.
-
-    document_type: news article
-    names: [news]                     # other names it answers to
-    system: "You write ..."
-    user: "Write one {document_type} with the words: {phrases}."
-    user_with_label: "..."            # used with label_in_prompt
-    repair: "..."                     # asks for {missing} phrases in {text}
-    stop: ["\\n\\n"]
-    examples:                         # shown as earlier turns; invented, public
-      - phrases: [rain, harvest]
-        text: "..."
-    evolution: {...}                  # for private evolution: see :mod:`understudy.prompts.evolving`
-    prediction: {...}                 # for private prediction: see :mod:`understudy.prompts.predicting`
-
-Placeholders: {document_type}, {phrases}, {count}, {label}, {missing}, {text}.
-"""
+"""Prompt templates as data: one YAML file per document type, user-replaceable (their form: ``docs/prompts.md``)."""
 
 from __future__ import annotations
 
