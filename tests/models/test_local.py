@@ -13,7 +13,7 @@ import torch
 from local_fixtures import WINDOW, make_llama
 
 from understudy.errors import ModelError
-from understudy.models import machine
+from understudy.models import local, machine
 from understudy.models.local import Decoder, LocalChat
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 
@@ -181,7 +181,8 @@ def test_rows_that_have_finished_leave_the_batch(chat: LocalChat, monkeypatch: p
 def test_batches_hold_prompts_of_like_length_within_the_token_budget(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chat = LocalChat(folder, name="tiny", max_batch_tokens=400, device="cpu", dtype="float32")
+    monkeypatch.setitem(local._BATCH_TOKENS, "cpu", 400)
+    chat = LocalChat(folder, name="tiny", device="cpu", dtype="float32")
     batches: list[list[int]] = []
 
     def record(self: Decoder, prompts: Sequence[Any], *, cancelled: threading.Event) -> list[Completion]:

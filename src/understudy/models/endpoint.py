@@ -8,12 +8,10 @@ sent where in :mod:`understudy.models.connection`, how this endpoint speaks in :
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from understudy.errors import ConfigError, ModelError
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _log = logging.getLogger(__name__)
-_OURS = frozenset(("model", "messages", "stream", "n"))
 
 
 class EndpointChat:
@@ -60,7 +57,6 @@ class EndpointChat:
         spending_cap: most money, in the unit of the two prices, which it needs.
         price_per_million_input: price of a million prompt tokens.
         price_per_million_output: price of a million answer tokens.
-        extra_body: fields to add to every request's body; they become part of ``model_id``.
         backoff_seconds: the first wait between two tries; it doubles from try to try.
         say: takes a line for the user, such as that no answer has come for a while.
 
@@ -82,7 +78,6 @@ class EndpointChat:
         spending_cap: float | None = None,
         price_per_million_input: float | None = None,
         price_per_million_output: float | None = None,
-        extra_body: Mapping[str, Any] | None = None,
         backoff_seconds: float = 0.5,
         say: Callable[[str], None] = _log.warning,
     ) -> None:
@@ -91,14 +86,10 @@ class EndpointChat:
                 "The model has no name, or its concurrency, timeout, retries or wait is out of range.",
                 "Concurrency is 1 or more, the timeout is positive, retries and wait are 0 or more.",
             )
-        if reserved := _OURS.intersection(extra_body or ()):
-            raise ConfigError(
-                f"extra_body sets {', '.join(sorted(reserved))}, which understudy sets itself.", "Leave it out."
-            )
         self._base_url = clean_base_url(base_url)
         self._key = find_key(self._base_url, api_key_env)
+        self.model_id = f"openai:{name}@{self._base_url}"
         self.name = name
-        self.extra_body = dict(extra_body or {})
         self.max_concurrency = max_concurrency
         self.timeout = timeout
         self.max_retries = max_retries
@@ -113,15 +104,6 @@ class EndpointChat:
             price_per_million_input=price_per_million_input,
             price_per_million_output=price_per_million_output,
         )
-
-    @property
-    def model_id(self) -> str:
-        """``openai:NAME@BASE_URL``, and a digest of ``extra_body`` where there is one."""
-        model_id = f"openai:{self.name}@{self._base_url}"
-        if not self.extra_body:
-            return model_id
-        extra = json.dumps(self.extra_body, sort_keys=True)
-        return f"{model_id}+{hashlib.sha256(extra.encode()).hexdigest()[:12]}"
 
     async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
         """Yield ``(index into requests, Completion)`` in the order of completion, each index once.
@@ -273,7 +255,6 @@ class _Session:
         """What came of one try, and whether the endpoint's dialect was learnt from its refusal."""
         endpoint = self._endpoint
         body = endpoint.dialect.body(endpoint.name, request, max_tokens=max_tokens)
-        body.update(endpoint.extra_body)
         outcome = await attempt(
             self._client, body, stop=request.stop, timeout=endpoint.timeout, most=most_characters(max_tokens)
         )

@@ -24,6 +24,7 @@ from understudy.models.types import ChatRequest, Completion, FinishReason
 from understudy.models.weights import end_tokens, load_weights, model_window, render
 
 _BATCH_TOKENS = {"cpu": 10_240, "cuda": 131_072}
+"""Most rows times tokens (prompt and answer) in one batch: on a CPU 64 rows of 160, 0.25 GB for the built-in model."""
 _TURN = "\nuser:"
 
 
@@ -42,8 +43,6 @@ class LocalChat:
         folder: configuration, tokenizer and weights in safetensors. Code in it is never run.
         name: the model's name in ``model_id``.
         seed: steers sampling.
-        max_batch_tokens: most rows times tokens (prompt and answer) in one batch; default 10,240 on a CPU
-            (64 rows of 160; 0.25 GB of cache for the built-in model), 131,072 on a GPU.
         device: ``"cpu"`` or ``"cuda"``; default CUDA where there is one.
         dtype: ``"float32"`` or ``"bfloat16"``; default by processor.
 
@@ -57,14 +56,13 @@ class LocalChat:
         *,
         name: str,
         seed: int = 0,
-        max_batch_tokens: int | None = None,
         device: str | None = None,
         dtype: str | None = None,
     ) -> None:
         require_local()
         self._device = device or best_device()
         self._seed = seed
-        self._max_batch_tokens = max_batch_tokens or _BATCH_TOKENS[self._device]
+        self._max_batch_tokens = _BATCH_TOKENS[self._device]
         model, self._tokenizer, weights = load_weights(folder, name=name, device=self._device, dtype=dtype)
         self._decoder = Decoder(model, self._tokenizer)
         self._window = model_window(model)
