@@ -109,8 +109,7 @@ class OutputFolder:
         """Remove what an earlier run wrote, halves of files included: nothing of it may stand under a new statement.
 
         The old statement goes last: at every moment, what is there is under its own statement or under none. The file
-        of the
-        Release ``keep``, if it is here, stays.
+        of the Release ``keep``, if it is here, stays.
         """
         releases = self._releases
         for path in self._written:

@@ -23,13 +23,8 @@ READ_BUFFER_BYTES = 1 << 20
 _HEADER_BYTES = 256
 
 
-def parquet_rows(file: DataFile, columns: Sequence[str]) -> Iterator[Row]:
-    """The rows of a Parquet file, a batch in memory at a time. Row 1 is the first."""
-    return _whole(parquet_cells(file, columns))
-
-
 def parquet_cells(file: DataFile, columns: Sequence[str]) -> Iterator[tuple[int, Sequence[object]]]:
-    """As :func:`parquet_rows`, but with a BadRow in the place of each cell that cannot be held, not of its row."""
+    """The rows of a Parquet file from row 1, a batch in memory at a time; a BadRow where a cell cannot be held."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(file.path, buffer_size=READ_BUFFER_BYTES) as parquet:
@@ -61,14 +56,15 @@ def _longest_value(stream: IO[bytes], chunk: Any) -> int:
     return size if size is not None else int(chunk.total_uncompressed_size) if chunk.has_dictionary_page else 0
 
 
-def table_rows(table: pa.Table, columns: Sequence[str]) -> Iterator[Row]:
-    """The rows of a table in memory."""
-    return _whole(table_cells(table, columns))
-
-
 def table_cells(table: pa.Table, columns: Sequence[str]) -> Iterator[tuple[int, Sequence[object]]]:
-    """As :func:`table_rows`, but with a BadRow in the place of each cell that cannot be held, not of its row."""
+    """Likewise of a table in memory."""
     yield from _cells(table.select(list(columns)).to_batches(BATCH_ROWS), columns)
+
+
+def whole(rows: Iterator[tuple[int, Sequence[object]]]) -> Iterator[Row]:
+    """The rows, with a BadRow in the place of each row that has one in it."""
+    for number, cells in rows:
+        yield number, next((cell for cell in cells if isinstance(cell, BadRow)), cells)
 
 
 def has_rows(file: DataFile) -> bool:
@@ -144,11 +140,6 @@ def _kind(arrow_type: Any) -> LabelType | None:
     if t.is_integer(arrow_type):
         return "int"
     return "float" if t.is_floating(arrow_type) else None
-
-
-def _whole(rows: Iterator[tuple[int, Sequence[object]]]) -> Iterator[Row]:
-    for number, cells in rows:
-        yield number, next((cell for cell in cells if isinstance(cell, BadRow)), cells)
 
 
 def _cells(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[tuple[int, Sequence[object]]]:

@@ -113,10 +113,8 @@ class Corpus:
         """A keyed hash (64 hexadecimal digits) of the good rows' texts in any order; ``""`` for no good row. One pass.
 
         A renamed, re-ordered, re-compressed or converted copy of a table has the same fingerprint, also where its
-        labels or
-        owners are others or left out. Skipped rows do not count, those with an undeclared label among them. To someone
-        without
-        the key (1 to 64 bytes) it says nothing about the rows, their number included.
+        labels or owners are others or left out. Skipped rows do not count, those with an undeclared label among them.
+        To someone without the key (1 to 64 bytes) it says nothing about the rows, their number included.
         """
         if not 1 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
             raise ConfigError("The fingerprint's key is empty or too long.", "Use 1 to 64 bytes.")

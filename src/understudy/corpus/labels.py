@@ -100,10 +100,8 @@ def output_type(labels: Iterable[Label], label_type: LabelType | None, data_type
     """The type that labels have in the output; None: each declared label's own.
 
     ``label_type`` where the user set one, else ``data_type``, that of the data's column. But declared integers stay so
-    for
-    a column of decimals (which one null makes of a column of integers); and where the data has no type (JSON), strings
-    that
-    all spell whole numbers, as a command line gives them, become integers.
+    for a column of decimals (which one null makes of a column of integers); and where the data has no type (JSON),
+    strings that all spell whole numbers, as a command line gives them, become integers.
     """
     if label_type is not None:
         return label_type

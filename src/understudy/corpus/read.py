@@ -58,7 +58,9 @@ def _open_arrow(table: pa.Table, schema: Schema) -> OpenTable:
     schema = _typed(schema, arrow.check_types(table.schema, schema, "The table").label)
 
     def start() -> Pass:
-        return _named("", readers.without_exceptions(arrow.table_rows(table, schema.columns), "The table"))
+        return _named(
+            "", readers.without_exceptions(arrow.whole(arrow.table_cells(table, schema.columns)), "The table")
+        )
 
     return OpenTable(schema, start, "arrow", sources=[table])
 
@@ -148,7 +150,7 @@ def _named(name: str, rows: Iterator[Row]) -> Pass:
 def _file_rows(file: DataFile, schema: Schema, options: TextOptions) -> Iterator[Row]:
     columns, limit = schema.columns, options.max_cell_bytes
     if file.format == "parquet":
-        rows = arrow.parquet_rows(file, columns)
+        rows = arrow.whole(arrow.parquet_cells(file, columns))
     elif file.format == "jsonl":
         rows = readers.jsonl_rows(file, columns, encoding=options.encoding, max_cell_bytes=limit)
     else:

@@ -88,8 +88,7 @@ class Ledger:
         """Begin a ledger; where one is, open it. Another program's file is left alone (LedgerError).
 
         ``strict``: whether every dataset must be opened by hand before a run; the change is recorded. None leaves a
-        ledger
-        that is there as it is, and makes a new one strict if it is in PostgreSQL.
+        ledger that is there as it is, and makes a new one strict if it is in PostgreSQL.
         """
         database = Database(parse_location(location or default_location()))
         _begin(database, strict=database.file is None if strict is None else strict)

@@ -175,8 +175,7 @@ def begins_by_itself(location: str | Path | None) -> bool:
     """Whether a ledger that is not there is begun: only one that nobody named.
 
     A named one that is missing was there before, more likely than not, on a drive that is not mounted, say: a new one
-    would
-    be a second full budget.
+    would be a second full budget.
     """
     return location is None and not os.environ.get("UNDERSTUDY_LEDGER")
 

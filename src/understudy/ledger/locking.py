@@ -62,8 +62,7 @@ def in_use(path: Path, *, create: bool = False) -> Iterator[OpenFile]:
     """Keep a descriptor of the file for as long as a connection to it is open.
 
     ``path`` has its symbolic links resolved; ``create`` makes it (mode 0600) where it is not there. OSError where it
-    cannot
-    be opened for reading and writing.
+    cannot be opened for reading and writing.
     """
     file = _enter(path, create=create)
     try:

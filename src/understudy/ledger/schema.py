@@ -90,8 +90,7 @@ class Meta:
     """The ledger's own settings.
 
     ``id`` is 32 hexadecimal digits, the same in a copy; ``strict_changes`` when it was made strict (True) or not, in
-    order;
-    ``fingerprint_key`` 32 bytes; ``version`` that of the tables.
+    order; ``fingerprint_key`` 32 bytes; ``version`` that of the tables.
     """
 
     id: str

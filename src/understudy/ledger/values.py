@@ -159,13 +159,10 @@ class Sketch:
     """Keyed hashes of a table's distinct lines, the lowest of them: enough to tell that another table is much the same.
 
     The *bottom-k sketch* of a set (Broder 1997; Cohen and Kaplan 2007) is the k smallest of its elements' hashes: a
-    uniform
-    sample, taken alike from every set. So of two sets A and B, the hashes up to where both sketches reach are a sample
-    of
-    the union that shows of each element whether it is in A, in B or in both; the share of A's part that is in B
-    estimates
-    |A and B| / |A|. Of the smaller set this is the containment, which is never below the Jaccard similarity: it stays 1
-    when a table has grown to ten times its size, or was cut to a tenth.
+    uniform sample, taken alike from every set. So of two sets A and B, the hashes up to where both sketches reach are a
+    sample of the union that shows of each element whether it is in A, in B or in both; the share of A's part that is in
+    B estimates |A and B| / |A|. Of the smaller set this is the containment, which is never below the Jaccard
+    similarity: it stays 1 when a table has grown to ten times its size, or was cut to a tenth.
 
     Args:
         hashes: at most :attr:`SIZE` increasing 64-bit numbers; fewer only if the table has no more.

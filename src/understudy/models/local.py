@@ -32,12 +32,10 @@ class LocalChat:
     """A transformers causal model in a local folder, as a ``ChatModel``.
 
     Requests are sorted by length and answered in batches, several at once on a CPU with several cores, outside the
-    event
-    loop. Sampling is steered by ``seed`` and the request alone, so a resumed run or another order samples the same
-    tokens,
-    as far as the float noise of another batch shape allows. It runs in bfloat16 where the processor computes in it,
-    else in
-    float32. A base model (no chat template) sees lines ``role: content`` and completes the assistant's.
+    event loop. Sampling is steered by ``seed`` and the request alone, so a resumed run or another order samples the
+    same tokens, as far as the float noise of another batch shape allows. It runs in bfloat16 where the processor
+    computes in it, else in float32. A base model (no chat template) sees lines ``role: content`` and completes the
+    assistant's.
 
     Args:
         folder: configuration, tokenizer and weights in safetensors. Code in it is never run.

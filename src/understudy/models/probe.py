@@ -20,8 +20,7 @@ class ProbeReport:
 
     ``problem`` says why it does not answer, ``seconds`` how long its first answer took, ``listed`` whether the endpoint
     lists the model, ``repeatable`` whether temperature 0 gives the same answer twice, ``reasons`` whether it thinks
-    before
-    it answers, ``left_out`` which parameters it refused, so that they are no longer sent.
+    before it answers, ``left_out`` which parameters it refused, so that they are no longer sent.
     """
 
     model_id: str

@@ -50,12 +50,9 @@ class Completion:
     """A model's answer to one request.
 
     ``finish_reason`` is ``stop`` (complete), ``length`` (cut at ``max_tokens``), ``empty`` (no text, as of reasoning
-    models
-    that run out of tokens), ``filtered`` (a content filter withheld the text) or ``failed`` (no answer after all
-    retries).
-    Only the first two have a text. ``error`` says why there is none, quoting neither prompt nor answer, where asking
-    again
-    later may give one.
+    models that run out of tokens), ``filtered`` (a content filter withheld the text) or ``failed`` (no answer after all
+    retries). Only the first two have a text. ``error`` says why there is none, quoting neither prompt nor answer, where
+    asking again later may give one.
     """
 
     text: str

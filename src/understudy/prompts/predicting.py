@@ -192,8 +192,7 @@ class PredictionPrompts(Parameters):
         """The prompt in its pieces.
 
         ``values`` are those of ``document_type``, ``label`` and ``schema``, ``columns`` those of a record in the order
-        of its
-        keys; ``system`` is taken where the prompts have none of their own, and ``examples`` are shown first.
+        of its keys; ``system`` is taken where the prompts have none of their own, and ``examples`` are shown first.
         """
         texts, records = (self.chat, self.chat_records) if chat else (self.completion, self.completion_records)
         form = texts if shape == "text" else records

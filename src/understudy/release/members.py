@@ -70,7 +70,9 @@ def strings_from_bytes(data: bytearray, *, most: int) -> dict[str, list[str]]:
     values = table.column("values")
     if values.null_count or len(set(names)) != len(names):
         raise ValueError("the lists of strings have no names of their own")
-    _checked(pa.chunked_array([chunk.flatten() for chunk in values.chunks], _dictionary()), most)
+    _checked(
+        pa.chunked_array([chunk.flatten() for chunk in values.chunks], pa.dictionary(pa.int32(), pa.string())), most
+    )
     return dict(zip(names, values.to_pylist(), strict=True))
 
 
@@ -96,12 +98,6 @@ def _read_table(data: bytearray, columns: Mapping[str, Any], leaves: Sequence[st
     # From a buffer and without Arrow's threads: a process as short as `inspect` could end before they did, and abort.
     file = pyarrow.parquet.ParquetFile(pa.BufferReader(data), read_dictionary=list(leaves))
     return file.read(use_threads=False)
-
-
-def _dictionary() -> Any:
-    import pyarrow as pa
-
-    return pa.dictionary(pa.int32(), pa.string())
 
 
 def _checked(column: Any, most: int) -> Any:
