@@ -178,7 +178,7 @@ class _InQuotes(Exception):
 
 
 class _Pieces:
-    """Lines for ``csv.reader``, those that are too long in pieces, so that it can go on where a piece was cut.
+    """Lines for ``csv.reader``, those that are too long in pieces, so that it can resume where a piece was cut.
 
     A piece with a carriage return outside quotes, at which the reader would end a row, is replaced by a short one that
     leaves the reader in the same state: of that row only its end matters.

@@ -146,7 +146,7 @@ class _Row:
     reason: FinishReason | None = None
 
     def take(self, token: int, tokenizer: Any, ends: frozenset[int]) -> None:
-        """Note the token drawn and whether the answer ends with it."""
+        """Note the token sampled and whether the answer ends with it."""
         if token in ends:
             self.reason = "stop"
             return
@@ -310,16 +310,16 @@ def _from_nucleus(masses: Any, top_p: Any, uniform: Any) -> Any:
     """A token of each row's nucleus. Most nuclei are small, so few rows need many tokens sorted."""
     import torch
 
-    drawn = torch.empty(len(masses), dtype=torch.long, device=masses.device)
+    chosen = torch.empty(len(masses), dtype=torch.long, device=masses.device)
     rows = torch.arange(len(masses), device=masses.device)
     for width in (*_NUCLEI, masses.shape[-1]):
         ordered, tokens = masses[rows].topk(min(width, masses.shape[-1]))
         places = _invert(_cut(ordered, top_p[rows]), uniform[rows])
-        drawn[rows] = tokens.gather(1, places[:, None])[:, 0]
+        chosen[rows] = tokens.gather(1, places[:, None])[:, 0]
         rows = rows[ordered.sum(-1) < top_p[rows]]
         if len(rows) == 0:
             break
-    return drawn
+    return chosen
 
 
 def _cut(ordered: Any, top_p: Any) -> Any:

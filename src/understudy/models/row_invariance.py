@@ -181,10 +181,10 @@ def require_row_invariance(model: CausalModel, shape: Shape, *, in_flight: int) 
     rows_at_once = shape.rows_at_once
     if rows_at_once == 1:
         return
-    draw = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(0)
 
     def some(length: int) -> list[int]:
-        found: list[int] = torch.randint(model.vocabulary, (length,), generator=draw).tolist()
+        found: list[int] = torch.randint(model.vocabulary, (length,), generator=rng).tolist()
         return found
 
     prefix, suffix, steps = some(shape.prefix), some(shape.suffix), some(shape.steps)
@@ -192,14 +192,14 @@ def require_row_invariance(model: CausalModel, shape: Shape, *, in_flight: int) 
     if shape.candidates is not None:
         most = min(_MORE_CANDIDATES * shape.candidates, model.vocabulary)
         sizes = [min(shape.candidates, model.vocabulary), most]
-    keys = torch.randint(-(2**62), 2**62, (model.vocabulary,), generator=draw).to(model.device)
+    keys = torch.randint(-(2**62), 2**62, (model.vocabulary,), generator=rng).to(model.device)
     among = [
-        None if size is None else torch.randperm(model.vocabulary, generator=draw)[:size].sort().values.to(model.device)
+        None if size is None else torch.randperm(model.vocabulary, generator=rng)[:size].sort().values.to(model.device)
         for size in sizes
     ]
     shortest = 0 if shape.suffix else min(1, shape.width)
     lengths = torch.linspace(shortest, shape.width, rows_at_once).round().long()
-    rows = [some(length) for length in lengths[torch.randperm(rows_at_once, generator=draw)].tolist()]
+    rows = [some(length) for length in lengths[torch.randperm(rows_at_once, generator=rng)].tolist()]
     half, one = rows_at_once // 2 + 1, rows_at_once // 3
     beside_short = [
         row if number % 2 else some(min(shortest + number % 3, shape.width)) for number, row in enumerate(rows)

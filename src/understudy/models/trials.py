@@ -116,12 +116,12 @@ def require_text_invariance(embedder: Embedder) -> None:
     Raises:
         ModelError: a vector changes, or there is not one vector per text.
     """
-    draw = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     longest, batch = getattr(embedder, "longest", _LONGEST), getattr(embedder, "batch_tokens", _BATCH_TOKENS)
     lengths = _lengths(longest)
 
     def some(length: int) -> str:
-        return " ".join(draw.choice(_WORDS, size=length))
+        return " ".join(rng.choice(_WORDS, size=length))
 
     lonely = [some(length) for length in lengths[::3]]
     crowd = [some(length) for length in lengths for _ in range(max(2, 2 * batch // (3 * (length + 2))))]
@@ -131,8 +131,8 @@ def require_text_invariance(embedder: Embedder) -> None:
         return np.concatenate([_vectors(embedder, [text]) for text in lonely])
 
     def require_same_beside_others(kept: NDArray[np.intp]) -> None:
-        others = [some(int(length)) for length in draw.choice(lengths, size=len(lengths))]
-        order = draw.permutation(len(kept) + len(others))
+        others = [some(int(length)) for length in rng.choice(lengths, size=len(lengths))]
+        order = rng.permutation(len(kept) + len(others))
         beside = [*(texts[place] for place in kept), *others]
         vectors = _vectors(embedder, [beside[place] for place in order])
         _require_same(embedder, vectors[np.argsort(order)[: len(kept)]], together[kept])
@@ -140,7 +140,7 @@ def require_text_invariance(embedder: Embedder) -> None:
     first = alone()
     together = _vectors(embedder, texts)
     _require_same(embedder, first, together[: len(lonely)])
-    halves = np.array_split(draw.permutation(len(texts)), 2)
+    halves = np.array_split(rng.permutation(len(texts)), 2)
     require_same_beside_others(halves[0])
     with ThreadPoolExecutor(1) as other_thread:
         other_thread.submit(require_same_beside_others, halves[1]).result()
