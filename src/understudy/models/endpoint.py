@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@dataclass(repr=False, eq=False, kw_only=True)
 class EndpointChat:
     """A :class:`~understudy.models.types.ChatModel` over an OpenAI-compatible endpoint.
 
@@ -65,44 +67,41 @@ class EndpointChat:
         ModelError: the environment variable with the key is not set.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        base_url: str | None = None,
-        api_key_env: str | None = None,
-        max_concurrency: int = 64,
-        timeout: float = 120.0,
-        max_retries: int = 6,
-        token_cap: int | None = None,
-        spending_cap: float | None = None,
-        price_per_million_input: float | None = None,
-        price_per_million_output: float | None = None,
-        backoff_seconds: float = 0.5,
-        say: Callable[[str], None] = _log.warning,
-    ) -> None:
-        if not name or max_concurrency < 1 or not timeout > 0 or max_retries < 0 or backoff_seconds < 0:
+    name: str = field(kw_only=False)
+    base_url: str | None = None
+    api_key_env: str | None = None
+    max_concurrency: int = 64
+    timeout: float = 120.0
+    max_retries: int = 6
+    token_cap: int | None = None
+    spending_cap: float | None = None
+    price_per_million_input: float | None = None
+    price_per_million_output: float | None = None
+    backoff_seconds: float = 0.5
+    say: Callable[[str], None] = _log.warning
+
+    def __post_init__(self) -> None:
+        if (
+            not self.name
+            or self.max_concurrency < 1
+            or not self.timeout > 0
+            or min(self.max_retries, self.backoff_seconds) < 0
+        ):
             raise ConfigError(
                 "The model has no name, or its concurrency, timeout, retries or wait is out of range.",
                 "Concurrency is 1 or more, the timeout is positive, retries and wait are 0 or more.",
             )
-        self._base_url = clean_base_url(base_url)
-        self._key = find_key(self._base_url, api_key_env)
-        self.model_id = f"openai:{name}@{self._base_url}"
-        self.name = name
-        self.max_concurrency = max_concurrency
-        self.timeout = timeout
-        self.max_retries = max_retries
-        self.backoff_seconds = backoff_seconds
+        self._base_url = clean_base_url(self.base_url)
+        self._key = find_key(self._base_url, self.api_key_env)
+        self.model_id = f"openai:{self.name}@{self._base_url}"
         self.host = urlsplit(self._base_url).netloc
-        self.say = say
         self.dialect = Dialect()
         """What has been learnt about the endpoint so far."""
         self.budget = Budget(
-            token_cap=token_cap,
-            spending_cap=spending_cap,
-            price_per_million_input=price_per_million_input,
-            price_per_million_output=price_per_million_output,
+            token_cap=self.token_cap,
+            spending_cap=self.spending_cap,
+            price_per_million_input=self.price_per_million_input,
+            price_per_million_output=self.price_per_million_output,
         )
 
     async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
