@@ -19,8 +19,7 @@ from understudy.errors import UnderstudyError
 from understudy.evolution.keywords import _read as read_keywords
 from understudy.files import UnreadableText, read_whole
 from understudy.methods.sec_pe.stricter import read_stricter
-from understudy.prompts.examples import read_examples
-from understudy.prompts.template import load_template
+from understudy.prompts.template import load_template, read_examples
 from understudy.vocabulary.terms import load_stop_words, load_vocabulary
 
 READERS: dict[str, Callable[[Path], object]] = {

@@ -21,13 +21,12 @@ import pytest
 
 from test_release_file import make
 from understudy.errors import ConfigError, ReleaseError
+from understudy.parquet import count_values
 from understudy.privacy.events import GaussianEvent, PureEvent, ZCDPEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge
-from understudy.release.archive import ALWAYS_BYTES, MOST_BYTES, MOST_RATIO, unpacked_bound
 from understudy.release.members import arrays_from_bytes, strings_from_bytes, terms_from_bytes
-from understudy.release.pages import count_values
-from understudy.release.reading import read_method, read_release
+from understudy.release.reading import ALWAYS_BYTES, MOST_BYTES, MOST_RATIO, read_method, read_release, unpacked_bound
 from understudy.statement.form import load_statement
 
 MEGABYTE = 1 << 20

@@ -17,8 +17,7 @@ from understudy.privacy.events import GaussianEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
-from understudy.release import PublicSchema, Release
-from understudy.release.manifest import FORMAT_VERSION
+from understudy.release import FORMAT_VERSION, PublicSchema, Release
 from understudy.release.reading import read_release
 from understudy.statement import Statement
 

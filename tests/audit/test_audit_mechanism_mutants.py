@@ -28,7 +28,7 @@ from understudy.privacy.mechanisms import GroupSum
 from understudy.privacy.noise import InsecureSeededNoise, NoiseKind
 from understudy.privacy.subsampled import SubsampledTokens
 from understudy.privacy.unit import Unit
-from understudy.vocabulary.top_terms import TermCounts
+from understudy.queries.counts import TermCounts
 
 
 class Less(InsecureSeededNoise):

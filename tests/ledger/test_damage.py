@@ -14,7 +14,7 @@ from ledger_plans import CAP, RECORD, gaussian_plan, pure_plan
 from understudy.cli import cli
 from understudy.errors import LedgerError
 from understudy.ledger import Ledger
-from understudy.ledger.sketches import Sketch
+from understudy.ledger.values import Sketch
 
 _NOTHING = ["", "nonsense", b"\xff\xfe", 7, -1.5, "null", "[]", "{}", "[1]", "\x00", "'", "1e999999999"]
 _NUMBERS = ["0", "-1", "1/0", "1/", "nan", "inf", "1e400", "1" * 5000, "٣", "1.5", " 1", "1/10\n"]

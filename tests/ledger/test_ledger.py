@@ -239,7 +239,7 @@ def test_a_value_is_confirmed_once_and_another_of_the_same_charge_is_refused(led
         lambda: ledger.charge("clinic", plan, run_id="r1"),
         lambda: ledger.charge("clinic", plan, run_id="r1", kept={"sums": "bb"}),
     ):
-        with pytest.raises(LedgerError, match=r"drawn and used already, from another copy.*--fresh"):
+        with pytest.raises(LedgerError, match=r"sampled and used already, from another copy.*--fresh"):
             call()
     ledger.charge("clinic", plan, run_id="r1", kept={"sums": "aa", "later": "cc"})
     ledger.charge("clinic", plan, run_id="r2", kept={})

@@ -19,7 +19,7 @@ from understudy.ledger import Ledger
 from understudy.ledger.database import Database
 from understudy.ledger.location import parse_location
 from understudy.ledger.schema import metadata
-from understudy.ledger.sketches import Sketch
+from understudy.ledger.values import Sketch
 from understudy.privacy.guarantee import Budget
 
 PLAN = pure_plan("0.1")

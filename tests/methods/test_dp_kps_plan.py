@@ -100,7 +100,7 @@ def test_a_sum_too_large_to_be_stored_is_refused_in_the_plan(
 
 
 def test_features_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.models.memory._memory", lambda: 2**30)
+    monkeypatch.setattr("understudy.models.machine._memory", lambda: 2**30)
     require_room(parameters_of(features=2000, top_terms=1000), 384)
     for mode, length in (("independent", 10), ("iterative", 10)):
         many = parameters_of(mode=mode, length=length, features=10_000, top_terms=5_000)

@@ -14,7 +14,8 @@ from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.dp_kps.density import TermRows
 from understudy.privacy.unit import Unit
 from understudy.vocabulary.matcher import TermMatcher
-from understudy.vocabulary.top_terms import GRID, TermCounts
+from understudy.vocabulary.top_terms import GRID
+from understudy.queries.counts import TermCounts
 
 WORDS = ["title", "body", "null", "true", "n", "chest", "pain", "inner", "seven", "7"]
 ROWS = [

@@ -23,7 +23,7 @@ from scipy import stats
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 from tiny_corpora import HashEmbedder
-from understudy.privacy.sampling import SampledSum
+from understudy.privacy.mechanisms import SampledSum
 
 import understudy as us
 from understudy.evolution.embeddings import integer_vectors

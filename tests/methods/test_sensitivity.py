@@ -41,7 +41,7 @@ from understudy.methods.dp_kps.features import GRID, Frequencies, integer_featur
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.unit import Unit
 from understudy.vocabulary.matcher import TermMatcher
-from understudy.vocabulary.top_terms import TermCounts
+from understudy.queries.counts import TermCounts
 
 S = 4
 MATCHER = TermMatcher(WORDS)

@@ -15,7 +15,8 @@ from understudy.privacy.events import Inclusion, MixtureEvent
 from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Charge, Receipt
-from understudy.privacy.sampling import Draw, SampledSum
+from understudy.privacy.sampling import Draw
+from understudy.privacy.mechanisms import SampledSum
 
 GRID = 1 << 24
 COINS = 20_000

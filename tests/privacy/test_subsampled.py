@@ -26,12 +26,7 @@ from understudy.privacy.events import (
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import InsecureNoNoise, NoiseKind, NoiseSource, SystemNoise
 from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.subsampled import (
-    OpenSubsampledTokens,
-    SubsampledTokens,
-    subsampled_multiplier,
-    votes_epsilon,
-)
+from understudy.privacy.subsampled import OpenSubsampledTokens, SubsampledTokens, subsampled_multiplier, votes_epsilon
 from understudy.privacy.unit import Unit
 
 GRID = SubsampledTokens.grid

@@ -54,8 +54,8 @@ MOMENTS = {
     "a sum over private rows is made": Moment("understudy.decoding.sums:TokenSums.over", "before"),
     "a token is drawn": Moment("understudy.privacy.tokens:BatchTokens.choose"),
     # a language model on this machine
-    "a token is chosen": Moment("understudy.models.decoding:choose_tokens", "before"),
-    "a batch is answered": Moment("understudy.models.decoding:Decoder.answer"),
+    "a token is chosen": Moment("understudy.models.local:choose_tokens", "before"),
+    "a batch is answered": Moment("understudy.models.local:Decoder.answer"),
     "answers are being stored": Moment(_PUT, transaction=_STORE),
     "answers are stored": Moment(_PUT),
     # what is written

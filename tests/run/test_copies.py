@@ -24,7 +24,7 @@ from understudy.release import Release
 from understudy.run import measuring
 from understudy.store import RunStore
 
-REFUSED = r"drawn and used already, from another copy of this folder.*--fresh"
+REFUSED = r"sampled and used already, from another copy of this folder.*--fresh"
 
 
 class Stop(BaseException):

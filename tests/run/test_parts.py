@@ -36,7 +36,7 @@ from understudy.release import Release
 from understudy.run.measuring import Measurements
 from understudy.store import RunStore
 
-REFUSED = r"drawn and used already, from another copy of this folder.*--fresh"
+REFUSED = r"sampled and used already, from another copy of this folder.*--fresh"
 
 
 class Crash(BaseException):

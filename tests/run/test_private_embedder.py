@@ -20,7 +20,7 @@ from understudy.config import run_config
 from understudy.errors import ModelError, ResumeError
 from understudy.ledger import Ledger
 from understudy.methods.registry import method_class
-from understudy.models.odd_texts import ODD_TEXTS
+from understudy.models.trials import ODD_TEXTS
 from understudy.privacy.guarantee import Budget
 
 pytestmark = pytest.mark.usefixtures("varied_chat")
@@ -91,7 +91,7 @@ def test_an_embedder_whose_texts_change_one_another_is_refused_before_the_charge
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     use(monkeypatch, ByNeighbour())
-    with pytest.raises(ModelError, match="changes with the texts beside it"):
+    with pytest.raises(ModelError, match="change with the texts beside them"):
         running.run(run_config(configured(method, tmp_path)))
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
     use(monkeypatch, WordEmbedder())
@@ -207,7 +207,7 @@ def made(tmp_path: Path) -> Path:
 
 def test_charged_metrics_try_the_embedder_before_the_charge(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, ByNeighbour())
-    with pytest.raises(ModelError, match="changes with the texts beside it"):
+    with pytest.raises(ModelError, match="change with the texts beside them"):
         evaluated(made, charge_metrics="0.5", charged_classifiers="embedding")
     assert runs_charged(made / "ledger.sqlite") == 1
     evaluated(made)  # what is private needs no more than an embedder that may read the texts

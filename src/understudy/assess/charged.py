@@ -25,9 +25,7 @@ from understudy.labels import LabelSet
 from understudy.metrics.evaluation import Evaluation
 from understudy.metrics.sample import Sample
 from understudy.metrics.utility.kinds import kind_named
-from understudy.models.odd_texts import require_embeds_all
-from understudy.models.text_probe import require_text_invariance
-from understudy.models.trust import trusted_with_texts
+from understudy.models.trials import require_embeds_all, require_text_invariance, trusted_with_texts
 from understudy.models.types import Embedder
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget

@@ -139,10 +139,7 @@ class BoundedCorpus:
         return kept
 
     def _record_hashes(self, batch: _Batch, met: Counter[bytes]) -> list[int]:
-        """
-        Args:
-            met: how often each record came in the batches before; counted on.
-        """
+        """``met``: how often each record came in the batches before; counted on."""
         numbers = []
         for label, text in zip(batch.labels.tolist(), batch.texts, strict=True):
             record = self._digest(f"{label}\x00{text}")

@@ -8,7 +8,7 @@ from concurrent.futures import as_completed
 from typing import TypeVar
 
 from understudy.models.causal import CausalModel
-from understudy.models.threads import worker_pool
+from understudy.models.machine import worker_pool
 
 T = TypeVar("T")
 

@@ -12,10 +12,8 @@ from typing import Any, get_args
 import sqlalchemy as sa
 
 from understudy.errors import LedgerError
-from understudy.ledger.damage import damaged, reading_fields
 from understudy.ledger.schema import datasets, draws, entries, fingerprints, sketches
-from understudy.ledger.sketches import Sketch
-from understudy.ledger.values import Dataset, Entry, canonical, now, require_name
+from understudy.ledger.values import Dataset, Entry, Sketch, canonical, damaged, now, reading_fields, require_name
 from understudy.privacy.accountant import CrossRunRule
 from understudy.privacy.exact import exact
 from understudy.privacy.guarantee import Budget

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from understudy.files import atomic_file, shared_folder
 from understudy.labels import LabelSet
 from understudy.privacy.facts import Facts
-from understudy.release.manifest import FORMAT, FORMAT_VERSION
 from understudy.release.members import arrays_to_bytes, strings_to_bytes, terms_to_bytes
 from understudy.statement import Statement
 
+FORMAT = "understudy-release"
+FORMAT_VERSION = 2
 MANIFEST = "release.json"
 ARRAYS, TERMS, STRINGS = "arrays.safetensors", "terms.parquet", "strings.parquet"
 

@@ -98,7 +98,7 @@ def pay(
         listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
         receipt = Receipt(session.store.run_id, plan)
         return Paid(_door(plan, receipt, session, None, rows), b"insecure")
-    from understudy.ledger.sketches import Sketch
+    from understudy.ledger.values import Sketch
 
     known = corpus.identity(ledger.fingerprint_key, lines=Sketch.SIZE)
     kept = session.store.value(_FINGERPRINT)

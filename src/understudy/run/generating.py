@@ -12,9 +12,8 @@ from understudy.decoding.structured import RecordCheck, read_records
 from understudy.errors import ConfigError, ModelError
 from understudy.methods.public import GenerationTools
 from understudy.methods.registry import make_method, method_class
-from understudy.prompts.examples import read_examples, with_phrases
 from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import Example, Prompts, load_template
+from understudy.prompts.template import Example, Prompts, load_template, read_examples, with_phrases
 from understudy.release import Release
 from understudy.run.listener import Listener
 from understudy.run.planning import wanted
@@ -22,7 +21,7 @@ from understudy.run.result import Result
 from understudy.run.session import GENERATED, Session
 from understudy.statement import NOT_PRIVATE
 from understudy.store.answers import MOST_BLANK
-from understudy.writing.asking import NoText
+from understudy.writing.answers import NoText
 from understudy.writing.writer import Writer
 
 if TYPE_CHECKING:

@@ -19,10 +19,14 @@ from understudy.errors import ConfigError, ModelError, PrivacyError, UnderstudyE
 from understudy.labels import LabelSet
 from understudy.methods.base import Method, Preparation, ReleaseTools
 from understudy.methods.registry import load_release, make_method
-from understudy.models.memory import is_out_of_memory
-from understudy.models.odd_texts import require_embeds_all, require_encodes_all
-from understudy.models.text_probe import require_text_invariance
-from understudy.models.trust import require_trusted, trusted_with_texts
+from understudy.models.machine import is_out_of_memory
+from understudy.models.trials import (
+    require_embeds_all,
+    require_encodes_all,
+    require_text_invariance,
+    require_trusted,
+    trusted_with_texts,
+)
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import SYSTEM
 from understudy.release import PublicSchema, Release

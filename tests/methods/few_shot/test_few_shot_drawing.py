@@ -24,7 +24,7 @@ from understudy.methods.few_shot.parameters import FewShotParameters
 from understudy.methods.few_shot.plan import planned_mechanism
 from understudy.methods.few_shot.sampler import Drawing, deal
 from understudy.models.causal import CausalModel
-from understudy.models.threads import worker_pool
+from understudy.models.machine import worker_pool
 from understudy.privacy.noise import InsecureNoNoise
 
 Deal = Callable[..., list[NDArray[np.int64]]]

@@ -21,8 +21,9 @@ from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import ConfigError, ResumeError
 from understudy.methods.registry import load_release
-from understudy.models import load_causal
+from understudy.models.catalog import load_causal
 from understudy.models.builtin import CHAT, is_pulled
+from understudy.models.catalog import load_causal
 from understudy.release import Release
 from understudy.store import RunStore
 

@@ -22,7 +22,7 @@ from understudy.decoding.prompting import LabelPrompt, build_prompts
 from understudy.decoding.sums import Sums
 from understudy.methods.private_prediction.batches import Batch, Batches, sort_into_batches
 from understudy.methods.private_prediction.sampler import Draw
-from understudy.models import load_causal
+from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
 from understudy.privacy.noise import InsecureNoNoise

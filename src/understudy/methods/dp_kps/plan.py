@@ -15,7 +15,7 @@ from understudy.methods.dp_kps.features import GRID, WEIGHT_GRID
 from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
 from understudy.methods.dp_kps.sequences import structures
 from understudy.methods.public import PublicFacts
-from understudy.models.memory import require_memory
+from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget

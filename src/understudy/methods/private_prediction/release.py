@@ -33,7 +33,7 @@ from understudy.methods.private_prediction.parameters import PrivatePredictionPa
 from understudy.methods.private_prediction.plan import TOKENS, part_name
 from understudy.methods.private_prediction.sampler import TokenSampler
 from understudy.models.contexts import Contexts
-from understudy.models.memory import is_out_of_memory
+from understudy.models.machine import is_out_of_memory
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
 from understudy.privacy.tokens import BatchTokens, PaidTokens, PrivateTokens

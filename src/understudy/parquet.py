@@ -1,8 +1,8 @@
-"""How many values the pages of a Parquet file hold, counted from the page headers before any page is decoded.
+"""The page headers of a Parquet file: what a column unpacks to, told before any page is decoded.
 
-A page of a few bytes may declare two thousand million equal values, and the footer need not say so. Only what
-understudy's own writer makes is read: plain and dictionary encodings, uncompressed or Snappy (which shrinks 20 to 1 at
-most).
+A page of a few bytes may declare two thousand million equal values, and the footer need not say so. Of
+a stranger's file (:func:`count_values`) only what understudy's own writer makes is read: plain and dictionary
+encodings, uncompressed or Snappy (which shrinks 20 to 1 at most).
 """
 
 from __future__ import annotations
@@ -18,15 +18,12 @@ _DEEPEST = 8
 
 
 def count_values(data: bytearray | mmap, metadata: Any, *, most: int) -> int:
-    """Values in all columns together.
-
-    Args:
-        data: the whole file.
-        metadata: its ``pyarrow.parquet.FileMetaData``.
-        most: values, and bytes of unpacked pages, that are too many beyond this.
+    """Values in all columns together of the whole file ``data`` with its ``pyarrow.parquet.FileMetaData``.
 
     Raises:
-        ValueError: there are more, or the pages are not such as are read here, or contradict the footer.
+        ValueError: there are more than ``most`` values, or bytes of unpacked pages, or the pages are not such as are
+            read
+            here, or contradict the footer.
     """
     if not str(metadata.created_by).startswith(_WRITER):
         raise ValueError("the table was not written by understudy")
@@ -44,6 +41,19 @@ def count_values(data: bytearray | mmap, metadata: Any, *, most: int) -> int:
             if here != chunk.num_values or not 0 <= rows <= here or max(values, unpacked) > most:
                 raise ValueError("the table declares more values than it may hold")
     return values
+
+
+def dictionary_bytes(start: bytes) -> int | None:
+    """Bytes that a column's dictionary unpacks to; None where the column does not begin with a dictionary page.
+
+    Args:
+        start: of the column's bytes, some hundred.
+    """
+    try:
+        header, _ = _read_struct(start, 0, _DEEPEST)
+        return int(header[2]) if header[1] == _DICTIONARY else None
+    except (ValueError, LookupError):
+        return None
 
 
 def _count_chunk(data: bytearray | mmap, chunk: Any) -> tuple[int, int]:
@@ -66,7 +76,7 @@ def _count_chunk(data: bytearray | mmap, chunk: Any) -> tuple[int, int]:
     return values, unpacked
 
 
-def _read_struct(data: bytearray | mmap, at: int, deepest: int) -> tuple[dict[int, Any], int]:
+def _read_struct(data: bytes | bytearray | mmap, at: int, deepest: int) -> tuple[dict[int, Any], int]:
     """A struct in Thrift's compact protocol, by field number, and where it ends. Lists and maps are not read."""
     if deepest == 0:
         raise ValueError("a page header is nested too deep")
@@ -97,7 +107,7 @@ def _read_struct(data: bytearray | mmap, at: int, deepest: int) -> tuple[dict[in
     return fields, at + 1
 
 
-def _read_varint(data: bytearray | mmap, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes | bytearray | mmap, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         byte = data[at]
@@ -108,6 +118,6 @@ def _read_varint(data: bytearray | mmap, at: int) -> tuple[int, int]:
     raise ValueError("a number in a page header does not end")
 
 
-def _read_integer(data: bytearray | mmap, at: int) -> tuple[int, int]:
+def _read_integer(data: bytes | bytearray | mmap, at: int) -> tuple[int, int]:
     value, at = _read_varint(data, at)
     return (value >> 1) ^ -(value & 1), at
