@@ -184,9 +184,7 @@ def test_two_sums_that_each_spend_the_whole_budget_are_caught() -> None:
 
 def with_multiplier(attack: Any, noise_multiplier: float) -> Any:
     """All sums with this noise."""
-    sums = [
-        replace(each, mechanism=replace(each.mechanism, noise_multiplier=noise_multiplier)) for each in attack.sums
-    ]
+    sums = [replace(each, mechanism=replace(each.mechanism, noise_multiplier=noise_multiplier)) for each in attack.sums]
     return replace(attack, sums=sums)
 
 

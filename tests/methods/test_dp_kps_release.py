@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from doors import MemoryStore, door_of
+from numpy.typing import NDArray
 from tiny_corpora import LABELS, OWNER, RECORD, WORDS, HashEmbedder, Row, bounded
 
 from understudy.errors import ConfigError, ModelError, PrivacyError, ReleaseError

@@ -245,12 +245,12 @@ def test_the_same_attacker_breaks_what_is_printed(what: str) -> None:
 
 def test_the_attacker_is_told_nothing_by_a_release_that_reads_no_record() -> None:
     class Blind(ClusterSums):
-        def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:  # noqa: ARG002 - that is the point
+        def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
             return np.zeros(self.shape, dtype=np.int64)
 
-    told = query()
+    direction = _direction(query())
     with pytest.MonkeyPatch.context() as patch:  # the attacker looks where it would be
-        patch.setattr(f"{__name__}._direction", lambda _sums, found=_direction(told): found)
+        patch.setattr(f"{__name__}._direction", lambda _sums: direction)
         right, wrong = replace(Attack((1.0,), ONCE), kind=Blind).right_and_wrong()
     assert agrees(right, PRIOR)
     assert agrees(wrong, PRIOR)

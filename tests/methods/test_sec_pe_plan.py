@@ -31,7 +31,9 @@ def method(**parameters: Any) -> us.SecPE:
 
 
 def plan(*, records: int = 5, expected: int | None = None, labels: int = 1, **parameters: Any) -> Plan:
-    return method(**parameters).plan(BUDGET, PublicFacts(Unit("secret", records), LabelSet(tuple("ab"[: labels - 1 and labels])), expected))
+    return method(**parameters).plan(
+        BUDGET, PublicFacts(Unit("secret", records), LabelSet(tuple("ab"[: labels - 1 and labels])), expected)
+    )
 
 
 def multiplier(made: Plan) -> float:

@@ -291,7 +291,7 @@ def test_a_query_that_was_not_planned_or_answers_otherwise_is_refused(what: str)
     data = bounded([Row("heartpain")])
     assert measure(planned, COUNTS, data, source=InsecureNoNoise())[0] == 1
     assert measure(planned, Other(), data, source=InsecureNoNoise()).shape == COUNTS.shape
-    with pytest.raises(PrivacyError, match="not the one that was planned|wrong type or shape"):
+    with pytest.raises(PrivacyError, match=r"not the one that was planned|wrong type or shape"):
         measure(planned, UNPLANNED[what], data, source=InsecureNoNoise())
 
 

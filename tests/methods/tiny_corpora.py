@@ -113,9 +113,7 @@ class Movement(NamedTuple):
         return self.l1 if norm == "laplace" else self.l2
 
 
-def movement(
-    query: Any, pair: Neighbours, unit: Unit = RECORD, *, bound: Any = bounded, records: int = 1
-) -> Movement:
+def movement(query: Any, pair: Neighbours, unit: Unit = RECORD, *, bound: Any = bounded, records: int = 1) -> Movement:
     """Exactly: integers and fractions, rounded up to a float at the end only.
 
     Args:

@@ -32,7 +32,9 @@ PROMPT = PromptTokens(prefix=(256, *b"Notes.\n"), before=tuple(b"T:"), lead="", 
 SUBSETS, SHOWN = 4, 2
 
 
-def sampler(model: Any, *, noise: str = "gaussian", prompt: PromptTokens = PROMPT, candidates: int = 30) -> TokenSampler:
+def sampler(
+    model: Any, *, noise: str = "gaussian", prompt: PromptTokens = PROMPT, candidates: int = 30
+) -> TokenSampler:
     chosen = method(subsets=SUBSETS, noise=noise)
     ending = Ending(stop=(), opening="", most_tokens=6)
     return TokenSampler(mechanism_of(chosen, BUDGET), model, prompt, ending, SHOWN, 12, candidates)

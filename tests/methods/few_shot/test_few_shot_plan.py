@@ -15,7 +15,6 @@ from understudy.methods.few_shot.plan import mechanism_of
 from understudy.methods.public import PublicFacts
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.run.planning import make_plan
 
@@ -99,8 +98,9 @@ def test_owners_are_sampled_with_one_record_each() -> None:
 
 def test_secrets_are_not_protected() -> None:
     assert not method().protects_secrets
+    secrets = {"secret_prior": "0.01", "secret_posterior": "0.1", "max_records_per_secret": 2, "secrets": "t"}
     with pytest.raises(ConfigError, match="secret"):
-        method().plan(SecretBudget("0.01", "0.1"), PublicFacts(Unit("secret", 2)))
+        make_plan(run_config({"method": "few-shot", "text": "t", "sampling_rate": 1.0, **secrets}))
 
 
 def test_a_budget_out_of_range_is_refused_before_any_charge() -> None:

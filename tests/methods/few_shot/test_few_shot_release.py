@@ -123,6 +123,9 @@ def test_a_crash_after_any_exemplar_draws_no_token_twice(after: int) -> None:
 
 def test_a_crash_within_an_exemplar_draws_it_anew() -> None:
     class Dies(EchoModel):
+        def batches_in_flight(self, rows: int, tokens: int) -> int:
+            return 1
+
         def contexts(self, *words: Any, **more: Any) -> Any:
             if self.steps == 10:
                 raise KeyboardInterrupt
@@ -314,5 +317,6 @@ def test_where_the_public_logits_fail_the_exemplar_is_stored_as_it_is_and_the_ot
     noisy = made.arrays["noisy_tokens"].tolist()  # one where a vote ended the exemplar before
     assert len(noisy) == 3 * LABELS
     assert set(noisy) <= {1, 2}
-    assert 2 in noisy
-    assert not made.arrays["finished"].any()
+    ended = made.arrays["finished"].tolist()  # by the noise: the end of a text is a candidate
+    assert all(finished or count == 2 for count, finished in zip(noisy, ended, strict=True))
+    assert not all(ended)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from doors import MemoryStore, door_of
+from numpy.typing import NDArray
 from script_model import ScriptModel
 from tiny_corpora import LABELS, RECORD, Row, bounded
 
