@@ -31,9 +31,8 @@ def method(**parameters: Any) -> us.SecPE:
 
 
 def plan(*, records: int = 5, expected: int | None = None, labels: int = 1, **parameters: Any) -> Plan:
-    return method(**parameters).plan(
-        BUDGET, PublicFacts(Unit("secret", records), LabelSet(tuple("ab"[: labels - 1 and labels])), expected)
-    )
+    names = LabelSet(("a", "b") if labels == 2 else ())
+    return method(**parameters).plan(BUDGET, PublicFacts(Unit("secret", records), names, expected))
 
 
 def multiplier(made: Plan) -> float:
