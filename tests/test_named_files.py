@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from understudy.methods.sec_pe.stricter import read_stricter
 
 from understudy import files
 from understudy.assess.evaluate import _schema as evaluated_schema
@@ -18,7 +19,6 @@ from understudy.decoding.structured import JSONSchema
 from understudy.errors import UnderstudyError
 from understudy.evolution.keywords import _read as read_keywords
 from understudy.files import UnreadableText, read_whole
-from understudy.methods.sec_pe.stricter import read_stricter
 from understudy.prompts.template import load_template, read_examples
 from understudy.vocabulary.terms import load_stop_words, load_vocabulary
 

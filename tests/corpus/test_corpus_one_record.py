@@ -17,9 +17,9 @@ from understudy.corpus import read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.readers import MOST_NESTED, nests_within
 from understudy.privacy.unit import Unit
+from understudy.queries.counts import TermCounts
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.top_terms import GRID
-from understudy.queries.counts import TermCounts
 
 BREAKS = [
     "\r",

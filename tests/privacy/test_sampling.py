@@ -9,14 +9,13 @@ import pytest
 from noise_tests import ALPHA, scale_p_value
 from numpy.typing import NDArray
 from scipy import stats
+from understudy.privacy.sampling import Draw
 
 from understudy.errors import PrivacyError
 from understudy.privacy.events import Inclusion, MixtureEvent
-from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA
+from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA, SampledSum
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Charge, Receipt
-from understudy.privacy.sampling import Draw
-from understudy.privacy.mechanisms import SampledSum
 
 GRID = 1 << 24
 COINS = 20_000
