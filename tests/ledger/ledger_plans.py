@@ -5,6 +5,7 @@ from __future__ import annotations
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, PureEvent
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
@@ -24,7 +25,7 @@ def gaussian_plan(epsilon: object, delta: object = "1e-6") -> Plan:
 
 
 def _plan(budget: Budget | SecretBudget, event: Event, unit: Unit, why: str) -> Plan:
-    return Plan("test", unit, budget, (Charge("sums", event, {"N": 3, "scale": 0.1}, why),))
+    return Plan("test", unit, budget, (Charge("sums", Declared(event), why),))
 
 
 SECRET = Unit("secret", 5, recognised_by="detector email")

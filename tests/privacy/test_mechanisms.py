@@ -223,7 +223,7 @@ def test_a_mechanism_of_another_event_is_refused(name: str) -> None:
 )
 def test_what_is_no_mechanism_is_refused(change: dict[str, object]) -> None:
     fields = {**mechanism_to_json(GAUSSIAN), **change}
-    with pytest.raises(ValueError):  # noqa: PT011, pydantic's own text
+    with pytest.raises(ValueError):
         mechanism_from_json(fields, GAUSSIAN.event)
 
 
