@@ -21,6 +21,7 @@ from understudy.privacy.noise import InsecureNoNoise, NoiseKind, NoiseSource, Sy
 from understudy.queries.counts import LabelCounts
 
 COINS = 20_000
+ONE = Sensitivity.of_counts(1)
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Counts(Query[BoundedBatch]):
     """How many records each label has; says of itself what the tests want it to say."""
 
     labels: int = 3
-    sensitivity: Sensitivity = Sensitivity.of_counts(1)
+    sensitivity: Sensitivity = ONE
     answer_as: type = np.int64
     answer_longer: int = 0
 
@@ -81,13 +82,13 @@ def planned(
     *,
     multiplier: float = 2.0,
     shape: Shape = (3,),
-    sensitivity: Sensitivity = Counts.sensitivity,
+    sensitivity: Sensitivity = ONE,
 ) -> NoisySum:
     return NoisySum(noise, multiplier, sensitivity, shape)
 
 
 def sampled(rate: float = 0.5, *, multiplier: float = 1.0, shape: Shape = (3,), records: int = 2) -> SampledSum:
-    return SampledSum(multiplier, (((rate, records),),), Counts.sensitivity, shape)
+    return SampledSum(multiplier, (((rate, records),),), ONE, shape)
 
 
 # -- the loop ---------------------------------------------------------------------------------------------------------
@@ -247,7 +248,7 @@ def test_all_records_of_a_secret_move_a_sum_no_further_than_its_noise_was_planne
 @pytest.mark.parametrize("planned_for", [1, 3])
 def test_noise_for_fewer_records_than_hold_a_secret_is_refused(planned_for: int) -> None:
     corpus = Corpus([1])
-    too_little = planned(sensitivity=Counts.sensitivity.times(planned_for))
+    too_little = planned(sensitivity=ONE.times(planned_for))
     with pytest.raises(PrivacyError, match="not the one that was planned"):
         measure(too_little, Counts(), corpus, source=SystemNoise(), records_per_unit=4)
     assert corpus.reads == []
@@ -267,7 +268,7 @@ def marks(
 ) -> NDArray[np.float64]:
     """The sum of records that each have a place of their own."""
     inclusion: tuple[Inclusion, ...] = (((rates, 2),),) if isinstance(rates, float) else (((1.0, 2),),)
-    mechanism = SampledSum(multiplier, inclusion, Counts.sensitivity, (size,))
+    mechanism = SampledSum(multiplier, inclusion, ONE, (size,))
     corpus = Corpus(range(size if records is None else records))
     return measure(mechanism, Counts(size), corpus, source=source or InsecureNoNoise(), rates=rates)
 
