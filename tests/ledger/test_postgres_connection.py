@@ -38,7 +38,7 @@ class Names:
     dataset: str
     run: str
     content: str
-    receipts: list[Receipt] = field(default_factory=list)
+    receipts: list[Receipt] = field(default_factory=list, compare=False)
 
     @property
     def seal(self) -> Seal:
@@ -136,8 +136,8 @@ def state(ledger: Ledger, names: Names) -> str:
             rows = sorted(str(tuple(row)) for row in connection.execute(select, {"value": value}))
             found.append(f"{table}: {rows}")
     text = "\n".join(found)
-    for name, value in vars(names).items():
-        text = text.replace(value, name)
+    for name in ("dataset", "run", "content"):
+        text = text.replace(getattr(names, name), name)
     return text
 
 
