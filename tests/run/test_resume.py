@@ -32,7 +32,7 @@ def killed(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
         def stop(*arguments: object, **named: object) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr("understudy.privacy.mechanisms.NoisySum.run", stop)
+        patch.setattr("understudy.run.measuring.measure", stop)
         with pytest.raises(KeyboardInterrupt):
             run(values)
 
