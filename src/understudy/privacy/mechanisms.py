@@ -281,7 +281,8 @@ def mechanism_from_json(fields: dict[str, Any], event: Event) -> Mechanism:
         event: of the charge.
 
     Raises:
-        ValueError: if the kind is unknown, a field is missing or out of its range, or the event is another's.
+        ValueError: if the kind is unknown, a field is missing or of another type, or the event is another's.
+        ConfigError: if a number is out of its range.
     """
     named = dict(fields)
     kind = named.pop("kind", None)
@@ -289,7 +290,7 @@ def mechanism_from_json(fields: dict[str, Any], event: Event) -> Mechanism:
         if named:
             raise ValueError("a declared mechanism has no numbers")
         return Declared(event)
-    if kind not in _adapters():
+    if not isinstance(kind, str) or kind not in _adapters():
         raise ValueError("a mechanism is of an unknown kind")
     made: Mechanism = _adapters()[kind].validate_python(named, strict=False)
     if made.event != event:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Literal
 
 from understudy.privacy.events import Event, event_from_json, event_to_json
 from understudy.privacy.unit import Unit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 NoiseOrigin = Literal["system", "seeded", "none"]
 """Where noise was sampled: from the operating system's entropy, from a seed, or nowhere."""
@@ -21,7 +22,7 @@ NoiseOrigin = Literal["system", "seeded", "none"]
 SYSTEM: NoiseOrigin = "system"
 """The only origin that keeps the promise."""
 
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, "NDArray[Any]"]
 
 
 def charge_of(name: str) -> str:
