@@ -1,9 +1,12 @@
-"""What every test shares: hypothesis measures no time, for a busy machine is no fault; ledgers begin by themselves."""
+"""What every test shares: hypothesis measures no time, for a busy machine is no fault; ledgers begin by themselves;
+privacy losses of the same events are computed once."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the processors: before any library reads it
@@ -11,6 +14,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the processors: before 
 
 import pytest
 from hypothesis import settings
+
+from understudy.privacy import guarantee
 
 sys.path.insert(0, str(Path(__file__).parent / "models"))  # models made in a test
 
@@ -25,3 +30,25 @@ def ledgers_begin_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     Tests of ledgers themselves, and of the documentation, have them as users do.
     """
     monkeypatch.setattr("understudy.ledger.ledger.begins_by_itself", lambda _location: True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def privacy_losses_once() -> Iterator[None]:
+    """Tests compose the same few events again and again, and dp_accounting takes up to seconds for each."""
+    from dp_accounting.pld import common, privacy_loss_distribution
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_privacy_parameters
+
+    once = lru_cache(128)  # by the numbers, and a distribution by its identity
+
+    @once
+    def pure(epsilon: float, delta: float) -> PrivacyLossDistribution:
+        return from_privacy_parameters(common.DifferentialPrivacyParameters(epsilon, delta))
+
+    with pytest.MonkeyPatch.context() as patch:
+        gaussian = once(privacy_loss_distribution.from_gaussian_mechanism)
+        patch.setattr(privacy_loss_distribution, "from_gaussian_mechanism", gaussian)
+        patch.setattr(privacy_loss_distribution, "from_privacy_parameters", lambda each: pure(each.epsilon, each.delta))
+        for name in ("compose", "self_compose", "get_epsilon_for_delta"):
+            patch.setattr(PrivacyLossDistribution, name, once(getattr(PrivacyLossDistribution, name)))
+        patch.setattr(guarantee, "_zcdp_delta", lru_cache(10_000)(guarantee._zcdp_delta))
+        yield
