@@ -67,7 +67,7 @@ ATTACKS: dict[str, Any] = {
 @pytest.mark.parametrize("name", ATTACKS)
 def test_half_of_the_noise_is_caught(name: str) -> None:
     pure = name.endswith(("laplace", "votes")) and name != "votes"
-    done = audited(replace(ATTACKS[name](), source=Less(0)), runs=8_000 if pure else 2_500)
+    done = audited(replace(ATTACKS[name](), source=Less(0)), runs=5_000 if pure else 2_500)
     assert done.violated
     assert done.verdict == VIOLATION
 

@@ -21,7 +21,7 @@ from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.composition import calibrate
 
 BUDGET = SecretBudget("0.01", "0.1")
-DRAWS = 300_000
+DRAWS = 150_000
 CHANCE = 1e-6
 OFTEN: Inclusion = ((0.5, 5),)
 MANY: Inclusion = ((0.05, 80),)
