@@ -17,7 +17,8 @@ from hypothesis import settings
 
 from understudy.privacy import guarantee
 
-sys.path.insert(0, str(Path(__file__).parent / "models"))  # models made in a test
+for folder in ("models", "methods/private_prediction"):  # models made in a test
+    sys.path.insert(0, str(Path(__file__).parent / folder))
 
 settings.register_profile("understudy", deadline=None)
 settings.load_profile("understudy")
@@ -52,3 +53,14 @@ def privacy_losses_once() -> Iterator[None]:
             patch.setattr(PrivacyLossDistribution, name, once(getattr(PrivacyLossDistribution, name)))
         patch.setattr(guarantee, "_zcdp_delta", lru_cache(10_000)(guarantee._zcdp_delta))
         yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest goes first, so that no worker is left alone with it."""
+    items.sort(key=lambda item: 0 if item.get_closest_marker("slow") else 1 if item.path.name == "test_docs.py" else 2)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores, for some tests wait: for a server, a disk, a process that dies."""
+    return 1 + (os.cpu_count() or 1)
