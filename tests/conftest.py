@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from shutil import disk_usage
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the processors: before any library reads it
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -19,6 +20,12 @@ from understudy.privacy import guarantee
 
 for folder in ("models", "methods/private_prediction"):  # models made in a test
     sys.path.insert(0, str(Path(__file__).parent / folder))
+
+IN_MEMORY = Path("/dev/shm")
+if os.access(IN_MEMORY, os.W_OK) and disk_usage(IN_MEMORY).free > 4 * 1024**3:
+    os.environ.setdefault(
+        "PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY)
+    )  # no test cuts the power, so none need wait for a disk
 
 settings.register_profile("understudy", deadline=None)
 settings.load_profile("understudy")
