@@ -23,7 +23,7 @@ help:
 	@echo "make demo-fresh  the same from the beginning, with another draw of noise"
 	@echo "make test        every test but those marked slow, which .ci/run runs too"
 	@echo "make lint        style, types and the rules of who may import whom"
-	@echo "make models      put the embedded models into this machine's cache"
+	@echo "make models      put the built-in models into this machine's cache"
 	@echo "make bench       speed, memory and utility on real text sets, where they are"
 	@echo "make clean       remove $(VENV), the demo's results and the caches of the tools"
 
@@ -39,8 +39,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 models: $(INSTALLED)
-	@echo "Looking for the embedded models."
-	@$(BIN)/understudy models pull embedded
+	@echo "Looking for the built-in models."
+	@$(BIN)/understudy models pull builtin
 
 demo: models
 	@echo "Making synthetic clinic notes from examples/clinic_notes.csv (if interrupted, make demo resumes)."
@@ -61,8 +61,8 @@ demo-fresh:
 
 # Bytecode is written, or every process that a test starts would compile the package again.
 test: $(INSTALLED)
-	@echo "Looking for the embedded models."
-	@$(BIN)/understudy models pull embedded || echo "Without them the tests that need them are skipped."
+	@echo "Looking for the built-in models."
+	@$(BIN)/understudy models pull builtin || echo "Without them the tests that need them are skipped."
 	@echo "Running the tests."
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(TESTS)
 

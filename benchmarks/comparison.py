@@ -23,13 +23,13 @@ import pyarrow.parquet as pq
 import comparison_speed
 import understudy as us
 from comparison_rows import REAL, ROWS, SIZES, Place, Remembering
-from understudy.evaluation.evaluation import Evaluation, load_evaluation
-from understudy.evaluation.fidelity.kernel import kernel_figures
-from understudy.evaluation.figure import HOLDOUT, SYNTHETIC, Figure
-from understudy.evaluation.leakage import measure_leakage
-from understudy.evaluation.sample import Sample
-from understudy.evaluation.utility.kinds import kind_named, numbered
-from understudy.evaluation.utility.scores import ACCURACY, accuracy, accuracy_interval
+from understudy.metrics.evaluation import Evaluation, load_evaluation
+from understudy.metrics.fidelity.kernel import kernel_figures
+from understudy.metrics.leakage import measure_leakage
+from understudy.metrics.sample import Sample
+from understudy.metrics.utility.kinds import kind_named, numbered
+from understudy.metrics.utility.scores import ACCURACY, accuracy, accuracy_interval
+from understudy.metrics.value import HOLDOUT, SYNTHETIC, Figure
 from understudy.outputs import OutputFolder
 from understudy.report import write_comparison
 
@@ -37,7 +37,7 @@ KINDS = ("tf-idf", "embedding")
 LINES = {
     **{f"dp-kps-none-e{epsilon}": "dp-kps, phrases" for epsilon in (1, 2, 6, 15)},
     **{f"dp-kps-none-e{epsilon}-contrast-0": "dp-kps, phrases, no contrast" for epsilon in (1, 2, 6, 15)},
-    **{f"dp-kps-llm-e{epsilon}": "dp-kps, embedded LLM" for epsilon in (1, 6)},
+    **{f"dp-kps-llm-e{epsilon}": "dp-kps, built-in LLM" for epsilon in (1, 6)},
     "aug-pe-e6": "aug-pe",
     "private-prediction-e6": "private-prediction",
     "few-shot-e6": "few-shot",

@@ -25,12 +25,12 @@ from sets import DATA, VOCABULARIES, embed, embedder
 from understudy.evolution.keywords import keywords_of_labels
 from understudy.evolution.parameters import EvolutionParameters
 from understudy.evolution.variation import TextAPI
-from understudy.generation.parameters import WritingParameters
-from understudy.generation.template import load_template
-from understudy.generation.writing import Writer
 from understudy.ledger import Ledger
 from understudy.methods.few_shot.method import FewShot
 from understudy.privacy.secrets.budget import SecretBudget
+from understudy.prompts.parameters import WritingParameters
+from understudy.prompts.template import load_template
+from understudy.writing.writer import Writer
 
 DELTA = "1e-6"
 PRIOR, POSTERIOR = "1e-4", "1e-3"
@@ -138,7 +138,7 @@ class Place:
 
 
 class Remembering:
-    """The embedded embedder, with the embeddings of the real splits at hand and of all it has seen."""
+    """The built-in embedder, with the embeddings of the real splits at hand and of all it has seen."""
 
     def __init__(self, place: Place) -> None:
         self._known: dict[str, NDArray[np.float32]] = {}
@@ -175,7 +175,7 @@ def zero_shot(place: Place, repetition: int) -> None:
     labels, size = place.labels, place.size
     parameters = EvolutionParameters(**WORDS, **place.keywords())
     template = load_template(size.document_type)
-    chat = catalog.load_chat("embedded", seed=repetition)
+    chat = catalog.load_chat("builtin", seed=repetition)
     writer = Writer(chat, template, WritingParameters(**WRITING), labels=labels, seed=repetition)
     api = TextAPI(writer, parameters, keywords_of_labels(parameters, template.evolution, labels))
     answers = api.random([size.written] * len(labels), round_number=0, stage=0)
@@ -238,11 +238,11 @@ def again(epsilon: int, row: str, **options: Any) -> Callable[[Place, int], None
 
 
 def with_llm(epsilon: int) -> Callable[[Place, int], None]:
-    """Texts of the embedded language model from four phrases each, the best of two answers."""
+    """Texts of the built-in language model from four phrases each, the best of two answers."""
 
     def make(place: Place, repetition: int) -> None:
         options = {"document_type": place.size.document_type, "records_per_label": place.size.written, "samples": 2}
-        again(epsilon, f"dp-kps-llm-e{epsilon}", llm="embedded", **options, **PHRASES)(place, repetition)
+        again(epsilon, f"dp-kps-llm-e{epsilon}", llm="builtin", **options, **PHRASES)(place, repetition)
 
     return make
 
@@ -294,7 +294,7 @@ def private_prediction(place: Place, repetition: int) -> None:
 
 
 def few_shot(place: Place, repetition: int) -> None:
-    """One exemplar a label, which then shows the embedded model what to write."""
+    """One exemplar a label, which then shows the built-in model what to write."""
     subsets, shown = 6, 2
     records = pq.read_metadata(place.split("train")).num_rows
     method = FewShot(
@@ -333,7 +333,7 @@ def _common(place: Place, row: str, repetition: int) -> dict[str, Any]:
 def _written(place: Place) -> dict[str, Any]:
     size = place.size
     return {
-        "llm": "embedded",
+        "llm": "builtin",
         "document_type": size.document_type,
         "records_per_label": size.evolved,
         **WRITING,

@@ -19,23 +19,23 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from sets import DATA, embed
-from understudy.evaluation.drawing import draw_picture
-from understudy.evaluation.fidelity.distinct import distinct_figures
-from understudy.evaluation.fidelity.frechet import frechet_figures
-from understudy.evaluation.fidelity.kernel import kernel_figures
-from understudy.evaluation.fidelity.labels import label_distance_figures, label_share_figures
-from understudy.evaluation.fidelity.lengths import length_figures
-from understudy.evaluation.fidelity.mauve import mauve_figures
-from understudy.evaluation.fidelity.neighbours import neighbour_figures
-from understudy.evaluation.fidelity.self_bleu import self_bleu_figures
-from understudy.evaluation.fidelity.vocabulary import vocabulary_figures
-from understudy.evaluation.leakage.copying import measure_copying
-from understudy.evaluation.leakage.near_duplicates import measure_near_duplicates
-from understudy.evaluation.leakage.neighbours import measure_neighbours
-from understudy.evaluation.leakage.phrases import normal_words
-from understudy.evaluation.leakage.replay import measure_replay
-from understudy.evaluation.sample import Sample
-from understudy.evaluation.utility.classifiers import measure_classifiers
+from understudy.metrics.fidelity.distinct import distinct_figures
+from understudy.metrics.fidelity.frechet import frechet_figures
+from understudy.metrics.fidelity.kernel import kernel_figures
+from understudy.metrics.fidelity.labels import label_distance_figures, label_share_figures
+from understudy.metrics.fidelity.lengths import length_figures
+from understudy.metrics.fidelity.mauve import mauve_figures
+from understudy.metrics.fidelity.neighbours import neighbour_figures
+from understudy.metrics.fidelity.self_bleu import self_bleu_figures
+from understudy.metrics.fidelity.vocabulary import vocabulary_figures
+from understudy.metrics.leakage.copying import measure_copying
+from understudy.metrics.leakage.near_duplicates import measure_near_duplicates
+from understudy.metrics.leakage.neighbours import measure_neighbours
+from understudy.metrics.leakage.phrases import normal_words
+from understudy.metrics.leakage.replay import measure_replay
+from understudy.metrics.overview import draw_picture
+from understudy.metrics.sample import Sample
+from understudy.metrics.utility.classifiers import measure_classifiers
 from understudy.vocabulary.words import split_words
 
 COUNT = 10_000

@@ -1,4 +1,4 @@
-"""Private decoding beside plain decoding: generated tokens a second, the embedded model, by turns in one process.
+"""Private decoding beside plain decoding: generated tokens a second, the built-in model, by turns in one process.
 
 Ours: a whole step of private prediction (all rows one token on, public candidates, clipped sums, distance, draw from
 the system's randomness) of s private rows and the public one, prompts of 160 tokens. Plain: a loop that decodes the
@@ -24,12 +24,12 @@ import torch
 from numpy.typing import NDArray
 from transformers import DynamicCache
 
+from understudy.decoding.candidates import public_candidates
+from understudy.decoding.sums import TokenSums
 from understudy.models import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
 from understudy.models.threads import worker_count
-from understudy.prediction.candidates import public_candidates
-from understudy.prediction.sums import TokenSums
 from understudy.privacy.noise import SystemNoise
 
 PREFIX, WIDTH = 60, 100
@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--candidates", type=int, nargs="+", default=[1024, 0], help="0 for the whole vocabulary")
     arguments = parser.parse_args()
-    model, steps = load_causal("embedded"), arguments.steps
+    model, steps = load_causal("builtin"), arguments.steps
     threads = worker_count(model.device)
     one = ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(threads,))
     many = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))

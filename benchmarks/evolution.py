@@ -1,4 +1,4 @@
-"""Private evolution side by side: Aug-PE and SecPE on yelp_augpe and pubmed, with the embedded language model.
+"""Private evolution side by side: Aug-PE and SecPE on yelp_augpe and pubmed, with the built-in language model.
 
 Small populations (100 texts, L = 3, 3 rounds), each method without noise and with it. After every round: the kernel
 distance between the texts it chose and the private embeddings, with a 95 % bootstrap interval; and the time that the
@@ -32,15 +32,15 @@ from understudy.evolution.loop import evolve
 from understudy.evolution.population import Round
 from understudy.evolution.variation import TextAPI
 from understudy.evolution.voting import nearest
-from understudy.generation.parameters import WritingParameters
-from understudy.generation.template import load_template
-from understudy.generation.writing import Writer
 from understudy.ledger import Ledger
 from understudy.methods.sec_pe.generate import CentreVotes
 from understudy.models.cached import CachedChat
 from understudy.models.types import ChatModel
 from understudy.privacy.secrets.budget import SecretBudget
+from understudy.prompts.parameters import WritingParameters
+from understudy.prompts.template import load_template
 from understudy.store import RunStore
+from understudy.writing.writer import Writer
 
 TYPES = {"yelp_augpe": "review", "pubmed": "medical abstract"}
 DELTA = "1e-6"
@@ -166,7 +166,7 @@ def main() -> None:
     catalog.load_embedder = lambda *_, **__: remembering  # type: ignore[assignment]
     clock = Clock()
     with RunStore.open(CACHE / f"answers-{arguments.set}", noise="system") as store:
-        real = catalog.load_chat("embedded", seed=arguments.seed)
+        real = catalog.load_chat("builtin", seed=arguments.seed)
         chat = CachedChat(timed_chat(real, clock), store.answers)
         catalog.load_chat = lambda *_, **__: chat  # type: ignore[assignment]
         for method in (arguments.method,) if arguments.method else ("aug-pe", "sec-pe"):
@@ -203,7 +203,7 @@ def aug_pe(arguments: Any, private: NDArray[np.float32], noisy: bool, clock: Clo
             us.read_corpus(DATA / arguments.set / "train.parquet", text="text"),
             method,
             us.Budget(4, DELTA),
-            llm="embedded",
+            llm="builtin",
             output=f"{folder}/out",
             ledger=Ledger.create(f"{folder}/ledger.sqlite").location,
             dataset="benchmark",

@@ -1,4 +1,4 @@
-"""Few-shot: exemplars of AG News and of film questions by the embedded model, with the noise of a budget and without.
+"""Few-shot: exemplars of AG News and of film questions by the built-in model, with the noise of a budget and without.
 
 Whole releases with a ledger of their own. Of the exemplars: how many ended, how long one took, gauges of the texts.
 
@@ -71,7 +71,7 @@ def main() -> None:
             us.read_corpus(table, text="text", **labelled),
             method,
             budget,
-            llm="embedded",
+            llm="builtin",
             ledger=Ledger.create(f"{folder}/ledger.sqlite").location,
             output=f"{folder}/out",
             dataset="benchmark",

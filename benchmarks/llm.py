@@ -1,4 +1,4 @@
-"""Utility of DP-KPS with the embedded language model writing the texts (figure b with an LLM).
+"""Utility of DP-KPS with the built-in language model writing the texts (figure b with an LLM).
 
 A whole run on the training split, 100 texts a label; a logistic regression on their embeddings is tested on the
 real test texts. Prints accuracy, the share of seed phrases kept, and keeps the synthetic texts in the cache folder.
@@ -45,7 +45,7 @@ def main() -> None:
                 corpus,
                 method,
                 us.Budget(arguments.epsilon, "1e-6"),
-                llm="embedded",
+                llm="builtin",
                 records_per_label=arguments.count,
                 ledger=Ledger.create(Path(folder) / "ledger.sqlite").location,
                 dataset=texts.name,

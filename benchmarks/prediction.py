@@ -1,4 +1,4 @@
-"""Private prediction of short texts and records by the embedded model, a few batches a configuration.
+"""Private prediction of short texts and records by the built-in model, a few batches a configuration.
 
 Each run is a whole release with the real mechanism, accounting and a ledger of its own, on as many real records as
 fill its batches. Said of it: the budget, private tokens a batch (r), clip range, texts that ended, were cut at
@@ -35,13 +35,13 @@ import understudy as us
 import understudy.models.catalog as catalog
 from sets import CACHE, DATA
 from textquality import known_pairs, known_words, nearness, right_label
-from understudy.generation.template import PromptTemplate, load_template
+from understudy.decoding.prompting import LabelPrompts
+from understudy.decoding.structured import Fault
 from understudy.ledger import Ledger
 from understudy.methods.private_prediction import drawing, plan
 from understudy.methods.private_prediction import release as releasing
-from understudy.prediction.prompting import Asked
-from understudy.prediction.structured import Fault
 from understudy.privacy import tokens as private_tokens
+from understudy.prompts.template import PromptTemplate, load_template
 
 DELTA = "1e-6"
 
@@ -191,7 +191,7 @@ catalog.load_causal = lambda spec, **_: _model(spec)  # type: ignore[assignment]
 class Watched:
     """What a run shows on its way; more than a Release holds."""
 
-    asked: Asked | None = None
+    asked: LabelPrompts | None = None
     drawn: Sequence[Any] = ()
     public: int = 0
     distances: list[float] = field(default_factory=list)
@@ -203,7 +203,7 @@ def watching() -> Iterator[Watched]:
     seen = Watched()
     collected, public, is_private = releasing.collected, drawing.Draw._public, private_tokens.BatchTokens.is_private
 
-    def look(parameters: Any, asked: Asked, drawn: Sequence[Any], *rest: Any) -> Any:
+    def look(parameters: Any, asked: LabelPrompts, drawn: Sequence[Any], *rest: Any) -> Any:
         seen.asked, seen.drawn = asked, drawn
         return collected(parameters, asked, drawn, *rest)
 
@@ -304,7 +304,7 @@ def run(configuration: Configuration) -> dict[str, Any]:
         text = {"record_columns": configuration.columns} if configuration.columns else {"text": "text"}
         corpus = us.read_corpus(rows, **text, **labels)
         budget = us.Budget(configuration.epsilon, DELTA)
-        _model("embedded")
+        _model("builtin")
         wall, core = time.perf_counter(), time.process_time()
         us.release_corpus(
             corpus,

@@ -50,7 +50,7 @@ def load_set(name: str) -> TextSet:
 
 
 def embed(texts: list[str]) -> NDArray[np.float32]:
-    """``Float32[n, d]`` by the embedded embedder, kept on disk by content."""
+    """``Float32[n, d]`` by the built-in embedder, kept on disk by content."""
     key = hashlib.sha256("\x00".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
     file = CACHE / f"{key}.npy"
     if file.exists():
@@ -63,4 +63,4 @@ def embed(texts: list[str]) -> NDArray[np.float32]:
 
 @cache
 def embedder():
-    return load_embedder("embedded")
+    return load_embedder("builtin")

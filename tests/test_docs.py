@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from script_model import ScriptModel
 
 import understudy.models.catalog
+from understudy.assess.parameters import ChargeParameters, EvaluationParameters
+from understudy.assess.tables import ResultParameters
 from understudy.cli import cli
 from understudy.config import GROUPS
-from understudy.evaluation.parameters import ChargeParameters, EvaluationParameters
-from understudy.generation.template import PromptTemplate
 from understudy.methods.aug_pe.parameters import AugPEParameters
 from understudy.methods.dp_kps.parameters import DPKPSParameters
 from understudy.methods.few_shot.parameters import FewShotParameters
@@ -36,7 +36,7 @@ from understudy.methods.private_prediction.parameters import PrivatePredictionPa
 from understudy.methods.sec_pe.parameters import ReleaseParameters, SecPEParameters
 from understudy.models.types import ChatRequest, Completion
 from understudy.parameters import Parameters
-from understudy.run.evaluation_tables import ResultParameters
+from understudy.prompts.template import PromptTemplate
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from understudy import files
+from understudy.assess.evaluate import _schema as evaluated_schema
 from understudy.config import read_config
 from understudy.corpus import read_corpus
 from understudy.corpus.labels import declared_labels
 from understudy.corpus.secrets import Incidence, secret_finder
+from understudy.decoding.structured import JSONSchema
 from understudy.errors import UnderstudyError
 from understudy.evolution.keywords import _read as read_keywords
 from understudy.files import UnreadableText, read_whole
-from understudy.generation.examples import read_examples
-from understudy.generation.template import load_template
 from understudy.methods.sec_pe.stricter import read_stricter
-from understudy.prediction.structured import JSONSchema
-from understudy.run.measuring import _schema as evaluated_schema
+from understudy.prompts.examples import read_examples
+from understudy.prompts.template import load_template
 from understudy.vocabulary.terms import load_stop_words, load_vocabulary
 
 READERS: dict[str, Callable[[Path], object]] = {

@@ -10,12 +10,12 @@ import pytest
 from understudy.cli.private import _table
 from understudy.config import RunConfig, run_config
 from understudy.errors import ConfigError
-from understudy.forecast import Forecast
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
+from understudy.run.forecast import Forecast
 
 EPSILON = {"epsilon": 3, "delta": "1e-6"}
 SECRETS = {"secret_prior": "1e-4", "secret_posterior": "1e-3", "max_records_per_secret": 5}

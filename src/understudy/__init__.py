@@ -29,18 +29,19 @@ _PUBLIC = {
     "Statement": "understudy.statement",
     "UnderstudyError": "understudy.errors",
     "UnderstudyWarning": "understudy.errors",
-    "evaluate": "understudy.run.measuring",
+    "evaluate": "understudy.assess.evaluate",
     "generate": "understudy.run",
     "load_release": "understudy.methods.loading",
     "plan": "understudy.api",
     "read_corpus": "understudy.corpus",
     "release_corpus": "understudy.run",
     "synthesize": "understudy.run",
-    "zero_shot": "understudy.run.zero_shot",
+    "zero_shot": "understudy.run.baseline",
 }
 
 if TYPE_CHECKING:
     from understudy.api import plan
+    from understudy.assess.evaluate import evaluate
     from understudy.corpus import Corpus, read_corpus
     from understudy.errors import UnderstudyError, UnderstudyWarning
     from understudy.methods.aug_pe.method import AugPE
@@ -53,8 +54,7 @@ if TYPE_CHECKING:
     from understudy.privacy.secrets.budget import SecretBudget
     from understudy.release import Release
     from understudy.run import Listener, Result, generate, release_corpus, synthesize
-    from understudy.run.measuring import evaluate
-    from understudy.run.zero_shot import zero_shot
+    from understudy.run.baseline import zero_shot
     from understudy.statement import Statement
 
 __all__ = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from understudy.config import budget_fields, run_config
-from understudy.forecast import Forecast, forecast
-from understudy.methods.protocol import Method
+from understudy.methods.base import Method
 from understudy.methods.registry import require_method
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
+from understudy.run.forecast import Forecast, forecast
 
 
 def plan(method: Method, budget: Budget | SecretBudget, **options: Any) -> Forecast:

@@ -15,13 +15,13 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, create_m
 from understudy.corpus.labels import canonical, declared_labels
 from understudy.errors import ConfigError
 from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
-from understudy.generation.parameters import WritingParameters
 from understudy.methods.registry import make_method, method_class
 from understudy.parameters import CommaSeparated, OneOrSeveral, Parameters
 from understudy.privacy.exact import typed
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit, recognised_by
+from understudy.prompts.parameters import WritingParameters
 
 DEFAULT_METHOD = "dp-kps"
 MOST_RECORDS = 10_000_000
@@ -137,8 +137,8 @@ class PlanParameters(Parameters):
 class EmbedderParameters(Parameters):
     """The public embedder."""
 
-    embedder: str = "embedded"
-    """``embedded`` or ``hf:ORG/NAME``."""
+    embedder: str = "builtin"
+    """``builtin`` or ``hf:ORG/NAME``."""
     trust_endpoint: bool = False
     """Whoever runs the endpoint of an embedder that is not local may read the private texts."""
 
@@ -146,9 +146,9 @@ class EmbedderParameters(Parameters):
 class ReleaseModelParameters(Parameters):
     """The model that reads private text; it must be local."""
 
-    release_model: str | None = None
-    """Reads private text on this machine: ``embedded`` (the default), ``hf:ORG/NAME`` or ``hf:./FOLDER``."""
-    release_device: Literal["cpu", "cuda"] | None = None
+    private_model: str | None = None
+    """Reads private text on this machine: ``builtin`` (the default), ``hf:ORG/NAME`` or ``hf:./FOLDER``."""
+    private_device: Literal["cpu", "cuda"] | None = None
     """Where it runs. Default: CUDA where there is one."""
     release_dtype: Literal["float32", "bfloat16"] | None = None
     """How it computes. Default: bfloat16 where the processor does, else float32."""
@@ -157,8 +157,8 @@ class ReleaseModelParameters(Parameters):
 class ModelParameters(Parameters):
     """The language model that writes the texts; it sees released values only."""
 
-    llm: str = "embedded"
-    """``embedded``, ``none`` (write the phrases themselves), ``openai:NAME`` or ``hf:ORG/NAME``."""
+    llm: str = "builtin"
+    """``builtin``, ``none`` (write the phrases themselves), ``openai:NAME`` or ``hf:ORG/NAME``."""
     base_url: str | None = None
     """Address of an OpenAI-compatible endpoint."""
     api_key_env: str | None = None
@@ -225,7 +225,7 @@ GROUPS: dict[str, tuple[type[Parameters], ...]] = {
 def release_groups(method: type[Any]) -> tuple[type[Parameters], ...]:
     """The groups of ``release``: also what the method's release needs of prompts and models."""
     groups = GROUPS["release"]
-    if method.needs_release_model:
+    if method.needs_private_model:
         groups += (ReleaseModelParameters, WritingParameters)
     return groups + (_CANDIDATES if method.asks_for_candidates else ())
 

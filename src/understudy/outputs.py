@@ -21,11 +21,11 @@ from understudy.corpus.labels import canonical
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, UnderstudyError
 from understudy.files import PRIVATE_MODE, atomic_file, only_owner_writes, require_local, shared_folder, storage_error
-from understudy.generation.records import SyntheticRecord
 from understudy.methods.loading import load_release
 from understudy.methods.registry import method_names
 from understudy.release import PublicSchema, Release
 from understudy.statement import Statement
+from understudy.writing.records import SyntheticRecord
 
 FORMATS = ("parquet", "csv", "jsonl")
 REPORT = "report.html"

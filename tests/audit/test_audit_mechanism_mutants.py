@@ -12,6 +12,7 @@ import pytest
 from audited import BUDGET, LOUD, audited
 from numpy.typing import NDArray
 
+from understudy.assess.counting import MetricCounts
 from understudy.audit.mechanisms.audit import VIOLATION
 from understudy.audit.mechanisms.clusters import cluster_sums, sec_pe
 from understudy.audit.mechanisms.corpus_sums import OWNER, charged_metrics, dp_kps, one_sum
@@ -19,11 +20,10 @@ from understudy.audit.mechanisms.subsets import few_shot
 from understudy.audit.mechanisms.tokens import private_tokens, token_test
 from understudy.audit.mechanisms.votes import aug_pe
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.evaluation.counting import MetricCounts
+from understudy.decoding.sums import Sums, TokenSums
 from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.methods.dp_kps.density import TermDensity, TermHistogram, TermRows
 from understudy.methods.sec_pe.clusters import ClusterSums
-from understudy.prediction.sums import Sums, TokenSums
 from understudy.privacy.mechanisms import GroupSum
 from understudy.privacy.noise import InsecureSeededNoise, NoiseKind
 from understudy.privacy.subsampled import SubsampledTokens

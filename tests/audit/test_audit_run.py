@@ -97,7 +97,7 @@ def test_owners_are_audited_by_canaries_that_are_owners(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("embedder", "varied_chat")
 def test_secrets_are_audited_beside_what_their_noise_means_as_an_epsilon(tmp_path: Path) -> None:
-    settings = run_config(protecting(tmp_path, llm="embedded"))
+    settings = run_config(protecting(tmp_path, llm="builtin"))
     audit = audit_run(settings, AuditParameters(canaries=50, confidence=1 - 1e-6))
     assert {attack.name for attack in audit.attacks} == {"terms", "ngram", "embedding"}
     assert "secret" in audit.unit
@@ -107,7 +107,7 @@ def test_secrets_are_audited_beside_what_their_noise_means_as_an_epsilon(tmp_pat
 
 
 def test_which_record_holds_which_secret_cannot_be_public_in_an_audit(tmp_path: Path) -> None:
-    settings = run_config(protecting(tmp_path, llm="embedded"))
+    settings = run_config(protecting(tmp_path, llm="builtin"))
     parameters = {**settings.method_parameters, "incidence": "public"}
     with pytest.raises(ConfigError, match="which this run declares public"):
         audit_run(settings.model_copy(update={"method_parameters": parameters}))

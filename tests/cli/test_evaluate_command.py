@@ -9,8 +9,8 @@ import pytest
 from run_fixtures import Said
 
 from understudy.cli import table
-from understudy.evaluation.evaluation import Evaluation
-from understudy.evaluation.figure import HOLDOUT, Family, Figure, Interval, Metric
+from understudy.metrics.evaluation import Evaluation
+from understudy.metrics.value import HOLDOUT, Family, Figure, Interval, Metric
 
 HEADS = "metric\tof\tvalue\tinterval\tsettings\tnote"
 

@@ -10,14 +10,14 @@ from corpus_tables import rows_of, texts_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from understudy.assess.reading import open_table
+from understudy.assess.synthetic import read_synthetic
 from understudy.corpus import read_corpus, write_table
 from understudy.corpus.formulas import escaped, unescaped
 from understudy.errors import ConfigError
-from understudy.evaluation.reading import open_table
-from understudy.generation.records import SyntheticRecord
 from understudy.outputs import OutputFolder
 from understudy.release import PublicSchema
-from understudy.report.table import read_synthetic
+from understudy.writing.records import SyntheticRecord
 
 RUN = [
     '=HYPERLINK("http://x")', "+1+cmd|' /C calc'!A0", "-1+1", "@SUM(1)", "\t=1", "\r=1", "\n=1", " =1", "'=1", "''-x",

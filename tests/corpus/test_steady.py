@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from understudy.corpus import Corpus, read_corpus
-from understudy.corpus.steady import Contents, SteadyCorpus, contents
+from understudy.corpus.verified import Contents, VerifiedCorpus, contents
 from understudy.errors import CorpusError
 
 KEY = b"key"
@@ -46,9 +46,9 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def steady(file: Path) -> SteadyCorpus:
+def steady(file: Path) -> VerifiedCorpus:
     whole = corpus(file)
-    return SteadyCorpus(whole, key=KEY, expected=contents(whole, KEY))
+    return VerifiedCorpus(whole, key=KEY, expected=contents(whole, KEY))
 
 
 def read(steady: Corpus, **options: Any) -> list[str]:
@@ -114,7 +114,7 @@ def test_a_table_without_owners_and_secrets_has_contents_too() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 4, 9, 100])
-def test_data_at_rest_are_read_again_and_again_in_any_batches(steady: SteadyCorpus, size: int) -> None:
+def test_data_at_rest_are_read_again_and_again_in_any_batches(steady: VerifiedCorpus, size: int) -> None:
     for _ in range(2):
         assert read(steady, batch_size=size) == [row["t"] for row in TABLE]
     assert steady.labels == ("a", "b")
@@ -132,7 +132,7 @@ CHANGED: dict[str, list[dict[str, str]]] = {
 @pytest.mark.parametrize("what", CHANGED)
 @pytest.mark.parametrize("size", [1, 100])
 def test_a_pass_over_changed_data_is_an_error_at_its_end_until_they_are_as_they_were(
-    steady: SteadyCorpus, file: Path, what: str, size: int
+    steady: VerifiedCorpus, file: Path, what: str, size: int
 ) -> None:
     write(file, CHANGED[what])
     seen: list[str] = []
@@ -143,7 +143,7 @@ def test_a_pass_over_changed_data_is_an_error_at_its_end_until_they_are_as_they_
 
 
 def test_the_rows_are_read_before_the_error_so_that_none_decides_when_it_comes(
-    steady: SteadyCorpus, file: Path
+    steady: VerifiedCorpus, file: Path
 ) -> None:
     write(file, [*TABLE, TABLE[0]])
     passing = steady.batches(4)
@@ -152,7 +152,7 @@ def test_the_rows_are_read_before_the_error_so_that_none_decides_when_it_comes(
         next(passing)
 
 
-def test_a_pass_that_is_not_finished_says_nothing(steady: SteadyCorpus, file: Path) -> None:
+def test_a_pass_that_is_not_finished_says_nothing(steady: VerifiedCorpus, file: Path) -> None:
     write(file, TABLE[::-1])
     passing = steady.batches(1)
     assert next(passing).texts == ["text 8"]
@@ -161,7 +161,7 @@ def test_a_pass_that_is_not_finished_says_nothing(steady: SteadyCorpus, file: Pa
     assert len(read(steady)) == 9
 
 
-def test_the_error_quotes_and_counts_nothing(steady: SteadyCorpus, file: Path) -> None:
+def test_the_error_quotes_and_counts_nothing(steady: VerifiedCorpus, file: Path) -> None:
     write(file, CHANGED["one more"])
     with pytest.raises(CorpusError) as error:
         read(steady)
@@ -173,7 +173,7 @@ def test_a_copy_of_standard_input_lives_as_long_as_a_pass_may_need_it(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(write(tmp_path / "t.csv", TABLE).read_bytes())))
     opened = corpus("-", format="csv", private_dir=tmp_path / "private")
-    steady = SteadyCorpus(opened, key=KEY, expected=contents(opened, KEY))
+    steady = VerifiedCorpus(opened, key=KEY, expected=contents(opened, KEY))
     del opened
     gc.collect()
     assert sum(len(batch.texts) for batch in steady.batches()) == len(TABLE)

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from understudy.evolution.parameters import EvolutionParameters
 from understudy.evolution.variation import TextAPI
-from understudy.generation.evolving import EvolutionPrompts
-from understudy.generation.parameters import WritingParameters
-from understudy.generation.template import PromptTemplate, load_template
-from understudy.generation.writing import Writer
 from understudy.models.types import ChatRequest, Completion
+from understudy.prompts.evolving import EvolutionPrompts
+from understudy.prompts.parameters import WritingParameters
+from understudy.prompts.template import PromptTemplate, load_template
+from understudy.writing.writer import Writer
 
 FAILED = Completion("", "failed", error="no answer")
 EMPTY = Completion("", "empty")

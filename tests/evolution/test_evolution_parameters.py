@@ -11,8 +11,8 @@ from understudy.config import GROUPS
 from understudy.errors import ConfigError
 from understudy.evolution.keywords import keywords_of_labels
 from understudy.evolution.parameters import EvolutionParameters
-from understudy.generation.evolving import EvolutionPrompts
-from understudy.generation.template import load_template
+from understudy.prompts.evolving import EvolutionPrompts
+from understudy.prompts.template import load_template
 
 
 @pytest.mark.parametrize("given", ["2000,500, 100", [2000, 500, 100], (2000, 500, 100)])

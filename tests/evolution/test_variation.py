@@ -8,8 +8,8 @@ from scripted import EMPTY, FAILED, ScriptedChat, make_api, template_of, with_se
 
 from understudy.errors import ModelError
 from understudy.evolution.variation import with_blanks
-from understudy.generation.template import Example
 from understudy.models.types import Completion
+from understudy.prompts.template import Example
 
 TEXT = "The soup was cold, and nobody's waiter came."
 NO_LABELS = np.zeros(1, dtype=np.int32)

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.errors import ConfigError
+from understudy.methods.base import PublicFacts
 from understudy.methods.dp_kps.generate import draw_sequences
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
 from understudy.methods.dp_kps.plan import count_noise, make_plan, noise_multipliers, require_room, score_noise
-from understudy.methods.protocol import PublicFacts
 from understudy.privacy.guarantee import GDP, Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from tiny_corpora import LABELS, OWNER, RECORD, WORDS, HashEmbedder, Row, bounded
 
 from understudy.errors import ConfigError, ModelError, PrivacyError, ReleaseError
+from understudy.methods.base import Arrays, PublicFacts, Released, ReleaseTools
 from understudy.methods.dp_kps.generate import draw_sequences
 from understudy.methods.dp_kps.method import DPKPS
-from understudy.methods.protocol import Arrays, PublicFacts, Released, ReleaseTools
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import InsecureNoNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Receipt

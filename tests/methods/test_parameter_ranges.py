@@ -7,9 +7,9 @@ from typing import Any, get_args
 
 import pytest
 
+from understudy.assess.parameters import EvaluationParameters
 from understudy.config import RunConfig
 from understudy.errors import ConfigError
-from understudy.evaluation.parameters import EvaluationParameters
 from understudy.methods.registry import method_class, method_names
 from understudy.parameters import Parameters
 

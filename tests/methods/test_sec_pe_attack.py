@@ -25,7 +25,7 @@ from tiny_corpora import HashEmbedder
 
 import understudy as us
 from understudy.evolution.embeddings import integer_vectors
-from understudy.methods.protocol import PublicFacts
+from understudy.methods.base import PublicFacts
 from understudy.methods.sec_pe.clusters import GRID, Clusters, ClusterSums
 from understudy.methods.sec_pe.plan import public_drawing
 from understudy.privacy.events import Inclusion, MixtureEvent

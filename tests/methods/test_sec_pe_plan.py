@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 import understudy as us
 from understudy.errors import ConfigError
-from understudy.methods.protocol import PublicFacts
+from understudy.methods.base import PublicFacts
 from understudy.methods.sec_pe.plan import Drawing, make_plan, private_drawing, public_drawing
 from understudy.privacy.events import MixtureEvent
 from understudy.privacy.plan import Charge, Plan

@@ -38,17 +38,17 @@ def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
 
 
-@pytest.mark.parametrize("spec", ["gpt", "openai:", "hf:", "acme:small", "", "embedded:small"])
+@pytest.mark.parametrize("spec", ["gpt", "openai:", "hf:", "acme:small", "", "builtin:small"])
 def test_an_unknown_chat_model_lists_the_known_ones(spec: str) -> None:
     with pytest.raises(ModelError, match="no chat model") as caught:
         load_chat(spec)
-    assert "none, embedded, hf:ORG/NAME, hf:./FOLDER, openai:NAME" in caught.value.cure
+    assert "none, builtin, hf:ORG/NAME, hf:./FOLDER, openai:NAME" in caught.value.cure
 
 
 def test_an_unknown_embedder_lists_the_known_ones() -> None:
     with pytest.raises(ModelError, match="no embedder") as caught:
         load_embedder("openai:small")
-    assert "embedded, hf:ORG/NAME" in caught.value.cure
+    assert "builtin, hf:ORG/NAME" in caught.value.cure
     assert "openai" not in caught.value.cure
 
 
@@ -60,8 +60,8 @@ def test_none_is_no_model_to_load() -> None:
 def test_an_embedded_model_not_pulled_names_the_command(empty_cache: Path) -> None:
     for load in (load_chat, load_embedder):
         with pytest.raises(ModelError) as caught:
-            load("embedded")
-        assert caught.value.cure == "Pull it: understudy models pull embedded"
+            load("builtin")
+        assert caught.value.cure == "Pull it: understudy models pull builtin"
 
 
 def test_a_folder_is_loaded_as_chat_model_or_embedder(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_an_endpoint_is_loaded_with_its_options() -> None:
 
 
 def test_a_local_model_with_a_base_url_is_refused() -> None:
-    for spec in ("embedded", "hf:org/name", "none"):
+    for spec in ("builtin", "hf:org/name", "none"):
         with pytest.raises(ConfigError, match="no base URL"):
             load_chat(spec, base_url="http://127.0.0.1:9/v1")
 
@@ -121,9 +121,9 @@ def test_without_the_extra_local_models_name_it(load: object, tmp_path: Path, mo
 
 
 def test_the_embedded_models_say_that_they_are_english() -> None:
-    assert model_languages("embedded") == ("en",)
+    assert model_languages("builtin") == ("en",)
     assert model_languages("hf:org/name") is None
-    assert "English" in (language_note("embedded") or "")
+    assert "English" in (language_note("builtin") or "")
     assert language_note("openai:small") is None
 
 
@@ -151,7 +151,7 @@ def test_the_list_names_third_parties(provider: None) -> None:
 
 
 def test_pull_takes_a_folder(tmp_path: Path, empty_cache: Path) -> None:
-    done = CliRunner().invoke(models, ["pull", "embedded", "--from", str(tmp_path)])
+    done = CliRunner().invoke(models, ["pull", "builtin", "--from", str(tmp_path)])
     assert isinstance(done.exception, ModelError)
     assert "holds no" in str(done.exception)
 

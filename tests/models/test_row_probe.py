@@ -1,4 +1,4 @@
-"""The probe of a release model catches what it must, each by a twin that breaks one thing only.
+"""The probe of a private model catches what it must, each by a twin that breaks one thing only.
 
 ``before`` is the probe as it was: the head over the whole vocabulary, after the prompt and one token more, with texts
 no longer than there are rows. It lets every twin pass.

@@ -17,8 +17,8 @@ from noise_tests import ALPHA
 from numpy.typing import NDArray
 from scipy import stats
 
-from understudy.privacy import choosing
-from understudy.privacy.choosing import choose_exactly
+from understudy.privacy import exponential
+from understudy.privacy.exponential import choose_exactly
 from understudy.privacy.noise import SystemNoise, _chooser
 
 DRAWS = 10_000
@@ -78,7 +78,7 @@ class Recorder:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[tuple[int, float, int, int]] = []
-        monkeypatch.setattr(choosing, "_coin", self)
+        monkeypatch.setattr(exponential, "_coin", self)
 
     def __call__(self, *arguments: int) -> bool:
         self.seen.append(arguments)  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ def test_each_proposal_s_weight_is_above_its_chance_and_every_integer_below_thei
             bounds.append(bound)
             return at[0]
 
-        monkeypatch.setattr("understudy.privacy.choosing.secrets.randbelow", below)
+        monkeypatch.setattr("understudy.privacy.exponential.secrets.randbelow", below)
         end = 0
         for number, utility in enumerate(utilities):  # the first and the last integer of every candidate
             at[0] = end
@@ -124,7 +124,7 @@ def test_each_proposal_s_weight_is_above_its_chance_and_every_integer_below_thei
 def test_weights_of_fewer_bits_would_be_below_the_chance(lost: type) -> None:
     """The twin of the test above: the margin is not so wide that anything passes."""
     spread = np.linspace(0, 30, 1000)
-    weights = (np.exp(-spread.astype(lost)).astype(np.float64) * choosing._SPARE * 2.0**40).astype(np.int64) + 1
+    weights = (np.exp(-spread.astype(lost)).astype(np.float64) * exponential._SPARE * 2.0**40).astype(np.int64) + 1
     chances = [Decimal(2**40) * EXACT.exp(-Decimal(x)) for x in spread.tolist()]
     assert any(weight < chance for weight, chance in zip(weights.tolist(), chances, strict=True))
 
@@ -141,9 +141,9 @@ def test_the_coin_is_exact_to_its_last_bit(deficit: int, one: int, above: float,
     for low in (0, 2**63, 2**64 - 1):
         drawn: Iterator[int] = chain([edge, low], repeat(1))
         with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr("understudy.privacy.choosing.secrets.randbits", lambda _, drawn=drawn: next(drawn))
+            monkeypatch.setattr("understudy.privacy.exponential.secrets.randbits", lambda _, drawn=drawn: next(drawn))
             expected = Fraction((edge * 2**64 + low) * 2**64 + 1, 2**192) < chance / weight
-            assert choosing._coin(deficit, SCALE, 2**one, weight) is expected
+            assert exponential._coin(deficit, SCALE, 2**one, weight) is expected
 
 
 def test_a_coin_that_64_bits_do_not_decide_asks_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,8 +153,8 @@ def test_a_coin_that_64_bits_do_not_decide_asks_for_more(monkeypatch: pytest.Mon
         asked.append(count)
         return 2**63 if len(asked) == 1 else 0
 
-    monkeypatch.setattr("understudy.privacy.choosing.secrets.randbits", bits)
-    assert not choosing._coin(0, 1.0, 2**61, 2**62 + 1)  # a chance of a half, and less
+    monkeypatch.setattr("understudy.privacy.exponential.secrets.randbits", bits)
+    assert not exponential._coin(0, 1.0, 2**61, 2**62 + 1)  # a chance of a half, and less
     assert asked == [64, 64]
 
 
@@ -211,7 +211,7 @@ def test_a_proposal_that_the_coin_refuses_is_made_anew() -> None:
     coins = [0, 0]
     for _ in range(4_000):
         for index, (deficit, weight) in enumerate([(0, 64), (8 * 2048, 2)]):
-            coins[index] += choosing._coin(deficit, SCALE, 32, weight)
+            coins[index] += exponential._coin(deficit, SCALE, 32, weight)
     assert stats.binomtest(coins[0], 4_000, 0.5).pvalue > ALPHA
     assert stats.binomtest(coins[1], 4_000, 16 * np.exp(-8)).pvalue > ALPHA
 

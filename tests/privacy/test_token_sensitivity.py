@@ -16,8 +16,8 @@ from understudy.privacy.tokens import PrivateTokens, TokenTest
 
 torch = pytest.importorskip("torch")
 
-from understudy.prediction.candidates import Candidates  # noqa: E402
-from understudy.prediction.sums import Sums, TokenSums  # noqa: E402
+from understudy.decoding.candidates import Candidates  # noqa: E402
+from understudy.decoding.sums import Sums, TokenSums  # noqa: E402
 
 
 @dataclass(frozen=True)

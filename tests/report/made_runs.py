@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from understudy.evaluation.evaluation import Evaluation
-from understudy.evaluation.figure import Figure, Interval, Metric
-from understudy.evaluation.picture import Histogram, Picture, Point, Profile, Topic
 from understudy.files import private_folder
-from understudy.generation.records import SyntheticRecord
+from understudy.metrics.evaluation import Evaluation
+from understudy.metrics.picture import Histogram, Picture, Point, Profile, Topic
+from understudy.metrics.value import Figure, Interval, Metric
 from understudy.outputs import OutputFolder
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.events import GaussianEvent, PureEvent
@@ -24,6 +23,7 @@ from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release
 from understudy.statement import Statement
+from understudy.writing.records import SyntheticRecord
 
 LABELS = ("cardiology", "neurology", "skin")
 PLANTED = "zyxomma-private-string"
@@ -91,7 +91,7 @@ def make_run(
     folder.write_release(release)
     texts = made_texts() if texts is None else texts
     if texts:
-        provenance = {"phrases": ["chest pain", "murmur"], "model": "embedded:tiny", "release": root.name}
+        provenance = {"phrases": ["chest pain", "murmur"], "model": "builtin:tiny", "release": root.name}
         records = [SyntheticRecord(text, label, provenance) for text, label in texts]
         folder.write_records(records, schema, output_format)
     return folder

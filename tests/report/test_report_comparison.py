@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from made_runs import PLANTED, charge_metrics, made_statement, make_run, measure
 
+from understudy.assess.rows import MOST_BYTES
 from understudy.errors import ConfigError
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
@@ -18,7 +19,6 @@ from understudy.privacy.unit import Unit
 from understudy.report import grids, write_comparison, write_reports
 from understudy.report.charts.against import against_epsilon
 from understudy.report.compared import compare, read_runs, together
-from understudy.report.rows import MOST_BYTES
 
 
 @pytest.fixture

@@ -246,7 +246,7 @@ def test_tables_of_every_format_are_read(tmp_path: Path, output_format: str) -> 
     texts = [('Two\r\nlines, "quoted"\u2028', 0), ("plain", 1)]
     text = Elements(shareable(make_run(tmp_path / "run", texts, output_format=output_format))).text
     assert 'Two\nlines, "quoted"\u2028' in text.replace("\r\n", "\n")
-    for words in ("plain", LABELS[0], LABELS[1], "chest pain", "embedded:tiny"):
+    for words in ("plain", LABELS[0], LABELS[1], "chest pain", "builtin:tiny"):
         assert words in text
 
 
@@ -281,7 +281,7 @@ def test_without_the_extra_there_is_a_page_without_a_map(tmp_path: Path, monkeyp
     def missing() -> None:
         raise ConfigError("Evaluation needs the extra 'evaluate' (missing: sklearn).", "Install it.")
 
-    monkeypatch.setattr("understudy.report.alone.require_evaluate", missing)
+    monkeypatch.setattr("understudy.report.intrinsic.require_evaluate", missing)
     text = shareable(make_run(tmp_path / "run"))
     assert "There is no map: evaluation needs the extra" in text
     assert "Labels" in text

@@ -11,9 +11,10 @@ import yaml
 from made_runs import ACCURACY, LABELS, made_figures, made_statement, make_run
 from scipy.stats import norm
 
+from understudy.assess.synthetic import SyntheticText, read_synthetic
 from understudy.config import run_config
-from understudy.evaluation.figure import Figure
 from understudy.methods.loading import load_release
+from understudy.metrics.value import Figure
 from understudy.privacy.events import GaussianEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
@@ -25,7 +26,6 @@ from understudy.report.numbers import paragraphs, short
 from understudy.report.recipe import recipe
 from understudy.report.samples import samples_of
 from understudy.report.spending import spending
-from understudy.report.table import SyntheticText, read_synthetic
 from understudy.report.tradeoff import tradeoff
 from understudy.run.planning import check_wanted
 from understudy.statement import FALSE_ALARMS, Statement
@@ -125,7 +125,7 @@ def test_the_recipe_is_a_configuration_of_the_same_run(tmp_path: Path) -> None:
     assert (config.dataset, config.text, config.label) == ("clinic", "note", "department")
     assert tuple(config.labels or ()) == LABELS
     assert Budget(config.epsilon, config.delta) == release.statement.budget  # type: ignore[arg-type]
-    assert (config.records_per_label, config.records, config.llm) == (10, None, "embedded")
+    assert (config.records_per_label, config.records, config.llm) == (10, None, "builtin")
     check_wanted(config)
 
 

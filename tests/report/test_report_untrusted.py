@@ -15,16 +15,17 @@ import pytest
 from click.testing import CliRunner
 from made_runs import charge_metrics, make_run, measure
 
+from understudy.assess import rows
+from understudy.assess.rows import read_rows
+from understudy.assess.synthetic import MOST_CHARACTERS, read_synthetic, release_named_in
+from understudy.assess.tables import EvaluationConfig, open_synthetic
 from understudy.cli import cli
 from understudy.errors import ConfigError, ModelError
-from understudy.evaluation.evaluation import load_evaluation
+from understudy.metrics.evaluation import load_evaluation
 from understudy.outputs import OutputFolder
 from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, SubsampledGaussianEvent
-from understudy.report import rows, write_comparison
+from understudy.report import write_comparison
 from understudy.report.effort import MOST_SECONDS, seconds_of_losses, seconds_of_secrets
-from understudy.report.rows import read_rows
-from understudy.report.table import MOST_CHARACTERS, read_synthetic, release_named_in
-from understudy.run.evaluation_tables import EvaluationConfig, open_synthetic
 
 HUGE = 10**400
 Edit = Callable[[dict[str, Any]], object]

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from understudy.generation.template import load_template
 from understudy.ledger import Ledger
 from understudy.models.types import ChatRequest, Completion
+from understudy.prompts.template import load_template
 
 TERMS = (
     *("chest pain", "heart", "pulse", "oedema", "angina", "stent", "murmur", "ankle"),

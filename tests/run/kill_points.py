@@ -51,7 +51,7 @@ MOMENTS = {
     "a value is being confirmed": Moment(_CONFIRM, name_at=2, transaction=_LEDGER),
     "a value is confirmed": Moment(_CONFIRM, name_at=2),
     # private prediction
-    "a sum over private rows is made": Moment("understudy.prediction.sums:TokenSums.over", "before"),
+    "a sum over private rows is made": Moment("understudy.decoding.sums:TokenSums.over", "before"),
     "a token is drawn": Moment("understudy.privacy.tokens:BatchTokens.draw"),
     # a language model on this machine
     "a token is chosen": Moment("understudy.models.decoding:choose_tokens", "before"),
@@ -61,8 +61,8 @@ MOMENTS = {
     # what is written
     "the records are written": Moment("understudy.outputs:OutputFolder.write_records", "before"),
     "the records stand there": Moment("understudy.outputs:OutputFolder.write_records"),
-    "charged metrics are written": Moment("understudy.run.charged_metrics:_write", "before"),
-    "charged metrics stand there": Moment("understudy.run.charged_metrics:_write"),
+    "charged metrics are written": Moment("understudy.assess.charged:_write", "before"),
+    "charged metrics stand there": Moment("understudy.assess.charged:_write"),
 }
 
 

@@ -18,13 +18,13 @@ from pydantic import Field
 import understudy as us
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.errors import ReleaseError
-from understudy.generation.records import SyntheticRecord
-from understudy.methods.protocol import Arrays, GenerationTools, PublicFacts, Released, ReleaseTools, Traits
+from understudy.methods.base import Arrays, GenerationTools, PublicFacts, Released, ReleaseTools, Traits
 from understudy.methods.registry import GROUP
 from understudy.parameters import Parameters
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
+from understudy.writing.records import SyntheticRecord
 
 CHARGE = "tokens"
 BATCHES = 2
@@ -133,7 +133,7 @@ class WithModel(InParts):
     """The same, and it wants a local model that reads private text."""
 
     name: ClassVar[str] = "with-model"
-    needs_release_model: ClassVar[bool] = True
+    needs_private_model: ClassVar[bool] = True
 
     seen: ClassVar[list[ReleaseTools]] = []
 

@@ -17,19 +17,19 @@ from secret_fixtures import protecting
 
 import understudy as us
 from understudy import run as running
+from understudy.assess.charged import ChargedMetrics
+from understudy.assess.reading import read_sample
+from understudy.assess.synthetic import table_sha256
 from understudy.config import run_config
 from understudy.corpus.write import write_table
 from understudy.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ResumeError
-from understudy.evaluation.reading import read_sample
 from understudy.ledger import Ledger
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum
 from understudy.privacy.unit import Unit
 from understudy.report.contents import read_charged, read_evaluation
-from understudy.report.table import table_sha256
 from understudy.run import Listener
-from understudy.run.charged_metrics import ChargedMetrics
 
 
 class Crash(BaseException):
@@ -366,7 +366,7 @@ def test_a_table_that_is_replaced_while_it_is_read_is_not_charged_for(
         pq.write_table(pq.read_table(path).slice(1), path)
         return sample
 
-    monkeypatch.setattr("understudy.run.measuring.read_sample", replaced)
+    monkeypatch.setattr("understudy.assess.evaluate.read_sample", replaced)
     for charged in (options(tmp_path), options(tmp_path, charge_metrics=None)):
         with pytest.raises(ConfigError, match="changed while it was read"):
             us.evaluate(tmp_path / "notes.csv", made.root, **charged)

@@ -43,9 +43,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-def release(values: dict[str, Any], *, go_on: bool = False, told: list[str] | None = None, **changes: Any) -> Release:
+def release(values: dict[str, Any], *, resume: bool = False, told: list[str] | None = None, **changes: Any) -> Release:
     listener = running.Listener((told if told is not None else []).append)
-    return running.release(run_config({**values, **changes}), go_on=go_on, listener=listener).release
+    return running.release(run_config({**values, **changes}), resume=resume, listener=listener).release
 
 
 def texts(made: Release) -> set[str]:
@@ -63,7 +63,7 @@ def test_a_release_goes_on_where_it_stopped_and_charges_nothing_more(tmp_path: P
     assert len(drawn) == LABELS * BATCHES * 2
     drawn.clear()
     told: list[str] = []
-    second = release(values, go_on=True, texts_per_batch=3, told=told)
+    second = release(values, resume=True, texts_per_batch=3, told=told)
     assert sorted(drawn) == [f"tokens/{label}/{batch}/2" for label in range(LABELS) for batch in range(BATCHES)]
     assert texts(first) < texts(second)
     assert len(texts(second)) == LABELS * BATCHES * 3
@@ -73,7 +73,7 @@ def test_a_release_goes_on_where_it_stopped_and_charges_nothing_more(tmp_path: P
     assert second.parameters["texts_per_batch"] == 3
     assert runs_charged(values["ledger"]) == 1
     drawn.clear()
-    assert release(values, go_on=True, texts_per_batch=3).digest == second.digest
+    assert release(values, resume=True, texts_per_batch=3).digest == second.digest
     assert not drawn
 
 
@@ -125,7 +125,7 @@ def test_what_is_used_up_continues_to_the_same_release(tmp_path: Path, drawn: li
     first = release(values)
     assert len(drawn) == LABELS * BATCHES * 2
     told: list[str] = []
-    again = release(values, go_on=True, texts_per_batch=50, told=told)
+    again = release(values, resume=True, texts_per_batch=50, told=told)
     assert len(drawn) == LABELS * BATCHES * 2
     assert texts(again) == texts(first)
     assert any("All that was paid for is used" in line for line in told)
@@ -148,9 +148,9 @@ def test_a_continuation_that_is_killed_goes_on_and_the_finished_release_stays_un
     with monkeypatch.context() as patch:
         patch.setattr(Drawing, "draw", staticmethod(stop))
         with pytest.raises(KeyboardInterrupt):
-            release(values, go_on=True, texts_per_batch=2)
+            release(values, resume=True, texts_per_batch=2)
     assert release(values).digest == first.digest
-    second = release(values, go_on=True, texts_per_batch=2)
+    second = release(values, resume=True, texts_per_batch=2)
     assert len(drawn) == len(set(drawn)) == LABELS * BATCHES
     assert len(texts(second)) == LABELS * BATCHES * 2
 
@@ -164,7 +164,7 @@ def test_a_killed_run_is_continued_as_it_is_resumed(
         with pytest.raises(KeyboardInterrupt):
             release(values)
     before = list(drawn)
-    release(values, go_on=True)
+    release(values, resume=True)
     assert drawn == before
     assert runs_charged(values["ledger"]) == 1
 
@@ -172,7 +172,7 @@ def test_a_killed_run_is_continued_as_it_is_resumed(
 def test_an_older_table_does_not_stand_beside_the_larger_release(tmp_path: Path) -> None:
     values = parts(tmp_path, texts_per_batch=1)
     assert len(running.run(run_config(values)).records) == LABELS * BATCHES
-    release(values, go_on=True, texts_per_batch=2)
+    release(values, resume=True, texts_per_batch=2)
     assert not (tmp_path / "out" / "release" / "synthetic.parquet").exists()
     assert len(running.run(run_config({**values, "texts_per_batch": 2})).records) == LABELS * BATCHES * 2
     assert runs_charged(values["ledger"]) == 1
@@ -184,7 +184,7 @@ def test_any_other_setting_that_changed_is_refused(tmp_path: Path, drawn: list[s
     release(values)
     drawn.clear()
     with pytest.raises(ResumeError, match=f"{name}: .* became"):
-        release(values, go_on=True, texts_per_batch=3, **{name: value})
+        release(values, resume=True, texts_per_batch=3, **{name: value})
     assert not drawn
     assert runs_charged(values["ledger"]) == 1
 
@@ -192,7 +192,7 @@ def test_any_other_setting_that_changed_is_refused(tmp_path: Path, drawn: list[s
 def test_a_method_that_stops_nowhere_is_refused_before_its_folder_is_touched(tmp_path: Path) -> None:
     for values in (settings(tmp_path, records_per_label=None), parts(tmp_path, method="all-at-once")):
         with pytest.raises(ConfigError, match="nothing to continue"):
-            release(values, go_on=True)
+            release(values, resume=True)
         assert not (tmp_path / "out").exists()
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
 
@@ -201,7 +201,7 @@ def test_a_folder_without_a_run_is_refused_and_nothing_is_charged(tmp_path: Path
     values = parts(tmp_path)
     for output in (values["output"], None):
         with pytest.raises(ConfigError, match="No run began in this output folder"):
-            release({**values, "output": output}, go_on=True)
+            release({**values, "output": output}, resume=True)
     assert runs_charged(values["ledger"]) == 0
 
 
@@ -212,13 +212,13 @@ def test_continue_and_fresh_are_refused_together_and_the_run_stays_as_it_is(
     first = release(values)
     files = store_files(values)
     with pytest.raises(ConfigError, match="both go on and start anew"):
-        release(values, go_on=True, fresh=True)
+        release(values, resume=True, fresh=True)
     said = understudy("release", "--continue", *flags({**values, "fresh": True}))
     assert said.code == 2
     assert "Give one of --continue and --fresh" in said.err
     assert store_files(values) == files
     drawn.clear()
-    assert texts(first) < texts(release(values, go_on=True, texts_per_batch=2))
+    assert texts(first) < texts(release(values, resume=True, texts_per_batch=2))
     assert len(drawn) == LABELS * BATCHES
 
 
@@ -228,13 +228,13 @@ def test_data_or_a_ledger_that_changed_are_refused(tmp_path: Path, drawn: list[s
     drawn.clear()
     write_csv(tmp_path / "notes.csv", rows(39))
     with pytest.raises(ResumeError, match="are not those that this run began with"):
-        release(values, go_on=True, texts_per_batch=3)
+        release(values, resume=True, texts_per_batch=3)
     write_csv(tmp_path / "notes.csv", rows())
     with pytest.raises(ResumeError, match="charged in another ledger"):
-        release(values, go_on=True, texts_per_batch=3, ledger=str(tmp_path / "other.sqlite"))
+        release(values, resume=True, texts_per_batch=3, ledger=str(tmp_path / "other.sqlite"))
     assert not drawn
     assert runs_charged(tmp_path / "other.sqlite") == 0
-    release(values, go_on=True, texts_per_batch=3)
+    release(values, resume=True, texts_per_batch=3)
     assert len(drawn) == LABELS * BATCHES
 
 
@@ -244,10 +244,10 @@ def test_a_copy_of_the_folder_cannot_continue_with_other_values(tmp_path: Path, 
     values = parts(tmp_path)
     release(values)
     shutil.copytree(tmp_path / "out", tmp_path / "copy")
-    release(values, go_on=True, texts_per_batch=3)
+    release(values, resume=True, texts_per_batch=3)
     drawn.clear()
     with pytest.raises(LedgerError, match="from another copy of this folder"):
-        release({**values, "output": str(tmp_path / "copy")}, go_on=True, texts_per_batch=3)
+        release({**values, "output": str(tmp_path / "copy")}, resume=True, texts_per_batch=3)
     assert not drawn
 
 
@@ -256,7 +256,7 @@ def test_it_continues_from_python_and_without_noise(tmp_path: Path) -> None:
     for name, changes in [("private", {}), ("insecure", {"insecure_no_noise": True})]:
         options = {"output": str(tmp_path / name), "ledger": str(tmp_path / "l.sqlite"), "dataset": "notes", **changes}
         first = running.release_corpus(corpus, InParts(texts_per_batch=1), us.Budget(1, 0), **options)
-        second = running.release_corpus(corpus, InParts(texts_per_batch=4), us.Budget(1, 0), go_on=True, **options)
+        second = running.release_corpus(corpus, InParts(texts_per_batch=4), us.Budget(1, 0), resume=True, **options)
         assert texts(first) < texts(second)
     assert runs_charged(tmp_path / "l.sqlite") == 1
 
@@ -343,16 +343,16 @@ def test_a_method_gets_its_release_model_and_the_prompts(
     monkeypatch.setattr("understudy.models.catalog.load_causal", load, raising=False)
     monkeypatch.setattr(WithModel, "seen", [])
     values = parts(tmp_path, method="with-model", document_type="clinic letter")
-    said = understudy("release", *flags({**values, "release_model": "hf:some/model"}))
+    said = understudy("release", *flags({**values, "private_model": "hf:some/model"}))
     assert said.code == 0, said.err
     (tools,) = WithModel.seen
     assert (tools.model.spec, asked) == ("hf:some/model", ["hf:some/model"])  # type: ignore[union-attr]
     assert tools.prompts is not None
     assert tools.prompts.parameters.document_type == "clinic letter"
     assert tools.writer is None
-    assert understudy("release", *flags({**values, "release_model": "hf:another/model"})).code == 8
+    assert understudy("release", *flags({**values, "private_model": "hf:another/model"})).code == 8
     assert (
-        understudy("release", *flags(parts(tmp_path, release_model="embedded"))).code == 2
+        understudy("release", *flags(parts(tmp_path, private_model="builtin"))).code == 2
     )  # in-parts has no such flag
 
 
@@ -360,9 +360,9 @@ def test_a_release_goes_on_to_no_smaller_one(tmp_path: Path) -> None:
     values = parts(tmp_path, texts_per_batch=2)
     made = release(values)
     with pytest.raises(ConfigError, match="--texts-per-batch 1 would stop earlier"):
-        release(values, go_on=True, texts_per_batch=1)
-    assert texts(release(values, go_on=True)) == texts(made)
-    assert texts(made) < texts(release(values, go_on=True, texts_per_batch=3))
+        release(values, resume=True, texts_per_batch=1)
+    assert texts(release(values, resume=True)) == texts(made)
+    assert texts(made) < texts(release(values, resume=True, texts_per_batch=3))
 
 
 def test_a_release_model_that_changed_in_its_folder_does_not_go_on(
@@ -377,9 +377,9 @@ def test_a_release_model_that_changed_in_its_folder_does_not_go_on(
     release(values)
     load_one("b" * 64)
     with pytest.raises(ResumeError, match="not the one that this run began with"):
-        release(values, go_on=True, texts_per_batch=2)
+        release(values, resume=True, texts_per_batch=2)
     load_one("a" * 64)
-    release(values, go_on=True, texts_per_batch=2)
+    release(values, resume=True, texts_per_batch=2)
     assert runs_charged(values["ledger"]) == 1
 
 
@@ -389,7 +389,7 @@ def test_a_release_model_is_loaded_before_anything_is_charged(tmp_path: Path, mo
 
     monkeypatch.setattr("understudy.models.catalog.load_causal", absent, raising=False)
     values = parts(tmp_path, method="with-model")
-    with pytest.raises(us.UnderstudyError, match="There is no embedded"):
+    with pytest.raises(us.UnderstudyError, match="There is no builtin"):
         release(values)
     assert runs_charged(values["ledger"]) == 0
     with RunStore.open(Path(values["output"]) / "private", noise="system") as store:

@@ -1,4 +1,4 @@
-"""A whole run with the embedded models, where they are in the cache (``make models``)."""
+"""A whole run with the built-in models, where they are in the cache (``make models``)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from run_fixtures import runs_charged
 
 from understudy import run as running
 from understudy.config import run_config
-from understudy.models.embedded import EMBEDDED, is_pulled
+from understudy.models.builtin import BUILTIN, is_pulled
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.models,
-    pytest.mark.skipif(not all(map(is_pulled, EMBEDDED)), reason="needs: understudy models pull embedded"),
+    pytest.mark.skipif(not all(map(is_pulled, BUILTIN)), reason="needs: understudy models pull builtin"),
 ]
 
 
 def test_a_run_with_the_embedded_models_writes_texts_and_repeats_them_from_its_store(tmp_path: Path) -> None:
     values = settings(
-        tmp_path, llm="embedded", bandwidth=0.35, features=100, records_per_label=1, max_tokens=20, document_type="note"
+        tmp_path, llm="builtin", bandwidth=0.35, features=100, records_per_label=1, max_tokens=20, document_type="note"
     )
     first = running.run(run_config(values))
     assert first.missing == 0

@@ -15,14 +15,14 @@ from run_fixtures import Said
 
 import understudy as us
 from understudy import run as running
+from understudy.assess.parameters import CLASSIFIERS, EvaluationParameters
+from understudy.assess.synthetic import table_sha256
 from understudy.config import run_config
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, UnderstudyError
-from understudy.evaluation.evaluation import Evaluation, load_evaluation
-from understudy.evaluation.parameters import CLASSIFIERS, EvaluationParameters
-from understudy.evaluation.utility.kinds import KINDS
+from understudy.metrics.evaluation import Evaluation, load_evaluation
+from understudy.metrics.utility.kinds import KINDS
 from understudy.outputs import OutputFolder
-from understudy.report.table import table_sha256
 
 FEW: dict[str, Any] = {"embedder": "none", "seeds": 1}
 
@@ -232,7 +232,7 @@ def test_language_models_are_measured_when_asked_for_and_on_the_model_that_is_na
     def told(name: str) -> Callable[..., tuple[()]]:
         return lambda *args, **options: asked.append((name, options)) or ()
 
-    utility = "understudy.evaluation.utility"
+    utility = "understudy.metrics.utility"
     monkeypatch.setattr(f"{utility}.language.measure_language_model", told("tuned"))
     monkeypatch.setattr(f"{utility}.in_context.measure_in_context", told("shown"))
     us.evaluate(tmp_path / "notes.csv", made.root, metrics="utility", **FEW)

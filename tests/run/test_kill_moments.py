@@ -31,7 +31,7 @@ from run_fixtures import runs_charged
 
 from understudy.ledger import Ledger
 from understudy.methods.loading import load_release
-from understudy.models.embedded import CHAT, is_pulled
+from understudy.models.builtin import CHAT, is_pulled
 from understudy.models.types import Completion
 from understudy.privacy.guarantee import Budget
 from understudy.release import Release
@@ -228,14 +228,14 @@ def test_private_prediction_that_is_killed_while_it_decodes_charges_once_and_use
 
 
 @pytest.mark.models
-@pytest.mark.skipif(not is_pulled(CHAT), reason="needs: understudy models pull embedded")
+@pytest.mark.skipif(not is_pulled(CHAT), reason="needs: understudy models pull builtin")
 @pytest.mark.skipif(not ALL, reason="takes minutes: set UNDERSTUDY_TEST_CHAINS")
 @pytest.mark.parametrize("chain", CHAINS)
 def test_private_prediction_by_the_built_in_model_that_is_killed_does_so_too(
     lives: subprocess.Popen[str], tmp_path: Path, chain: int
 ) -> None:
     short = {"tokens_per_batch": 60, "max_tokens": 4, "prompt": None}
-    killed = Chain(lives, tmp_path, predicting(tmp_path, tmp_path, release_model="embedded", **short), untried=True)
+    killed = Chain(lives, tmp_path, predicting(tmp_path, tmp_path, private_model="builtin", **short), untried=True)
     _kill_while_texts_are_drawn(killed, [(what, min(number, 6)) for what, number in text_moments(chain)])
 
 
@@ -288,10 +288,10 @@ def answer_moments(seed: int) -> list[tuple[str, int]]:
     [
         "tiny",
         pytest.param(
-            "embedded",
+            "builtin",
             marks=[
                 pytest.mark.models,
-                pytest.mark.skipif(not is_pulled(CHAT), reason="needs: understudy models pull embedded"),
+                pytest.mark.skipif(not is_pulled(CHAT), reason="needs: understudy models pull builtin"),
             ],
         ),
     ],
@@ -299,10 +299,10 @@ def answer_moments(seed: int) -> list[tuple[str, int]]:
 def test_a_model_of_this_machine_that_is_killed_while_it_generates_writes_every_text_and_none_anew(
     lives: subprocess.Popen[str], tmp_path: Path, model: str, chain: int
 ) -> None:
-    spec = "embedded" if model == "embedded" else f"hf:{make_llama(tmp_path / 'llama', window=4096)}"
+    spec = "builtin" if model == "builtin" else f"hf:{make_llama(tmp_path / 'llama', window=4096)}"
     texts = 14 if ALL or model == "tiny" else 4
     values = settings(tmp_path, llm=spec, records_per_label=texts, max_tokens=12, document_type="note", length=5)
-    killed = Chain(lives, tmp_path, values, batch_tokens=400 if model == "embedded" else 3000)
+    killed = Chain(lives, tmp_path, values, batch_tokens=400 if model == "builtin" else 3000)
     stored: dict[str, bytes] = {}
     answers: dict[str, str] = {}
     moments = answer_moments(chain)

@@ -18,13 +18,13 @@ from run_fixtures import Said, runs_charged
 
 import understudy as us
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.generation.records import Seed, SyntheticRecord
-from understudy.methods.protocol import GenerationTools, PublicFacts, Released, ReleaseTools, Traits
+from understudy.methods.base import GenerationTools, PublicFacts, Released, ReleaseTools, Traits
 from understudy.methods.registry import GROUP, method_class, method_names
 from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum, noise_event
 from understudy.privacy.plan import Charge, Plan
+from understudy.writing.records import Seed, SyntheticRecord
 
 GRID = 1 << 20
 

@@ -180,6 +180,6 @@ def test_what_cannot_resume_does_not_say_so(
     def stop(*_arguments: object, **_named: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("understudy.forecast.make_plan", stop)
+    monkeypatch.setattr("understudy.run.forecast.make_plan", stop)
     said = understudy("plan", *flags(settings(tmp_path, output=None)))
     assert (said.code, said.err.splitlines()[-1]) == (130, "Interrupted.")

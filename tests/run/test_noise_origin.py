@@ -20,9 +20,9 @@ from secret_fixtures import protecting
 
 import understudy as us
 from understudy import run as running
+from understudy.assess.counting import NAME
 from understudy.config import run_config
 from understudy.errors import ConfigError, PrivacyError, ResumeError
-from understudy.evaluation.counting import NAME
 from understudy.ledger import Ledger
 from understudy.methods.loading import load_release
 from understudy.outputs import OutputFolder
@@ -284,9 +284,9 @@ def test_continuing_a_seeded_release_without_the_flag_is_a_run_that_never_began(
     values = parts(tmp_path, texts_per_batch=1)
     seeded = running.release(run_config({**values, "insecure_noise_seed": 0})).release
     with pytest.raises(ConfigError, match="No run began in this output folder"):
-        running.release(run_config({**values, "texts_per_batch": 3}), go_on=True)
+        running.release(run_config({**values, "texts_per_batch": 3}), resume=True)
     more = {**values, "texts_per_batch": 3, "insecure_noise_seed": 0}
-    continued = running.release(run_config(more), go_on=True).release
+    continued = running.release(run_config(more), resume=True).release
     assert continued.statement.private is seeded.statement.private is False
     assert runs_charged(values["ledger"]) == 0
 

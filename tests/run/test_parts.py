@@ -23,7 +23,7 @@ from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import LedgerError, PrivacyError
 from understudy.ledger import Ledger
-from understudy.methods.protocol import PublicFacts
+from understudy.methods.base import PublicFacts
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan

@@ -20,7 +20,7 @@ from run_fixtures import Said
 from server import FakeEndpoint, answer
 
 from understudy.corpus.check import RowCheck
-from understudy.generation.template import load_template
+from understudy.prompts.template import load_template
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.words import split_words
 

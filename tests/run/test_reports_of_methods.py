@@ -12,9 +12,9 @@ from secret_fixtures import protecting
 
 from understudy import run as running
 from understudy.config import run_config
-from understudy.generation.records import SyntheticRecord
 from understudy.outputs import OutputFolder
 from understudy.report import write_reports
+from understudy.writing.records import SyntheticRecord
 
 
 @pytest.mark.parametrize("method", SAMPLES)

@@ -125,7 +125,7 @@ def test_generate_by_command(tmp_path: Path, understudy: Callable[..., Said]) ->
     release(tmp_path)
     file = str(tmp_path / "out" / "release" / "sec-pe.release")
     words = ("--llm", "fake", "--records", "6", "--rounds", "1", "--output", str(tmp_path / "more"))
-    said = understudy("generate", file, *words, "--embedder", "embedded")
+    said = understudy("generate", file, *words, "--embedder", "builtin")
     assert said.code == 0, said.err
     assert "Wrote 6 synthetic records" in said.err
     assert understudy("generate", file, *words, "--clusters", "4").code == 2

@@ -15,7 +15,7 @@ from secret_fixtures import protecting, secret_rows
 from server import FakeEndpoint, answer
 from test_planted_strings import PLANT, assert_clean, assert_clean_folder, plant
 
-from understudy.generation.template import load_template
+from understudy.prompts.template import load_template
 from understudy.vocabulary.words import split_words
 
 pytestmark = pytest.mark.usefixtures("embedder")

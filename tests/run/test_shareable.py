@@ -9,8 +9,8 @@ import pytest
 
 import understudy as us
 from understudy.cli.options import given
-from understudy.generation.writing import public_name
 from understudy.methods.loading import load_release
+from understudy.writing.writer import public_name
 
 
 def test_a_release_names_the_vocabulary_file_and_not_its_folder(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_a_release_names_the_vocabulary_file_and_not_its_folder(tmp_path: Path) 
     ("model_id", "shown"),
     [
         ("openai:m@https://inner.example:8000/v1", "openai:m"),
-        ("embedded:smollm2@0123", "embedded:smollm2"),
+        ("builtin:smollm2@0123", "builtin:smollm2"),
         ("hf:/srv/models/tiny@0123", "hf:tiny"),
         ("hf:ORG/NAME@0123", "hf:ORG/NAME"),
     ],

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from understudy.audit.one_run import GuessRule, lower_bound
 from understudy.audit.scoring import ATTACKS
-from understudy.evaluation.figure import Interval
-from understudy.evaluation.intervals import LEVEL, bootstrap
 from understudy.files import PRIVATE_MODE, atomic_file
+from understudy.metrics.intervals import LEVEL, bootstrap
+from understudy.metrics.value import Interval
 
 Verdict = Literal["consistent", "VIOLATION"]
 FALSE_POSITIVES = 0.01

@@ -225,7 +225,7 @@ def _require_inside(config: RunConfig) -> None:
         ConfigError: if the language model is an endpoint elsewhere.
     """
     provider = config.llm.partition(":")[0]
-    if provider in ("embedded", "none", "hf"):
+    if provider in ("builtin", "none", "hf"):
         return
     host = urlsplit(config.base_url or "").hostname or ""
     try:
@@ -235,5 +235,5 @@ def _require_inside(config: RunConfig) -> None:
     if not near:
         raise ConfigError(
             "An audit's run is not charged to your dataset, so nothing of it may leave this machine.",
-            "Use a local language model: --llm none, embedded, hf:NAME, or an endpoint with --base-url on localhost.",
+            "Use a local language model: --llm none, builtin, hf:NAME, or an endpoint with --base-url on localhost.",
         )

@@ -15,7 +15,7 @@ from understudy.cli.options import options_of
 from understudy.cli.table import show_table
 from understudy.config import read_config, run_config
 from understudy.errors import PrivacyError
-from understudy.evaluation.figure import Interval
+from understudy.metrics.value import Interval
 
 _OWN = AuditParameters.model_fields
 _FLAGS: list[click.Parameter] = [*options_of(AuditParameters)]

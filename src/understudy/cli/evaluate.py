@@ -8,17 +8,17 @@ from typing import Any, get_args
 
 import click
 
+from understudy.assess.evaluate import evaluate as measure
+from understudy.assess.parameters import ChargeParameters, EvaluationParameters
+from understudy.assess.tables import ResultParameters
 from understudy.cli.listening import listener
 from understudy.cli.options import ParametersCommand, given
 from understudy.cli.table import show_table
 from understudy.config import LedgerParameters, TableParameters
 from understudy.errors import ConfigError
-from understudy.evaluation.evaluation import Evaluation
-from understudy.evaluation.figure import Family, Figure
-from understudy.evaluation.parameters import ChargeParameters, EvaluationParameters
+from understudy.metrics.evaluation import Evaluation
+from understudy.metrics.value import Family, Figure
 from understudy.parameters import Parameters
-from understudy.run.evaluation_tables import ResultParameters
-from understudy.run.measuring import evaluate as measure
 
 
 class _NoMethod(Parameters):

@@ -15,10 +15,10 @@ from understudy.cli.listening import listener
 from understudy.cli.options import MAX_RELEASE_BYTES, ParametersCommand, given
 from understudy.config import DEFAULT_METHOD, EmbedderParameters, ModelParameters, OutputParameters, PlanParameters
 from understudy.errors import ConfigError
-from understudy.generation.parameters import WritingParameters
 from understudy.methods.loading import load_release
 from understudy.methods.registry import method_names
 from understudy.parameters import Parameters
+from understudy.prompts.parameters import WritingParameters
 from understudy.release.reading import read_method
 
 

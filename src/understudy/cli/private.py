@@ -13,10 +13,10 @@ from understudy.cli.listening import listener
 from understudy.cli.options import ParametersCommand, given
 from understudy.config import GROUPS, RunConfig, release_groups, run_config
 from understudy.errors import ConfigError
-from understudy.forecast import Forecast, forecast
 from understudy.parameters import Parameters
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
+from understudy.run.forecast import Forecast, forecast
 
 
 class _Plan(ParametersCommand):
@@ -51,12 +51,12 @@ def plan(config: str | None, as_json: bool, **values: Any) -> None:
 @click.command(cls=_Release)
 @_METHOD
 @_CONFIG
-@click.option("--continue", "go_on", is_flag=True, help="Use what an earlier release here has paid for and not used.")
-def release(config: str | None, go_on: bool, **values: Any) -> None:
+@click.option("--continue", "resume", is_flag=True, help="Use what an earlier release here has paid for and not used.")
+def release(config: str | None, resume: bool, **values: Any) -> None:
     """Make a Release of a private table: the only step that reads it."""
     settings = run_config(given(values, config))
     with listener() as told:
-        result = running.release(_with_output(settings), listener=told, go_on=go_on)
+        result = running.release(_with_output(settings), listener=told, resume=resume)
     assert result.folder is not None
     click.echo(result.folder.release_file(result.release.method))
 

@@ -12,7 +12,7 @@ from understudy.errors import ConfigError, ModelError
 if TYPE_CHECKING:
     from understudy.models.types import Embedder
 
-DEFAULT_EMBEDDER = "embedded"
+DEFAULT_EMBEDDER = "builtin"
 
 
 @click.command()
@@ -24,7 +24,7 @@ DEFAULT_EMBEDDER = "embedded"
 )
 @click.option("--shareable", is_flag=True, help="Compare only figures that were released with a charge.")
 @click.option(
-    "--embedder", metavar="SPEC", help="Of topics and the map.  [default: embedded, or without it the texts' words]"
+    "--embedder", metavar="SPEC", help="Of topics and the map.  [default: builtin, or without it the texts' words]"
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Steers the map and which texts are shown.")
 def report(
@@ -68,7 +68,7 @@ def report(
 
 
 def _embedder(spec: str | None) -> Embedder | None:
-    """The embedder that is asked for; else the embedded one, where it is there."""
+    """The embedder that is asked for; else the built-in one, where it is there."""
     from understudy.models.catalog import load_embedder
 
     try:
@@ -76,5 +76,5 @@ def _embedder(spec: str | None) -> Embedder | None:
     except ModelError:
         if spec is not None:
             raise
-        click.echo("The embedded embedder is not on this machine: topics and the map go by the words.", err=True)
+        click.echo("The built-in embedder is not on this machine: topics and the map go by the words.", err=True)
         return None

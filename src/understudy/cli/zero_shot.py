@@ -11,11 +11,11 @@ from understudy.cli.listening import listener
 from understudy.cli.options import ParametersCommand, given
 from understudy.config import ModelParameters, OutputParameters, PlanParameters
 from understudy.errors import ConfigError
-from understudy.generation.parameters import WritingParameters
 from understudy.outputs import OutputFolder
 from understudy.parameters import Parameters
-from understudy.run.zero_shot import ZeroShotParameters
-from understudy.run.zero_shot import zero_shot as write
+from understudy.prompts.parameters import WritingParameters
+from understudy.run.baseline import ZeroShotParameters
+from understudy.run.baseline import zero_shot as write
 
 
 class _ZeroShot(ParametersCommand):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from understudy.evolution.loop import candidates_of
 from understudy.evolution.parameters import EvolutionParameters
-from understudy.generation.template import PromptTemplate
+from understudy.prompts.template import PromptTemplate
 
 _A_WORD = "words "
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from understudy.evolution.population import Round
 from understudy.evolution.variation import TextAPI
-from understudy.generation.records import SyntheticRecord
-from understudy.generation.writing import public_name
 from understudy.parameters import Parameters
+from understudy.writing.records import SyntheticRecord
+from understudy.writing.writer import public_name
 
 _STAGE = 999_999
 """No round of an evolution has it."""

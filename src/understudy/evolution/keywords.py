@@ -8,7 +8,7 @@ from pathlib import Path
 from understudy.errors import ConfigError
 from understudy.evolution.parameters import EvolutionParameters
 from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_lines, read_whole
-from understudy.generation.evolving import EvolutionPrompts
+from understudy.prompts.evolving import EvolutionPrompts
 
 
 def keywords_of_labels(

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from understudy.errors import ModelError
 from understudy.evolution.parameters import EvolutionParameters
-from understudy.generation.asking import Asker, NoText
-from understudy.generation.evolving import EvolutionExample
-from understudy.generation.template import as_evolution_examples
-from understudy.generation.tidying import tidy
-from understudy.generation.writing import Writer
 from understudy.models.types import ChatRequest, Message
+from understudy.prompts.evolving import EvolutionExample
+from understudy.prompts.template import as_evolution_examples
+from understudy.writing.asking import Asker, NoText
+from understudy.writing.tidying import tidy
+from understudy.writing.writer import Writer
 
 BLANK = "_"
 _NAMED = ("keyword", "style", "words")
@@ -63,7 +63,7 @@ def require_text(*asked: Answers) -> None:
 
 @dataclass(frozen=True)
 class TextAPI:
-    """Asks a language model for new texts and for variations.
+    """CallEstimate a language model for new texts and for variations.
 
     What a prompt names (keyword, style, words, blanks) is drawn before anything is asked, from the seed, the stage
     and the texts alone, so it does not depend on which answers fail. The same call made again, in a resumed run say,
@@ -85,7 +85,7 @@ class TextAPI:
 
     def __post_init__(self) -> None:
         if self.writer.chat is None:
-            raise ModelError("Evolution needs a language model.", "Name one with --llm, such as 'embedded'.")
+            raise ModelError("Evolution needs a language model.", "Name one with --llm, such as 'builtin'.")
 
     def random(self, counts: Sequence[int], *, round_number: int, stage: int) -> Answers:
         """New texts: ``counts[label]`` are asked for of each label.

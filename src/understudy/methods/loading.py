@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from understudy.errors import ConfigError, ReleaseError
+from understudy.methods.base import Method
 from understudy.methods.contents import mismatch
-from understudy.methods.protocol import Method
 from understudy.methods.registry import make_method, method_names
 from understudy.release import Release
 from understudy.release.reading import corrupt, read_release

@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any
 
 from understudy.errors import ConfigError
-from understudy.methods.protocol import Method
+from understudy.methods.base import Method
 
 GROUP = "understudy.methods"
 

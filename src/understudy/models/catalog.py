@@ -1,4 +1,4 @@
-"""From what a user types (``embedded``, ``hf:ORG/NAME``, ``openai:NAME``) to a model.
+"""From what a user types (``builtin``, ``hf:ORG/NAME``, ``openai:NAME``) to a model.
 
 A provider is a name before the colon. Third parties add theirs by the entry point group ``understudy.models``:
 the entry point's name is the prefix, and its object has ``load_chat(name, **options)``, ``load_embedder(name)``
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from understudy.errors import ConfigError, ModelError
-from understudy.models.embedded import CHAT, EMBEDDER, embedded_path
+from understudy.models.builtin import CHAT, EMBEDDER, builtin_path
 from understudy.models.extra import require_device
 from understudy.models.types import ChatModel, Embedder
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
 
 _GROUP = "understudy.models"
-_BUILT_IN = ("embedded", "hf:ORG/NAME", "hf:./FOLDER")
+_BUILT_IN = ("builtin", "hf:ORG/NAME", "hf:./FOLDER")
 
 
 def load_chat(
@@ -29,7 +29,7 @@ def load_chat(
     """The chat model that ``spec`` names.
 
     Args:
-        spec: ``embedded``, ``hf:ORG/NAME`` or ``hf:./FOLDER`` (local weights), ``openai:NAME`` (any endpoint that
+        spec: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER`` (local weights), ``openai:NAME`` (any endpoint that
             speaks OpenAI's chat completions), or a third party's ``PREFIX:NAME``.
         base_url: the endpoint's address; not for local models.
         api_key_env: the environment variable that holds the endpoint's key.
@@ -41,7 +41,7 @@ def load_chat(
         ModelError: the spec is unknown, the model is not on this machine, or it cannot be loaded.
     """
     provider, _, name = spec.partition(":")
-    if base_url is not None and provider in ("embedded", "hf", "none"):
+    if base_url is not None and provider in ("builtin", "hf", "none"):
         raise ConfigError(
             f"The model {spec} runs on this machine, so it has no base URL.",
             "Leave the base URL out, or name an endpoint's model: openai:NAME.",
@@ -50,10 +50,10 @@ def load_chat(
         from understudy.models.endpoint import EndpointChat
 
         return EndpointChat(name, base_url=base_url, api_key_env=api_key_env, **endpoint)
-    if spec == "embedded":
+    if spec == "builtin":
         from understudy.models.local import LocalChat
 
-        return LocalChat(embedded_path(CHAT), name=f"embedded:{CHAT.name}", seed=seed)
+        return LocalChat(builtin_path(CHAT), name=f"builtin:{CHAT.name}", seed=seed)
     if provider == "hf" and name:
         from understudy.models.hub import model_folder
         from understudy.models.local import LocalChat
@@ -62,23 +62,23 @@ def load_chat(
     if spec == "none":
         raise ModelError(
             "'none' means that no language model writes the texts, so there is none to load.",
-            "Name a chat model, such as 'embedded', where one is needed.",
+            "Name a chat model, such as 'builtin', where one is needed.",
         )
     options = {"base_url": base_url, "api_key_env": api_key_env, "seed": seed, **endpoint}
     return cast(ChatModel, _third_party(spec, "load_chat", chat=True)(name, **options))
 
 
 def load_embedder(spec: str) -> Embedder:
-    """The embedder that ``spec`` names: ``embedded``, ``hf:ORG/NAME``, ``hf:./FOLDER``, or a third party's.
+    """The embedder that ``spec`` names: ``builtin``, ``hf:ORG/NAME``, ``hf:./FOLDER``, or a third party's.
 
     Raises:
         ModelError: the spec is unknown, the model is not on this machine, or it cannot be loaded.
     """
     provider, _, name = spec.partition(":")
-    if spec == "embedded":
+    if spec == "builtin":
         from understudy.models.embedder import SentenceEmbedder
 
-        return SentenceEmbedder(embedded_path(EMBEDDER), name=f"embedded:{EMBEDDER.name}")
+        return SentenceEmbedder(builtin_path(EMBEDDER), name=f"builtin:{EMBEDDER.name}")
     if provider == "hf" and name:
         from understudy.models.embedder import SentenceEmbedder
         from understudy.models.hub import model_folder
@@ -88,7 +88,7 @@ def load_embedder(spec: str) -> Embedder:
 
 
 def load_causal(spec: str, *, device: str | None = None, dtype: str | None = None) -> CausalModel:
-    """The model that ``spec`` names, for next-token logits: ``embedded``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
+    """The model that ``spec`` names, for next-token logits: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
 
     It reads private text, so it runs on this machine; endpoints and third parties' models are refused.
 
@@ -96,7 +96,7 @@ def load_causal(spec: str, *, device: str | None = None, dtype: str | None = Non
         ModelError: the spec names no local model, it is not on this machine, or it cannot be loaded.
     """
     provider, _, name = spec.partition(":")
-    if spec != "embedded" and (provider != "hf" or not name):
+    if spec != "builtin" and (provider != "hf" or not name):
         raise ModelError(
             f"The model {spec!r} would read private text, so it must run on this machine.",
             f"Known ones are: {', '.join(_BUILT_IN)}.",
@@ -104,8 +104,8 @@ def load_causal(spec: str, *, device: str | None = None, dtype: str | None = Non
     require_device(device)
     from understudy.models.causal import CausalModel
 
-    if spec == "embedded":
-        return CausalModel(embedded_path(CHAT), name=f"embedded:{CHAT.name}", device=device, dtype=dtype)
+    if spec == "builtin":
+        return CausalModel(builtin_path(CHAT), name=f"builtin:{CHAT.name}", device=device, dtype=dtype)
     from understudy.models.hub import model_folder
 
     return CausalModel(model_folder(name), name=spec, device=device, dtype=dtype)
@@ -113,14 +113,14 @@ def load_causal(spec: str, *, device: str | None = None, dtype: str | None = Non
 
 def model_languages(spec: str) -> tuple[str, ...] | None:
     """The languages a model is made for, as ISO 639 codes; None where that is not known here."""
-    return CHAT.languages if spec == "embedded" else None
+    return CHAT.languages if spec == "builtin" else None
 
 
 def language_note(spec: str) -> str | None:
-    """One sentence to print before a run, or None: the embedded models read and write English only."""
-    if spec != "embedded":
+    """One sentence to print before a run, or None: the built-in models read and write English only."""
+    if spec != "builtin":
         return None
-    return "The embedded models are English: for texts in other languages name others (hf:ORG/NAME, openai:NAME)."
+    return "The built-in models are English: for texts in other languages name others (hf:ORG/NAME, openai:NAME)."
 
 
 def providers() -> dict[str, EntryPoint]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from understudy.errors import ModelError
 from understudy.models.head import hidden_states
-from understudy.models.threads import alone
+from understudy.models.threads import single_threaded_inference
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
@@ -62,7 +62,7 @@ class Contexts:
         self._prompt = len(prefix) + 1 + width + len(suffix)  # one column of padding at least
         self._room = tokens
         self._steps = 0
-        with alone():
+        with single_threaded_inference():
             start = _prefilled(model, prefix)
             filled = [*rows, *[rows[0]] * (-len(rows) % rows_at_once)]
             self._blocks: list[_Block] = []
@@ -103,13 +103,13 @@ class Contexts:
                 "Go back, or give them more room.",
             )
         self._steps += 1
-        with alone():
+        with single_threaded_inference():
             for block in self._blocks:
                 block.step(self._model, token)
 
     def rewind(self) -> None:
         """Go back to the end of the prompt."""
-        with alone():
+        with single_threaded_inference():
             for block in self._blocks:
                 block.rewind(self._steps)
         self._steps = 0
@@ -123,7 +123,7 @@ class Contexts:
         head = self._model.head and self._model.head.of(candidates)
         for number, block in enumerate(self._blocks):
             first = number * self._at_once
-            with alone():
+            with single_threaded_inference():
                 logits = block.logits(self._model, head, candidates)
             yield Rows(first, min(self._at_once, self._rows - first), logits)
 
@@ -137,7 +137,7 @@ class Contexts:
             ModelError: they are not finite.
         """
         block = self._blocks[0]
-        with alone():
+        with single_threaded_inference():
             head = self._model.head
             if whole:
                 block.whole = block.logits(self._model, head, None)

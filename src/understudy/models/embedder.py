@@ -152,10 +152,10 @@ def load_transformer(folder: Path, *, name: str, device: str) -> tuple[Any, str]
     except Exception as error:  # the libraries raise whatever they like on a foreign folder
         raise ModelError(
             f"The folder of {name} holds no sentence embedder that can be loaded ({type(error).__name__}).",
-            "Give a sentence-transformers model with weights in safetensors, or use the embedder 'embedded'.",
+            "Give a sentence-transformers model with weights in safetensors, or use the embedder 'builtin'.",
         ) from error
     if not isinstance(model.tokenizer, PreTrainedTokenizerBase):
-        raise ModelError(f"{name} is not a transformer model.", "Use one that is, or the embedder 'embedded'.")
+        raise ModelError(f"{name} is not a transformer model.", "Use one that is, or the embedder 'builtin'.")
     return model, fingerprint
 
 

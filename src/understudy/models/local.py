@@ -35,7 +35,7 @@ class LocalChat:
         name: the model's name in ``model_id``.
         seed: steers sampling.
         max_batch_tokens: most rows times tokens (prompt and answer) in one batch; default 10,240 on a CPU
-            (64 rows of 160; 0.25 GB of cache for the embedded model), 131,072 on a GPU.
+            (64 rows of 160; 0.25 GB of cache for the built-in model), 131,072 on a GPU.
         device: ``"cpu"`` or ``"cuda"``; default CUDA where there is one.
         dtype: ``"float32"`` or ``"bfloat16"``; default by processor.
 

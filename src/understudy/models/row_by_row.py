@@ -1,6 +1,6 @@
 """Which models can be trusted with rows that must not change one another, before anything is tried on a device.
 
-The same refusals hold for whatever reads private text: release models and embedders.
+The same refusals hold for whatever reads private text: private models and embedders.
 """
 
 from __future__ import annotations

@@ -90,5 +90,5 @@ def _require_same(embedder: Embedder, first: NDArray[np.float32], second: NDArra
         raise ModelError(
             f"The vector that the embedder {embedder.model_id!r} gives a text changes with the texts beside it, so the "
             "influence of one record would have no bound.",
-            "Use another embedder, such as 'embedded', or another machine.",
+            "Use another embedder, such as 'builtin', or another machine.",
         )

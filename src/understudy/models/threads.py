@@ -50,7 +50,7 @@ def one_core() -> Iterator[None]:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def single_threaded_inference() -> Iterator[None]:
     """Within it torch infers, with one core in this thread."""
     import torch
 

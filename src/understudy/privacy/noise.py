@@ -4,7 +4,7 @@ Noise added to a released vector is drawn as integers from the discrete Gaussian
 discrete Laplace distribution by OpenDP's exact samplers (Canonne, Kamath and
 Steinke 2020), which take their bits from the operating system. It is never seeded.
 One of several candidates is chosen by the exponential mechanism, drawn as exactly: by
-OpenDP, or where that is slow by :mod:`understudy.privacy.choosing`.
+OpenDP, or where that is slow by :mod:`understudy.privacy.exponential`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.errors import PrivacyError
-from understudy.privacy.choosing import choose_exactly
+from understudy.privacy.exponential import choose_exactly
 from understudy.privacy.origin import SYSTEM, NoiseOrigin
 
 NoiseKind = Literal["gaussian", "laplace"]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import ConfigError
-from understudy.evaluation.figure import Interval
-from understudy.evaluation.form import IntervalForm, Number, Share
+from understudy.metrics.form import IntervalForm, Number, Share
+from understudy.metrics.value import Interval
 from understudy.statement.form import Count
 from understudy.untrusted import Form, read_json
 

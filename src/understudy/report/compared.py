@@ -10,8 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from understudy.assess.synthetic import release_named_in
 from understudy.errors import ConfigError
-from understudy.evaluation.figure import SYNTHETIC, Figure, Metric
+from understudy.metrics.value import SYNTHETIC, Figure, Metric
 from understudy.outputs import OutputFolder
 from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import Budget
@@ -19,7 +20,6 @@ from understudy.privacy.secrets.budget import SecretBudget
 from understudy.report.contents import Charged, read_charged, read_evaluation, read_statement
 from understudy.report.grids import SIZE, Grid, Row, column_words, first_figures, remarks, training_words
 from understudy.report.numbers import short
-from understudy.report.table import release_named_in
 from understudy.statement import Statement
 
 COLOURS = 8

@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from understudy.assess.synthetic import SyntheticText, read_synthetic, require_measured_on
 from understudy.errors import ConfigError
-from understudy.evaluation.evaluation import Evaluation, load_evaluation
-from understudy.evaluation.figure import Figure
-from understudy.evaluation.form import EvaluationForm
-from understudy.evaluation.picture import Picture
 from understudy.methods.loading import load_release
+from understudy.metrics.evaluation import Evaluation, load_evaluation
+from understudy.metrics.form import EvaluationForm
+from understudy.metrics.picture import Picture
+from understudy.metrics.value import Figure
 from understudy.models.types import Embedder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge
 from understudy.release import Release
-from understudy.report.alone import look_at
 from understudy.report.audited import Audited, read_audit
-from understudy.report.table import SyntheticText, read_synthetic, require_measured_on
+from understudy.report.intrinsic import summarise
 from understudy.statement import Statement
 from understudy.statement.form import ChargeForm, Exact, load_statement
 from understudy.untrusted import Form, read_json
@@ -98,7 +98,7 @@ def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Content
         ConfigError: if the folder is none of a run, or what is in it cannot be read.
     """
     statement, texts = read_statement(release), read_synthetic(release)
-    alone = look_at(texts, embedder=embedder, seed=seed)
+    alone = summarise(texts, embedder=embedder, seed=seed)
     return Contents(
         internal=False,
         statement=statement,

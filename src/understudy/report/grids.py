@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from understudy.evaluation.figure import HOLDOUT, REAL, SYNTHETIC, Figure, Metric
+from understudy.metrics.value import HOLDOUT, REAL, SYNTHETIC, Figure, Metric
 
 _TABLES = {SYNTHETIC: "synthetic", REAL: "real", HOLDOUT: "held-out real", "charged": "real, with noise"}
 _TRAINED_ON = {SYNTHETIC: "synthetic texts", REAL: "as many real texts", "real (all)": "all real texts"}

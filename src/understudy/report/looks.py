@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from understudy.evaluation.figure import Figure
-from understudy.evaluation.picture import Picture, Profile
+from understudy.metrics.picture import Picture, Profile
+from understudy.metrics.value import Figure
 from understudy.report.grids import setting_words
 
 CHARGED = "charged"

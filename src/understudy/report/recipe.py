@@ -8,13 +8,13 @@ from typing import Any
 
 import yaml
 
+from understudy.assess.synthetic import SyntheticText
 from understudy.errors import ConfigError
 from understudy.methods.registry import method_class
 from understudy.privacy.exact import as_typed
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release
-from understudy.report.table import SyntheticText
 
 
 def recipe(release: Release, texts: Sequence[SyntheticText]) -> str:
@@ -100,7 +100,7 @@ def _model(texts: Sequence[SyntheticText]) -> dict[str, str]:
     if len(models) != 1 or models == {""}:
         return {}
     (model,) = models
-    return {"llm": "embedded" if model.startswith("embedded:") else model}
+    return {"llm": "builtin" if model.startswith("builtin:") else model}
 
 
 def _exports(method: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from understudy.report.table import SyntheticText
+from understudy.assess.synthetic import SyntheticText
 
 LABELS_SHOWN = 40
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from understudy.evaluation.figure import HOLDOUT, Figure
-from understudy.evaluation.picture import Picture
+from understudy.metrics.picture import Picture
+from understudy.metrics.value import HOLDOUT, Figure
 from understudy.privacy.accountant import Composition
 from understudy.privacy.exact import as_typed
 from understudy.privacy.secrets.budget import SecretBudget

@@ -18,19 +18,19 @@ from typing import Any
 from understudy.config import RunConfig, budget_fields, run_config
 from understudy.corpus import Corpus
 from understudy.errors import ConfigError
+from understudy.methods.base import Method
 from understudy.methods.loading import load_release
-from understudy.methods.protocol import Method
 from understudy.methods.registry import method_class, require_method
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release
 from understudy.run.generating import prepare_writing, write_texts
-from understudy.run.going_on import require_continuable
 from understudy.run.listener import SILENT, Listener
 from understudy.run.planning import check_wanted, label_count, make_plan, require_language_model, require_name, wanted
 from understudy.run.releasing import make_release
 from understudy.run.result import Result
+from understudy.run.resume import require_continuable
 from understudy.run.session import noise_source, open_session
 
 __all__ = [
@@ -50,12 +50,12 @@ __all__ = [
 
 
 def release(
-    config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT, go_on: bool = False
+    config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT, resume: bool = False
 ) -> Result:
     """Make a Release of private data: the only step that reads them.
 
     Args:
-        go_on: continue a release that stopped before its charges were used up; nothing more is charged.
+        resume: continue a release that stopped before its charges were used up; nothing more is charged.
 
     Raises:
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
@@ -63,13 +63,13 @@ def release(
     require_name(config)
     require_language_model(config, releases=True, generates=False)
     method = method_class(config.method)
-    if go_on:
+    if resume:
         require_continuable(config)
     with open_session(config, config.lasting, noise_source(config)) as session:
         writing = None
-        if method.asks_for_candidates or method.needs_release_model:
+        if method.asks_for_candidates or method.needs_private_model:
             writing = prepare_writing(session, config, listener, asks=method.asks_for_candidates)
-        made = make_release(session, config, corpus, writing, listener, go_on=go_on)
+        made = make_release(session, config, corpus, writing, listener, resume=resume)
         return Result(made, folder=session.visible_folder)
 
 
@@ -123,7 +123,7 @@ def synthesize(
     method: Method,
     budget: Budget | SecretBudget,
     *,
-    llm: str = "embedded",
+    llm: str = "builtin",
     records_per_label: int | None = None,
     records: int | None = None,
     output: str | Path | None = None,
@@ -168,20 +168,20 @@ def release_corpus(
     *,
     output: str | Path | None = None,
     listener: Listener = SILENT,
-    go_on: bool = False,
+    resume: bool = False,
     **options: Any,
 ) -> Release:
     """Make a Release of a private corpus, from Python; :func:`generate` turns it into texts, here or elsewhere.
 
     Args:
         corpus, method, budget, output, options: as for :func:`synthesize`.
-        go_on: as for ``release --continue``: use what an earlier release in ``output`` has paid for and not used.
+        resume: as for ``release --continue``: use what an earlier release in ``output`` has paid for and not used.
 
     Raises:
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     config = corpus_config(corpus, method, budget, output=output, **options)
-    return release(config, corpus=corpus, listener=listener, go_on=go_on).release
+    return release(config, corpus=corpus, listener=listener, resume=resume).release
 
 
 def corpus_config(corpus: Corpus, method: Method, budget: Budget | SecretBudget, **options: Any) -> RunConfig:

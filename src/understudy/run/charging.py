@@ -13,7 +13,7 @@ from understudy.config import LedgerParameters
 from understudy.corpus import Corpus
 from understudy.corpus.read import proposed_name
 from understudy.errors import ConfigError, ResumeError, UnderstudyWarning
-from understudy.methods.protocol import Arrays, Keep
+from understudy.methods.base import Arrays, Keep
 from understudy.privacy.plan import Plan, Receipt, charge_of
 from understudy.run.listener import Listener
 from understudy.run.session import Session

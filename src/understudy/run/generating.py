@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from understudy.config import RunConfig
 from understudy.corpus import Label, canonical
+from understudy.decoding.structured import RecordCheck, read_records
 from understudy.errors import ConfigError, ModelError
-from understudy.generation.asking import NoText
-from understudy.generation.examples import read_examples, with_phrases
-from understudy.generation.parameters import WritingParameters
-from understudy.generation.prompts import Prompts
-from understudy.generation.template import Example, load_template
-from understudy.generation.writing import Writer
-from understudy.methods.protocol import GenerationTools
+from understudy.methods.base import GenerationTools
 from understudy.methods.registry import make_method, method_class
-from understudy.prediction.structured import RecordCheck, read_records
+from understudy.prompts.examples import read_examples, with_phrases
+from understudy.prompts.parameters import WritingParameters
+from understudy.prompts.template import Example, Prompts, load_template
 from understudy.release import Release
 from understudy.run.listener import Listener
 from understudy.run.planning import wanted
@@ -25,6 +22,8 @@ from understudy.run.result import Result
 from understudy.run.session import GENERATED, Session
 from understudy.statement import NOT_PRIVATE
 from understudy.store.answers import MOST_BLANK
+from understudy.writing.asking import NoText
+from understudy.writing.writer import Writer
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
@@ -159,7 +158,7 @@ def _examples(parameters: WritingParameters, config: RunConfig) -> Sequence[Exam
             "Example texts in a prompt must not come from the private data.",
             "If they are public, say so with --examples-are-public.",
         )
-    if config.record_columns and method_class(config.method).needs_release_model:
+    if config.record_columns and method_class(config.method).needs_private_model:
         found = read_records(parameters.examples, RecordCheck(tuple(config.record_columns)))
         return [Example(text=record, phrases=()) for record in found]
     return read_examples(parameters.examples)
@@ -203,11 +202,11 @@ def _counts(
     return counts
 
 
-def load_release_model_of(config: RunConfig) -> CausalModel:
+def load_private_model_of(config: RunConfig) -> CausalModel:
     """The configured local model that reads private text."""
     from understudy.models.catalog import load_causal
 
-    spec, device = config.release_model or "embedded", config.release_device
+    spec, device = config.private_model or "builtin", config.private_device
     return load_causal(spec, device=device, dtype=config.release_dtype)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from understudy.config import MOST_RECORDS, RunConfig
 from understudy.corpus.labels import canonical, declared_labels
 from understudy.errors import ConfigError
-from understudy.methods.protocol import PublicFacts
+from understudy.methods.base import PublicFacts
 from understudy.methods.registry import make_method, method_class
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget

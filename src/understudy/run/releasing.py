@@ -15,10 +15,10 @@ import numpy as np
 from understudy.config import DataParameters, RunConfig
 from understudy.corpus import Corpus, canonical, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.corpus.steady import SteadyCorpus, contents
+from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.errors import ConfigError, ModelError, PrivacyError, UnderstudyError, UnderstudyWarning
+from understudy.methods.base import Method, Preparation, ReleaseTools
 from understudy.methods.loading import load_release
-from understudy.methods.protocol import Method, Preparation, ReleaseTools
 from understudy.methods.registry import make_method
 from understudy.models.memory import is_out_of_memory
 from understudy.models.odd_texts import require_embeds_all, require_encodes_all
@@ -30,10 +30,10 @@ from understudy.privacy.plan import Plan
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.run.charging import dataset_name, open_ledger, pay
-from understudy.run.generating import Writing, load_embedder_of, load_release_model_of
-from understudy.run.going_on import require_begun, require_no_less, require_same_model
+from understudy.run.generating import Writing, load_embedder_of, load_private_model_of
 from understudy.run.listener import SILENT, Listener
 from understudy.run.planning import make_plan
+from understudy.run.resume import require_begun, require_no_less, require_same_model
 from understudy.run.session import RELEASED, Session
 from understudy.statement import Statement
 
@@ -48,17 +48,17 @@ def make_release(
     writing: Writing | None,
     listener: Listener,
     *,
-    go_on: bool = False,
+    resume: bool = False,
 ) -> Release:
     """The Release of the private data; the one that is there already where the run had come so far.
 
     Args:
         writing: prompts, and what writes candidates, for methods that need such.
-        go_on: use what is still paid for, where the Release is there already.
+        resume: use what is still paid for, where the Release is there already.
     """
     method = make_method(config.method, config.method_parameters)
     file = session.folder.release_file(method.name)
-    if go_on:
+    if resume:
         require_begun(session)
         if file.exists():
             require_no_less(method, load_release(file, max_bytes=sys.maxsize))
@@ -84,18 +84,18 @@ def make_release(
         embedder = _load_embedder(method, config, listener) if method.needs_embedder else None
         dimension = 0 if embedder is None else require_embeds_all(embedder)
         model = None
-        if method.needs_release_model:
-            listener.say("Loading the release model, and trying on this machine that texts do not change each other's.")
-            model = load_release_model_of(config)
+        if method.needs_private_model:
+            listener.say("Loading the private model, and trying on this machine that texts do not change each other's.")
+            model = load_private_model_of(config)
             require_encodes_all(model)
-            assert writing is not None, "the run prepares prompts where needs_release_model says so"
+            assert writing is not None, "the run prepares prompts where needs_private_model says so"
             _check_prompts(method, model, writing, label_names, corpus.schema.record_columns)
         listener.say(f"Protecting {plan.unit.describe()}; the budget is {plan.budget}.")
         rows = ""
         if ledger is not None:
             found = contents(corpus, ledger.fingerprint_key)
             rows = found.digest
-            corpus = SteadyCorpus(corpus, key=ledger.fingerprint_key, expected=found)
+            corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
         if plan.unit.kind == "secret":
             _check_secrets(method, config, corpus, plan)
         session.folder.require_writable()

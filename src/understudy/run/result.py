@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from understudy.generation.records import SyntheticRecord
 from understudy.outputs import OutputFolder, synthetic_columns
 from understudy.release import Release
 from understudy.statement import Statement
+from understudy.writing.records import SyntheticRecord
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import cache
 
 _ASCII = bytes(ord(chr(c).lower()) if c < 128 and chr(c).isalnum() else ord(" ") for c in range(256))
@@ -42,3 +43,15 @@ def split_words(text: str) -> list[str]:
         return text.encode("ascii").translate(_ASCII).decode("ascii").split()
     # Lower case may compose again (J and a caron), and a sigma is final by what stands around its word.
     return _unicode_word().findall(unicodedata.normalize("NFC", text.lower()).replace("ς", "σ"))
+
+
+def kept_phrases(text: str, phrases: Sequence[str]) -> tuple[str, ...]:
+    """The phrases whose words stand in a row in ``text``, in the sense of :func:`split_words`."""
+    words = f" {' '.join(split_words(text))} "
+    return tuple(phrase for phrase in phrases if f" {' '.join(split_words(phrase))} " in words)
+
+
+def missing_phrases(text: str, phrases: Sequence[str]) -> list[str]:
+    """The phrases that ``text`` does not hold."""
+    kept = kept_phrases(text, phrases)
+    return [phrase for phrase in phrases if phrase not in kept]

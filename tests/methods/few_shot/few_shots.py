@@ -11,16 +11,15 @@ import numpy as np
 from echo_model import EchoModel
 from tiny_corpora import LABELS, RECORD, Row, bounded
 
-from understudy.generation.parameters import WritingParameters
-from understudy.generation.predicting import CompletionForm, CompletionRecordsForm, PredictionPrompts
-from understudy.generation.prompts import Prompts
-from understudy.generation.template import PromptTemplate
+from understudy.methods.base import Arrays, PublicFacts, Released, ReleaseTools
 from understudy.methods.few_shot.method import FewShot
-from understudy.methods.protocol import Arrays, PublicFacts, Released, ReleaseTools
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import InsecureNoNoise, NoiseSource
 from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.unit import Unit
+from understudy.prompts.parameters import WritingParameters
+from understudy.prompts.predicting import CompletionForm, CompletionRecordsForm, PredictionPrompts
+from understudy.prompts.template import Prompts, PromptTemplate
 
 BUDGET = Budget(6, "1e-6")
 TEMPLATE = PromptTemplate(

@@ -13,6 +13,11 @@ from few_shots import method, plan_of
 from local_fixtures import make_llama
 from numpy.typing import NDArray
 
+from understudy.decoding.candidates import public_candidates
+from understudy.decoding.ending import Ending
+from understudy.decoding.prompting import LabelPrompts
+from understudy.decoding.rows import PromptTokens
+from understudy.decoding.sums import floor_softmax
 from understudy.errors import ConfigError
 from understudy.methods.few_shot import asking
 from understudy.methods.few_shot.drawing import Drawing, deal
@@ -20,11 +25,6 @@ from understudy.methods.few_shot.parameters import FewShotParameters
 from understudy.methods.few_shot.plan import planned_mechanism
 from understudy.models.causal import CausalModel
 from understudy.models.threads import worker_pool
-from understudy.prediction.candidates import public_candidates
-from understudy.prediction.ending import Ending
-from understudy.prediction.prompting import Asked
-from understudy.prediction.rows import PromptTokens
-from understudy.prediction.sums import floor_softmax
 from understudy.privacy.noise import InsecureNoNoise
 
 Deal = Callable[..., list[NDArray[np.int64]]]
@@ -196,9 +196,9 @@ def _says_what_is_public(llama: CausalModel) -> None:
 def test_a_prompt_of_private_texts_alone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = PromptTokens(prefix=(), before=(), lead="", after=(10,), suffix=())
     label = SimpleNamespace(tokens=bare)
-    monkeypatch.setattr(asking, "ask_for_texts", lambda *_args, **_kwargs: Asked((label,), None, None))  # type: ignore[arg-type]
+    monkeypatch.setattr(asking, "build_prompts", lambda *_args, **_kwargs: LabelPrompts((label,), None, None))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="empty"):
-        asking.ask_for_exemplars(FewShotParameters(), None, None, label_names=(), record_columns=())  # type: ignore[arg-type]
+        asking.build_exemplar_prompts(FewShotParameters(), None, None, label_names=(), record_columns=())  # type: ignore[arg-type]
 
 
 def test_a_prompt_without_a_cue_has_no_empty_row() -> None:

@@ -10,14 +10,14 @@ import numpy as np
 from clinic import FakeChat
 from few_shots import TEMPLATE, method
 
-from understudy.generation.parameters import WritingParameters
-from understudy.generation.predicting import PredictionExample
-from understudy.generation.records import SyntheticRecord
-from understudy.generation.writing import Writer
+from understudy.methods.base import GenerationTools
 from understudy.methods.few_shot.plan import SCHEMA
-from understudy.methods.protocol import GenerationTools
 from understudy.models.types import ChatRequest, Completion
+from understudy.prompts.parameters import WritingParameters
+from understudy.prompts.predicting import PredictionExample
 from understudy.release import PublicSchema
+from understudy.writing.records import SyntheticRecord
+from understudy.writing.writer import Writer
 
 EXEMPLARS = ("red one", "red two", "red unusable", "blue one", "blue two", "blue three")
 NAMES = ("red", "blue", "green")

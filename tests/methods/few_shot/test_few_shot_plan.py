@@ -10,8 +10,8 @@ from tiny_corpora import LABELS, OWNER
 
 from understudy.config import run_config
 from understudy.errors import ConfigError
+from understudy.methods.base import PublicFacts
 from understudy.methods.few_shot.plan import planned_mechanism
-from understudy.methods.protocol import PublicFacts
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
@@ -65,8 +65,8 @@ def test_the_plan_depends_on_the_declared_corpus_size_in_its_forecast_only() -> 
 def test_the_work_of_the_release_model_is_forecast() -> None:
     forecast = plan_of(method()).forecast
     prompts = LABELS * 24 * (3 + 1)
-    assert forecast["release model: prompts that it reads, at most"] == prompts
-    assert forecast["release model: tokens that it reads in them, about"] == prompts * (2 * 12 + 6)
+    assert forecast["private model: prompts that it reads, at most"] == prompts
+    assert forecast["private model: tokens that it reads in them, about"] == prompts * (2 * 12 + 6)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "votes"])

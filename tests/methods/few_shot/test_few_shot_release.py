@@ -14,8 +14,8 @@ from few_shots import ROWS, Store, method, plan_of, release
 from tiny_corpora import LABELS, OWNER, RECORD, Row, bounded
 
 from understudy.errors import ConfigError, ModelError, PrivacyError
+from understudy.methods.base import Arrays
 from understudy.methods.few_shot.private_texts import read_private_texts
-from understudy.methods.protocol import Arrays
 from understudy.privacy.noise import InsecureSeededNoise, SystemNoise
 from understudy.privacy.plan import Receipt
 from understudy.privacy.unit import Unit
@@ -203,7 +203,7 @@ def test_seeded_noise_repeats_and_the_systems_does_not() -> None:
 
 def test_what_was_public_stands_in_the_release() -> None:
     made = release(method())
-    assert made.public_inputs["release model"] == {"source": "echo", "sha256": "0" * 64}
+    assert made.public_inputs["private model"] == {"source": "echo", "sha256": "0" * 64}
     assert len(made.public_inputs["prompts"]["sha256"]) == 64
     assert made.noise_check["exemplars that prompts can show"] == [3] * LABELS
     assert made.noise_check["noisy tokens drawn, of 24 that are paid for each label"] == [18] * LABELS

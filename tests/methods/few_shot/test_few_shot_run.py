@@ -56,7 +56,7 @@ def config(tmp_path: Path, llama: Path) -> Callable[..., RunConfig]:
                     "length": None,
                     "bandwidth": None,
                     "method": "few-shot",
-                    "release_model": f"hf:{llama}",
+                    "private_model": f"hf:{llama}",
                     "llm": "fake",
                     "prompt": str(tmp_path / "prompt.yaml"),
                     "max_tokens": 16,
@@ -103,7 +103,7 @@ def test_private_text_reaches_neither_the_chat_model_nor_the_output(
         assert {m.content for m in request.messages if m.role == "assistant"} <= exemplars
     assert holds_plant(tmp_path / "out") == []
     assert result.statement.unit.max_records == 1
-    assert result.release.statement.public_inputs["release model"]["source"].startswith("hf:")
+    assert result.release.statement.public_inputs["private model"]["source"].startswith("hf:")
 
 
 def test_a_release_is_charged_once_and_goes_on(
@@ -113,7 +113,7 @@ def test_a_release_is_charged_once_and_goes_on(
     first = release(config(exemplars=1)).release
     again = release(config(exemplars=1)).release
     assert first.digest == again.digest
-    more = release(config(exemplars=3), go_on=True).release
+    more = release(config(exemplars=3), resume=True).release
     assert not chat.asked, "a release asks no language model"
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
     by_label = [
@@ -133,14 +133,14 @@ def test_a_seeded_release_is_neither_taken_up_nor_continued_by_a_run_with_a_prom
     seeded = release(config(insecure_noise_seed=0)).release
     assert seeded.statement.private is False
     with pytest.raises(ConfigError, match="No run began in this output folder"):
-        release(config(exemplars=3), go_on=True)
+        release(config(exemplars=3), resume=True)
     private = release(config()).release
     assert private.statement.private is True
     assert private.digest != seeded.digest
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
-    for go_on in (False, True):
+    for resume in (False, True):
         with pytest.raises(ResumeError, match="NOT PRIVATE must not replace"):
-            release(config(insecure_noise_seed=0), go_on=go_on)
+            release(config(insecure_noise_seed=0), resume=resume)
 
 
 def test_another_setting_of_the_noise_cannot_go_on(
@@ -149,7 +149,7 @@ def test_another_setting_of_the_noise_cannot_go_on(
     use_chat(FakeChat())
     release(config())
     with pytest.raises(ResumeError, match="tokens: 20 became 30"):
-        release(config(tokens=30), go_on=True)
+        release(config(tokens=30), resume=True)
 
 
 def test_generating_without_a_language_model_is_refused(config: Callable[..., RunConfig]) -> None:

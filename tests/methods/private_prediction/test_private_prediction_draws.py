@@ -9,8 +9,8 @@ import pytest
 from predictions import NAMES, method, prompts
 from script_model import ScriptModel
 
+from understudy.decoding.prompting import build_prompts
 from understudy.methods.private_prediction.drawing import Draw
-from understudy.prediction.prompting import ask_for_texts
 from understudy.privacy.noise import SystemNoise
 from understudy.privacy.tokens import OpenTokens, PrivateTokens, TokenTest
 
@@ -36,7 +36,7 @@ class Coin(ScriptModel):
 def first_tokens(mechanism: PrivateTokens, texts: int, draws: int) -> list[tuple[int, bool]]:
     """The first token and whether it was private, with so many private texts in the batch."""
     model = Coin()
-    asked = ask_for_texts(method(), prompts(1), model, label_names=NAMES, record_columns=())  # type: ignore[arg-type]
+    asked = build_prompts(method(), prompts(1), model, label_names=NAMES, record_columns=())  # type: ignore[arg-type]
     prompt, charge = asked.labels[0], OpenTokens(mechanism, SystemNoise())
     contexts = prompt.contexts([list(b"text")] * texts, rows_at_once=SIZE + 1)
     draw = Draw("difference", mechanism, 2, 1.0, SystemNoise(), model.encode)

@@ -10,9 +10,9 @@ from predictions import TEMPLATE
 from tiny_corpora import OWNER, RECORD
 
 from understudy.errors import ConfigError
+from understudy.methods.base import PublicFacts
 from understudy.methods.private_prediction.method import PrivatePrediction
 from understudy.methods.private_prediction.plan import mechanism_of, recommended_batches
-from understudy.methods.protocol import PublicFacts
 from understudy.privacy.accountant import zcdp_within
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
@@ -41,8 +41,8 @@ def test_the_figures_of_a_plan_by_hand() -> None:
     assert found["sparse vector (off; at noise 0.2): a private token costs, times"] == pytest.approx(5)
     assert found["sparse vector pays where the share of private tokens is below"] == pytest.approx(0.2)
     rows = 4 * 98 * (255 + 1)
-    assert found["release model: tokens of private texts that it reads, at most"] == rows * 128
-    assert found["release model: private tokens times rows"] == rows * 126
+    assert found["private model: tokens of private texts that it reads, at most"] == rows * 128
+    assert found["private model: private tokens times rows"] == rows * 126
     assert found["with batches of 510 instead"].startswith("49 batches of each label, 50")
 
 

@@ -16,7 +16,7 @@ from script_model import END, ScriptModel, alike, echo, spell
 from tiny_corpora import LABELS, OWNER, Row
 
 from understudy.errors import ConfigError, ModelError
-from understudy.methods.protocol import Arrays
+from understudy.methods.base import Arrays
 from understudy.privacy.noise import InsecureSeededNoise, SystemNoise
 
 DATA: dict[str, Sequence[Row]] = {
@@ -339,7 +339,7 @@ def test_a_release_of_many_batches_tells_how_far_it_is_now_and_then() -> None:
 
 def test_the_statement_has_what_was_public() -> None:
     made = release(method())
-    assert made.public_inputs["release model"] == {"source": "script", "sha256": "0" * 64}
+    assert made.public_inputs["private model"] == {"source": "script", "sha256": "0" * 64}
     assert made.public_inputs["prompts"]["source"] == "for a note"
     assert "floating-point" in made.notes[0]
     other = release(method(prompt_form="completion"), max_tokens=5)

@@ -22,7 +22,7 @@ from understudy.config import run_config
 from understudy.errors import ConfigError, ResumeError
 from understudy.methods.loading import load_release
 from understudy.models import load_causal
-from understudy.models.embedded import CHAT, is_pulled
+from understudy.models.builtin import CHAT, is_pulled
 from understudy.release import Release
 from understudy.store import RunStore
 
@@ -102,7 +102,7 @@ def test_flags_yaml_and_python_mean_the_same(tmp_path: Path, llama: Path, unders
         us.Budget(30, "1e-6"),
         output=tmp_path / "python",
         ledger=str(tmp_path / "another.sqlite"),
-        **{name: values[name] for name in ("release_model", "release_device", "prompt", "max_tokens")},
+        **{name: values[name] for name in ("private_model", "private_device", "prompt", "max_tokens")},
     )
     assert by_python.parameters == by_yaml.parameters
     assert by_python.statement.public_inputs == by_yaml.statement.public_inputs
@@ -123,7 +123,7 @@ def plan_file(folder: Path) -> list[str]:
 
 def test_the_schema_of_a_configuration_has_the_methods_parameters(understudy: Command) -> None:
     found = json.loads(understudy("schema", "--method", "private-prediction").out)
-    assert {"batches", "batch_size", "clip", "sparse_vector", "record_form", "release_model"} <= set(
+    assert {"batches", "batch_size", "clip", "sparse_vector", "record_form", "private_model"} <= set(
         found["properties"]
     )
 
@@ -132,8 +132,8 @@ def test_the_schema_of_a_configuration_has_the_methods_parameters(understudy: Co
     ("changes", "message"),
     [
         ({"batches": None}, "The number of batches is missing"),
-        ({"release_model": "openai:gpt"}, "must run on this machine"),
-        ({"release_model": "hf:/no/such/folder"}, "folder"),
+        ({"private_model": "openai:gpt"}, "must run on this machine"),
+        ({"private_model": "hf:/no/such/folder"}, "folder"),
         ({"max_tokens": 250}, "leave no room for a private text"),
         ({"delta": "0"}, "needs a delta"),
         ({"clip": "recenter", "tokens_per_batch": None, "epsilon": "0.01"}, "buys 0 private tokens"),
@@ -263,7 +263,7 @@ def test_nothing_planted_is_in_the_error_of_a_draw_that_fails(
     def fails(*_: Any, **__: Any) -> Any:
         raise us.UnderstudyError("A draw failed.", "Try again.")
 
-    monkeypatch.setattr("understudy.prediction.sums.TokenSums.over", fails)
+    monkeypatch.setattr("understudy.decoding.sums.TokenSums.over", fails)
     said = understudy("run", *flags(predicting(tmp_path, llama, on_bad_row="skip")))
     assert said.code != 0
     assert_clean(said.out + said.err + caplog.text, "what was said")
@@ -309,11 +309,11 @@ def test_noise_that_is_off_or_seeded_is_stamped(tmp_path: Path, llama: Path, und
 
 @pytest.mark.slow
 @pytest.mark.models
-@pytest.mark.skipif(not is_pulled(CHAT), reason="needs: understudy models pull embedded")
+@pytest.mark.skipif(not is_pulled(CHAT), reason="needs: understudy models pull builtin")
 def test_the_embedded_model_draws_a_text(tmp_path: Path) -> None:
-    assert load_causal("embedded", device="cpu").ends
-    changes = {"release_model": "embedded", "texts_per_batch": 1, "batches": 1, "max_tokens": 5, "prompt": None}
+    assert load_causal("builtin", device="cpu").ends
+    changes = {"private_model": "builtin", "texts_per_batch": 1, "batches": 1, "max_tokens": 5, "prompt": None}
     values = predicting(tmp_path, tmp_path, **changes)
     made = running.release(run_config(values)).release
     assert len(made.strings["texts"]) <= 2
-    assert made.statement.public_inputs["release model"]["source"].startswith("embedded:")
+    assert made.statement.public_inputs["private model"]["source"].startswith("builtin:")

@@ -17,14 +17,14 @@ from predictions import NAMES, method, prompts
 from tiny_corpora import LABELS, OWNER, RECORD, Neighbours, Row, bounded
 
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.decoding.candidates import public_candidates
+from understudy.decoding.prompting import LabelPrompt, build_prompts
+from understudy.decoding.sums import Sums
 from understudy.methods.private_prediction.batches import Batch, Batches, sort_into_batches
 from understudy.methods.private_prediction.drawing import Draw
 from understudy.models import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
-from understudy.prediction.candidates import public_candidates
-from understudy.prediction.prompting import LabelPrompt, ask_for_texts
-from understudy.prediction.sums import Sums
 from understudy.privacy.noise import InsecureNoNoise
 from understudy.privacy.tokens import PrivateTokens, TokenTest
 from understudy.privacy.unit import Unit
@@ -112,7 +112,7 @@ class Path_:
     size: Callable[[Batch], int] = declared_size
 
     def look(self, rows: Sequence[Row], unit: Unit = RECORD) -> dict[tuple[int, int], Seen]:
-        asked = ask_for_texts(method(), prompts(), self.model, label_names=NAMES, record_columns=())
+        asked = build_prompts(method(), prompts(), self.model, label_names=NAMES, record_columns=())
         corpus = bounded(rows, unit)
         sorted_ = self.sort(corpus, lambda text, label: asked.labels[label].private(text))
         return {

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from understudy.assess.charged import ChargedMetrics
 from understudy.audit.mechanisms.corpora import Row, corpus
 from understudy.audit.mechanisms.noisy_sums import SumAttack
 from understudy.audit.mechanisms.promise import EpsilonPromise
@@ -21,7 +22,6 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import IntegerSum, NoisySum
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.unit import Unit
-from understudy.run.charged_metrics import ChargedMetrics
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.top_terms import TermCounts
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from understudy.decoding.candidates import Candidates
 from understudy.models.contexts import Rows
-from understudy.prediction.candidates import Candidates
 
 SURE = 99.0
 """A logit beside which others do not count."""

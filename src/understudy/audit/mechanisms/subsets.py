@@ -14,8 +14,8 @@ from understudy.audit.bounds import Floats
 from understudy.audit.mechanisms.logits import SURE, Told
 from understudy.audit.mechanisms.noisy_sums import paid
 from understudy.audit.mechanisms.promise import EpsilonPromise
+from understudy.decoding.sums import softmax_sum, vote_sum
 from understudy.methods.few_shot.drawing import deal
-from understudy.prediction.sums import softmax_sum, vote_sum
 from understudy.privacy.accountant import Composition
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import NoiseSource, SystemNoise

@@ -13,7 +13,7 @@ from understudy.audit.bounds import Floats
 from understudy.audit.mechanisms.logits import SURE, Told
 from understudy.audit.mechanisms.noisy_sums import paid
 from understudy.audit.mechanisms.promise import EpsilonPromise
-from understudy.prediction.sums import Clipping, TokenSums
+from understudy.decoding.sums import Clipping, TokenSums
 from understudy.privacy.accountant import Composition
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget

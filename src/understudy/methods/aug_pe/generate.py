@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from understudy.evolution.harvest import Survivor, harvest
 from understudy.evolution.variation import TextAPI
-from understudy.generation.records import SyntheticRecord
 from understudy.methods.aug_pe.parameters import AugPEParameters
 from understudy.methods.aug_pe.plan import keywords_name
-from understudy.methods.protocol import GenerationTools
+from understudy.methods.base import GenerationTools
 from understudy.release import Release
+from understudy.writing.records import SyntheticRecord
 
 
 def generate(

@@ -10,17 +10,12 @@ from understudy.evolution.forecast import evolution_calls, harvest_calls, variat
 from understudy.evolution.harvest import HarvestParameters
 from understudy.evolution.keywords import keywords_of_labels
 from understudy.evolution.loop import candidates_per_round, population_sizes, require_room_for
-from understudy.generation.evolving import EvolutionPrompts
-from understudy.generation.parameters import WritingParameters
-from understudy.generation.records import SyntheticRecord
-from understudy.generation.template import PromptTemplate
 from understudy.methods.aug_pe import generate as generating
 from understudy.methods.aug_pe.contents import contents
 from understudy.methods.aug_pe.parameters import AugPEParameters
 from understudy.methods.aug_pe.plan import NAME, make_plan
-from understudy.methods.contents import Contents
-from understudy.methods.protocol import (
-    Asks,
+from understudy.methods.base import (
+    CallEstimate,
     GenerationTools,
     Preparation,
     PublicFacts,
@@ -28,12 +23,17 @@ from understudy.methods.protocol import (
     ReleaseTools,
     Traits,
 )
+from understudy.methods.contents import Contents
 from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
+from understudy.prompts.evolving import EvolutionPrompts
+from understudy.prompts.parameters import WritingParameters
+from understudy.prompts.template import PromptTemplate
 from understudy.release import Release
 from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
+from understudy.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.corpus import Corpus
@@ -71,10 +71,10 @@ class AugPE(Traits, AugPEParameters):
 
         return release(self, corpus, plan, vocabulary=self._vocabulary(), tools=tools)
 
-    def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks:
+    def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> CallEstimate:
         sizes = population_sizes(self, [1.0] * len(counts))
         calls = evolution_calls(self, sizes) + harvest_calls(counts, sizes[-1], kind=self.harvest)
-        return Asks(calls, variation_characters(self, template, writing.examples_per_prompt))
+        return CallEstimate(calls, variation_characters(self, template, writing.examples_per_prompt))
 
     def contents(self, release: Release) -> Contents:
         return contents(self, release)

@@ -15,7 +15,7 @@ from understudy.evolution.loop import candidates_per_round, require_few
 from understudy.methods.aug_pe.parameters import AugPEParameters
 from understudy.methods.aug_pe.sizes import NOISY, LabelCounts, declared_proportions
 from understudy.methods.aug_pe.votes import VoteHistogram
-from understudy.methods.protocol import PublicFacts
+from understudy.methods.base import PublicFacts
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.guarantee import Budget

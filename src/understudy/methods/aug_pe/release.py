@@ -39,18 +39,18 @@ from understudy.evolution.keywords import keywords_of_labels
 from understudy.evolution.loop import evolve, population_sizes
 from understudy.evolution.population import Round
 from understudy.evolution.variation import TextAPI
-from understudy.generation.writing import Writer, public_name
 from understudy.methods.aug_pe.parameters import AugPEParameters
 from understudy.methods.aug_pe.plan import LABELS, VOCABULARY, for_unit, keywords_name, vote_noise, votes_name
 from understudy.methods.aug_pe.sizes import NOISY, LabelCounts, declared_proportions
 from understudy.methods.aug_pe.votes import VoteHistogram
-from understudy.methods.protocol import Arrays, Released, ReleaseTools
+from understudy.methods.base import Arrays, Released, ReleaseTools
 from understudy.models.types import Embedder
 from understudy.privacy.mechanisms import IntegerSum, NoisySum
 from understudy.privacy.plan import Plan
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.terms import Vocabulary
 from understudy.vocabulary.top_terms import TermCounts, top_terms
+from understudy.writing.writer import Writer, public_name
 
 
 def release(

@@ -6,16 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from understudy.errors import ConfigError
-from understudy.generation.parameters import WritingParameters
-from understudy.generation.records import Seed, SyntheticRecord
-from understudy.generation.template import PromptTemplate
-from understudy.methods.contents import Contents
-from understudy.methods.dp_kps import generate as generating
-from understudy.methods.dp_kps.contents import contents
-from understudy.methods.dp_kps.parameters import DPKPSParameters, SequenceParameters, needs_embeddings
-from understudy.methods.dp_kps.plan import NAME, make_plan
-from understudy.methods.protocol import (
-    Asks,
+from understudy.methods.base import (
+    CallEstimate,
     GenerationTools,
     Preparation,
     PublicFacts,
@@ -23,12 +15,20 @@ from understudy.methods.protocol import (
     ReleaseTools,
     Traits,
 )
+from understudy.methods.contents import Contents
+from understudy.methods.dp_kps import generate as generating
+from understudy.methods.dp_kps.contents import contents
+from understudy.methods.dp_kps.parameters import DPKPSParameters, SequenceParameters, needs_embeddings
+from understudy.methods.dp_kps.plan import NAME, make_plan
 from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
+from understudy.prompts.parameters import WritingParameters
+from understudy.prompts.template import PromptTemplate
 from understudy.release import Release
 from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
+from understudy.writing.records import Seed, SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.corpus import Corpus
@@ -76,8 +76,8 @@ class DPKPS(Traits, DPKPSParameters):
 
         return release(self, corpus, plan, vocabulary=self._vocabulary(), tools=tools)
 
-    def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks:
-        return Asks.of_phrases(counts, writing, template, length=self.length)
+    def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> CallEstimate:
+        return CallEstimate.of_phrases(counts, writing, template, length=self.length)
 
     def contents(self, release: Release) -> Contents:
         return contents(self, release)

@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.errors import ModelError
+from understudy.methods.base import Arrays, Released, ReleaseTools
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
 from understudy.methods.dp_kps.features import Frequencies, integer_features
 from understudy.methods.dp_kps.noise_check import noise_check
 from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
 from understudy.methods.dp_kps.plan import require_room, sketch_names
-from understudy.methods.protocol import Arrays, Released, ReleaseTools
 from understudy.models.types import Embedder
 from understudy.privacy.mechanisms import IntegerSum, NoisySum
 from understudy.privacy.plan import Plan

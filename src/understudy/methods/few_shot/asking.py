@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from understudy.decoding.ending import Ending
+from understudy.decoding.prompting import LabelPrompt, LabelPrompts, build_prompts
+from understudy.decoding.rows import PromptTokens
 from understudy.errors import ConfigError
-from understudy.generation.prompts import Prompts
 from understudy.methods.few_shot.parameters import FewShotParameters
 from understudy.models.causal import CausalModel, whole_rows
-from understudy.prediction.ending import Ending
-from understudy.prediction.prompting import Asked, LabelPrompt, ask_for_texts
-from understudy.prediction.rows import PromptTokens
+from understudy.prompts.template import Prompts
 
 
-def ask_for_exemplars(
+def build_exemplar_prompts(
     parameters: FewShotParameters,
     prompts: Prompts,
     model: CausalModel,
     *,
     label_names: Sequence[str],
     record_columns: Sequence[str],
-) -> Asked:
+) -> LabelPrompts:
     """The prompts of all labels.
 
     Raises:
-        ConfigError: as :func:`~understudy.prediction.prompting.ask_for_texts`, or the prompt without private texts is
+        ConfigError: as :func:`~understudy.decoding.prompting.build_prompts`, or the prompt without private texts is
             empty.
     """
-    asked = ask_for_texts(parameters, prompts, model, label_names=label_names, record_columns=record_columns)
+    asked = build_prompts(parameters, prompts, model, label_names=label_names, record_columns=record_columns)
     return replace(asked, labels=tuple(_with_room(parameters, each) for each in asked.labels))
 
 
@@ -37,7 +37,7 @@ def exemplar_width(prompt: PromptTokens, ending: Ending, *, most: int, most_show
     return 1 + prompt.width(most, texts=most_shown) + len(prompt.suffix) + ending.most_tokens
 
 
-def try_rows(parameters: FewShotParameters, asked: Asked) -> None:
+def try_rows(parameters: FewShotParameters, asked: LabelPrompts) -> None:
     """Try, before anything is charged, what is promised of rows on this device.
 
     Raises:

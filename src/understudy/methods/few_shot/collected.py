@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from understudy.decoding.prompting import LabelPrompts
+from understudy.decoding.structured import Fault
+from understudy.methods.base import Arrays, Released, ReleaseTools
 from understudy.methods.few_shot.parameters import FewShotParameters
 from understudy.methods.few_shot.plan import SCHEMA
-from understudy.methods.protocol import Arrays, Released, ReleaseTools
-from understudy.prediction.prompting import Asked
-from understudy.prediction.structured import Fault
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Exemplar:
         return bool(self.text) and self.fault is None and (self.finished or (keep_unfinished and self.whole))
 
 
-def read_exemplar(label: int, kept: Arrays, asked: Asked) -> Exemplar:
+def read_exemplar(label: int, kept: Arrays, asked: LabelPrompts) -> Exemplar:
     """A stored exemplar from its tokens."""
     prompt, check = asked.labels[label], asked.check
     read = prompt.ending.read(kept["tokens"].tolist(), prompt.model)
@@ -53,7 +53,7 @@ def read_exemplar(label: int, kept: Arrays, asked: Asked) -> Exemplar:
 
 
 def released(
-    parameters: FewShotParameters, asked: Asked, exemplars: Sequence[Exemplar], tools: ReleaseTools
+    parameters: FewShotParameters, asked: LabelPrompts, exemplars: Sequence[Exemplar], tools: ReleaseTools
 ) -> Released:
     keep_unfinished = parameters.unfinished == "keep"
     usable = [each.usable(keep_unfinished=keep_unfinished) for each in exemplars]

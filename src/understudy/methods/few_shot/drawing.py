@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.decoding.candidates import Candidates, public_candidates
+from understudy.decoding.ending import Ending, OpenText
+from understudy.decoding.rows import PromptTokens
+from understudy.decoding.sums import softmax_sum, vote_sum
 from understudy.errors import ModelError
 from understudy.methods.few_shot.asking import exemplar_width
 from understudy.models.causal import CausalModel, whole_rows
 from understudy.models.contexts import Contexts
-from understudy.prediction.candidates import Candidates, public_candidates
-from understudy.prediction.ending import Ending, OpenText
-from understudy.prediction.rows import PromptTokens
-from understudy.prediction.sums import softmax_sum, vote_sum
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.subsampled import OpenSubsampledTokens, SubsampledTokens
 

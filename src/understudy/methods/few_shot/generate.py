@@ -9,18 +9,18 @@ from itertools import islice
 
 import numpy as np
 
-from understudy.generation.asking import Asker
-from understudy.generation.choosing import is_blank
-from understudy.generation.predicting import Shape, shown_examples
-from understudy.generation.records import SyntheticRecord
-from understudy.generation.tidying import tidy
-from understudy.generation.writing import Writer, public_name
+from understudy.decoding.structured import Fault, JSONSchema, RecordCheck
+from understudy.methods.base import GenerationTools
 from understudy.methods.few_shot.parameters import FewShotParameters
 from understudy.methods.few_shot.plan import SCHEMA
-from understudy.methods.protocol import GenerationTools
 from understudy.models.types import ChatRequest, Completion
-from understudy.prediction.structured import Fault, JSONSchema, RecordCheck
+from understudy.prompts.predicting import Shape, shown_examples
 from understudy.release import PublicSchema, Release
+from understudy.writing.asking import Asker
+from understudy.writing.records import SyntheticRecord
+from understudy.writing.selection import is_blank
+from understudy.writing.tidying import tidy
+from understudy.writing.writer import Writer, public_name
 
 _AT_ONCE = 1024
 _SAMPLES = 1_000_000
@@ -83,7 +83,7 @@ def _draw(seed: int, label: int, number: int, exemplars: Sequence[int], most: in
 
 
 class Prompting:
-    """Asks for texts like the exemplars.
+    """CallEstimate for texts like the exemplars.
 
     Args:
         writer: the chat model with its template and settings.

@@ -6,26 +6,26 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from understudy.errors import ConfigError
-from understudy.generation.parameters import WritingParameters
-from understudy.generation.records import SyntheticRecord
-from understudy.generation.template import PromptTemplate
+from understudy.methods.base import CallEstimate, GenerationTools, PublicFacts, Released, ReleaseTools, Traits
 from understudy.methods.contents import Contents
 from understudy.methods.few_shot import generate as generating
-from understudy.methods.few_shot.asking import ask_for_exemplars, try_rows
+from understudy.methods.few_shot.asking import build_exemplar_prompts, try_rows
 from understudy.methods.few_shot.contents import contents
 from understudy.methods.few_shot.parameters import FewShotParameters, ShowingParameters, StoppingParameters
 from understudy.methods.few_shot.plan import NAME, make_plan
-from understudy.methods.protocol import Asks, GenerationTools, PublicFacts, Released, ReleaseTools, Traits
 from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
+from understudy.prompts.parameters import WritingParameters
+from understudy.prompts.template import PromptTemplate
 from understudy.release import Release
+from understudy.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
-    from understudy.generation.prompts import Prompts
     from understudy.models.causal import CausalModel
+    from understudy.prompts.template import Prompts
 
 _CHARACTERS_PER_TOKEN = 4
 
@@ -41,7 +41,7 @@ class FewShot(Traits, FewShotParameters):
     parameters: ClassVar[type[Parameters]] = FewShotParameters
     generation_parameters: ClassVar[type[Parameters]] = ShowingParameters
     needs_embedder: ClassVar[bool] = False
-    needs_release_model: ClassVar[bool] = True
+    needs_private_model: ClassVar[bool] = True
     generates_with_llm: ClassVar[bool] = True
     stopping_parameters: ClassVar[frozenset[str]] = frozenset(StoppingParameters.model_fields)
 
@@ -69,12 +69,14 @@ class FewShot(Traits, FewShotParameters):
         label_names: Sequence[str],
         record_columns: Sequence[str],
     ) -> None:
-        try_rows(self, ask_for_exemplars(self, prompts, model, label_names=label_names, record_columns=record_columns))
+        try_rows(
+            self, build_exemplar_prompts(self, prompts, model, label_names=label_names, record_columns=record_columns)
+        )
 
-    def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks:
+    def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> CallEstimate:
         shown = ["x" * (_CHARACTERS_PER_TOKEN * self.exemplar_tokens)] * min(self.exemplars_per_prompt, self.exemplars)
         messages = template.prediction_prompt(chat=True, examples=()).messages(shown)
-        return Asks(sum(counts) * writing.samples, sum(len(message.content) for message in messages))
+        return CallEstimate(sum(counts) * writing.samples, sum(len(message.content) for message in messages))
 
     def contents(self, release: Release) -> Contents:
         return contents(self, release)

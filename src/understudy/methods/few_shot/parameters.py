@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from understudy.decoding.parameters import TextParameters
 from understudy.errors import ConfigError
 from understudy.parameters import Parameters
-from understudy.prediction.parameters import TextParameters
 from understudy.privacy.subsampled import SubsetNoise
 
 

@@ -13,8 +13,8 @@ from statistics import NormalDist
 from typing import Any
 
 from understudy.errors import ConfigError, PrivacyError
+from understudy.methods.base import PublicFacts
 from understudy.methods.few_shot.parameters import FewShotParameters
-from understudy.methods.protocol import PublicFacts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.subsampled import (
@@ -158,12 +158,12 @@ def _noise(parameters: FewShotParameters, mechanism: SubsampledTokens) -> dict[s
 
 
 def _work(parameters: FewShotParameters, labels: int) -> dict[str, Any]:
-    """What the release model has to read: for each token one prompt a subset, and one without private text."""
+    """What the private model has to read: for each token one prompt a subset, and one without private text."""
     prompts = labels * parameters.tokens * (parameters.subsets + 1)
     room = parameters.examples_per_subset * parameters.private_text_tokens + parameters.exemplar_tokens
     return {
-        "release model: prompts that it reads, at most": prompts,
-        "release model: tokens that it reads in them, about": prompts * room,
+        "private model: prompts that it reads, at most": prompts,
+        "private model: tokens that it reads in them, about": prompts * room,
     }
 
 

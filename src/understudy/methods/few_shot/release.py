@@ -27,24 +27,24 @@ from functools import partial
 import numpy as np
 
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.methods.few_shot.asking import ask_for_exemplars
+from understudy.decoding.prompting import LabelPrompt, LabelPrompts
+from understudy.decoding.workers import Stop, at_once, run_together
+from understudy.methods.base import Arrays, Released, ReleaseTools
+from understudy.methods.few_shot.asking import build_exemplar_prompts
 from understudy.methods.few_shot.collected import Exemplar, read_exemplar, released
 from understudy.methods.few_shot.drawing import Drawing
 from understudy.methods.few_shot.parameters import FewShotParameters
 from understudy.methods.few_shot.plan import part_name, planned_mechanism
 from understudy.methods.few_shot.private_texts import PrivateTexts, read_private_texts
-from understudy.methods.protocol import Arrays, Released, ReleaseTools
-from understudy.prediction.prompting import Asked, LabelPrompt
-from understudy.prediction.workers import Stop, at_once, run_together
 from understudy.privacy.plan import Plan
 from understudy.privacy.subsampled import OpenSubsampledTokens, PaidSubsampledTokens
 
 
 def release(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, *, tools: ReleaseTools) -> Released:
     """Draw each label's exemplars, as many as are asked for and paid for."""
-    assert tools.model is not None, "the run loads one where needs_release_model says so"
+    assert tools.model is not None, "the run loads one where needs_private_model says so"
     assert tools.prompts is not None, "and prompts"
-    asked = ask_for_exemplars(
+    asked = build_exemplar_prompts(
         parameters, tools.prompts, tools.model, label_names=tools.label_names, record_columns=tools.record_columns
     )
     draws = _Draws(parameters, corpus, plan, asked, tools)
@@ -59,7 +59,7 @@ class _Draws:
     """Exemplars, each paid for, drawn and stored once; each label in one thread."""
 
     def __init__(
-        self, parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, asked: Asked, tools: ReleaseTools
+        self, parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, asked: LabelPrompts, tools: ReleaseTools
     ) -> None:
         self.stop = Stop()
         self._parameters = parameters

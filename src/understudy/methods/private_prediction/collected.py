@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.decoding.prompting import LabelPrompts
+from understudy.decoding.structured import Fault
+from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.private_prediction.parameters import PrivatePredictionParameters
-from understudy.methods.protocol import Released, ReleaseTools
-from understudy.prediction.prompting import Asked
-from understudy.prediction.structured import Fault
 from understudy.privacy.tokens import PrivateTokens
 
 
@@ -35,7 +35,7 @@ _TOO_LONG, _OUT_OF_TOKENS = "longer than --max-tokens", "cut short as the batch'
 
 def collected(
     parameters: PrivatePredictionParameters,
-    asked: Asked,
+    asked: LabelPrompts,
     drawn: Sequence[Text],
     mechanism: PrivateTokens,
     tools: ReleaseTools,

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from understudy.decoding.candidates import public_candidates
+from understudy.decoding.ending import OpenText
+from understudy.decoding.sums import TokenSums
 from understudy.errors import ModelError
 from understudy.methods.private_prediction.parameters import Clip
 from understudy.models.contexts import Contexts
-from understudy.prediction.candidates import public_candidates
-from understudy.prediction.ending import OpenText
-from understudy.prediction.sums import TokenSums
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.tokens import BatchTokens, PrivateTokens
 

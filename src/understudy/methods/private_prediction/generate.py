@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from understudy.errors import ReleaseError
-from understudy.generation.records import SyntheticRecord
 from understudy.release import Release
+from understudy.writing.records import SyntheticRecord
 
 
 def available(release: Release) -> list[int]:

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from understudy.decoding.prompting import build_prompts
+from understudy.methods.base import GenerationTools, PublicFacts, Released, ReleaseTools, Traits
 from understudy.methods.contents import Contents
 from understudy.methods.private_prediction import generate as generating
 from understudy.methods.private_prediction.contents import contents
 from understudy.methods.private_prediction.parameters import PrivatePredictionParameters
 from understudy.methods.private_prediction.plan import NAME, make_plan
-from understudy.methods.protocol import GenerationTools, PublicFacts, Released, ReleaseTools, Traits
 from understudy.parameters import Parameters
-from understudy.prediction.prompting import ask_for_texts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
-    from understudy.generation.prompts import Prompts
-    from understudy.generation.records import SyntheticRecord
     from understudy.models.causal import CausalModel
+    from understudy.prompts.template import Prompts
     from understudy.release import Release
+    from understudy.writing.records import SyntheticRecord
 
 
 class PrivatePrediction(Traits, PrivatePredictionParameters):
@@ -35,7 +35,7 @@ class PrivatePrediction(Traits, PrivatePredictionParameters):
     parameters: ClassVar[type[Parameters]] = PrivatePredictionParameters
     generation_parameters: ClassVar[type[Parameters]] = Parameters
     needs_embedder: ClassVar[bool] = False
-    needs_release_model: ClassVar[bool] = True
+    needs_private_model: ClassVar[bool] = True
     exports: ClassVar[bool] = True
     stopping_parameters: ClassVar[frozenset[str]] = frozenset({"texts_per_batch"})
 
@@ -59,7 +59,7 @@ class PrivatePrediction(Traits, PrivatePredictionParameters):
         record_columns: Sequence[str],
     ) -> None:
         _ = self.declared_batches
-        asked = ask_for_texts(self, prompts, model, label_names=label_names, record_columns=record_columns)
+        asked = build_prompts(self, prompts, model, label_names=label_names, record_columns=record_columns)
         rows_at_once = model.rows_at_once(self.settled.batch_size)
         for label in {each.shape: each for each in asked.labels}.values():
             rows = label.contexts((), rows_at_once=rows_at_once, candidates=self.top_k or None)  # tries their promise

@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from understudy.decoding.parameters import TextParameters
 from understudy.errors import ConfigError
 from understudy.parameters import Parameters
-from understudy.prediction.parameters import TextParameters
 
 MOST_BATCHES = 1_000_000
 """Of all labels together: each is a list of its own in memory, empty or not."""

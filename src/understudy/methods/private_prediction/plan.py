@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from understudy.errors import ConfigError, PrivacyError
+from understudy.methods.base import PublicFacts
 from understudy.methods.private_prediction.parameters import MOST_BATCHES, PrivatePredictionParameters, Settled
-from understudy.methods.protocol import PublicFacts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.token_budget import break_even, clip_for, cost_of_test, tokens_within
@@ -132,10 +132,10 @@ def _forecast(
         texts = batches * mechanism.tokens / parameters.text_tokens
         forecast[f"texts of {parameters.text_tokens} tokens, of each label, every token private"] = texts
         rows = facts.labels * batches * (mechanism.batch_size + 1)
-        forecast["release model: tokens of private texts that it reads, at most"] = (
+        forecast["private model: tokens of private texts that it reads, at most"] = (
             rows * parameters.private_text_tokens
         )
-        forecast["release model: private tokens times rows"] = rows * mechanism.tokens
+        forecast["private model: private tokens times rows"] = rows * mechanism.tokens
     return {**forecast, **_sparse_vector(mechanism), **_other_sizes(parameters, mechanism, budget, facts)}
 
 

@@ -11,7 +11,7 @@ Amin et al. 2024, *Private prediction for large-scale synthetic text generation*
 Guarantee:
     Unit: a record, or an owner. All noise and its accounting is one
     :class:`~understudy.privacy.tokens.PrivateTokens`, paid once for all batches, since they are disjoint. What it takes
-    of the private rows are the exact integer sums of :class:`~understudy.prediction.sums.TokenSums`; a row's own values
+    of the private rows are the exact integer sums of :class:`~understudy.decoding.sums.TokenSums`; a row's own values
     depend on its own text alone (:mod:`understudy.models.contexts`). Empty batches run like any other. A text is
     stored, and confirmed in the ledger, before it is used; one that a crash lost is drawn again, and a test that was
     open then counts as spent.
@@ -20,15 +20,15 @@ Guarantee:
 from __future__ import annotations
 
 from understudy.corpus.bounding import BoundedCorpus
+from understudy.decoding.prompting import build_prompts
+from understudy.decoding.workers import at_once
+from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.private_prediction.batches import sort_into_batches
 from understudy.methods.private_prediction.collected import collected
 from understudy.methods.private_prediction.drawing import Draw
 from understudy.methods.private_prediction.parameters import PrivatePredictionParameters
 from understudy.methods.private_prediction.plan import mechanism_of
 from understudy.methods.private_prediction.texts import BatchTexts, Drawing, draw_all
-from understudy.methods.protocol import Released, ReleaseTools
-from understudy.prediction.prompting import ask_for_texts
-from understudy.prediction.workers import at_once
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 
@@ -38,10 +38,10 @@ def release(
 ) -> Released:
     """Draw texts for every batch until its private tokens are used up, or ``texts_per_batch`` are there."""
     model, prompts = tools.model, tools.prompts
-    assert model is not None, "the run loads one where needs_release_model says so"
+    assert model is not None, "the run loads one where needs_private_model says so"
     assert prompts is not None, "and prompts"
     assert isinstance(plan.budget, Budget), "private prediction protects no secrets"
-    asked = ask_for_texts(
+    asked = build_prompts(
         parameters, prompts, model, label_names=tools.label_names, record_columns=tools.record_columns
     )
     fitting = min(each.most for each in asked.labels)

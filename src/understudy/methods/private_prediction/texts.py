@@ -8,17 +8,17 @@ from functools import cached_property
 
 import numpy as np
 
+from understudy.decoding.prompting import LabelPrompt
+from understudy.decoding.workers import Stop, run_together
 from understudy.errors import ModelError
+from understudy.methods.base import Arrays, ReleaseTools
 from understudy.methods.private_prediction.batches import Batch
 from understudy.methods.private_prediction.collected import Text
 from understudy.methods.private_prediction.drawing import Draw
 from understudy.methods.private_prediction.plan import part_name
-from understudy.methods.protocol import Arrays, ReleaseTools
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
 from understudy.models.memory import is_out_of_memory
-from understudy.prediction.prompting import LabelPrompt
-from understudy.prediction.workers import Stop, run_together
 from understudy.privacy.tokens import BatchTokens, OpenTokens
 
 _REPORTS = 50  # lines of progress, at most about

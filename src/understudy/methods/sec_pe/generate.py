@@ -15,11 +15,11 @@ from understudy.evolution.loop import evolve
 from understudy.evolution.population import Round
 from understudy.evolution.variation import TextAPI
 from understudy.evolution.voting import Distance, nearest
-from understudy.generation.records import SyntheticRecord
-from understudy.methods.protocol import GenerationTools
+from understudy.methods.base import GenerationTools
 from understudy.methods.sec_pe.parameters import SecPEParameters
 from understudy.models.types import Embedder
 from understudy.release import Release
+from understudy.writing.records import SyntheticRecord
 
 
 def generate(

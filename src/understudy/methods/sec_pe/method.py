@@ -10,13 +10,8 @@ import numpy as np
 from understudy.errors import ConfigError
 from understudy.evolution.forecast import evolution_calls, harvest_calls, variation_characters
 from understudy.evolution.keywords import keywords_of_labels
-from understudy.generation.evolving import EvolutionPrompts
-from understudy.generation.parameters import WritingParameters
-from understudy.generation.records import SyntheticRecord
-from understudy.generation.template import PromptTemplate
-from understudy.methods.contents import Contents
-from understudy.methods.protocol import (
-    Asks,
+from understudy.methods.base import (
+    CallEstimate,
     GenerationTools,
     Preparation,
     PublicFacts,
@@ -24,6 +19,7 @@ from understudy.methods.protocol import (
     ReleaseTools,
     Traits,
 )
+from understudy.methods.contents import Contents
 from understudy.methods.sec_pe import generate as generating
 from understudy.methods.sec_pe.contents import contents
 from understudy.methods.sec_pe.parameters import FreeParameters, SecPEParameters
@@ -43,7 +39,11 @@ from understudy.privacy.mechanisms import require_releasable
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
+from understudy.prompts.evolving import EvolutionPrompts
+from understudy.prompts.parameters import WritingParameters
+from understudy.prompts.template import PromptTemplate
 from understudy.release import Release
+from understudy.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.corpus import Corpus
@@ -112,10 +112,10 @@ class SecPE(Traits, SecPEParameters):
         require_planned(drawing.sha256, plan)
         return release(self, corpus, plan, drawing=drawing, tools=tools)
 
-    def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> Asks:
+    def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> CallEstimate:
         sizes = [[min(self.population_at(number), count) for count in counts] for number in range(self.rounds)]
         calls = evolution_calls(self, sizes) + harvest_calls(counts, sizes[-1], kind=self.harvest)
-        return Asks(calls, variation_characters(self, template, writing.examples_per_prompt))
+        return CallEstimate(calls, variation_characters(self, template, writing.examples_per_prompt))
 
     def contents(self, release: Release) -> Contents:
         return contents(self, release)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, PrivacyError
 from understudy.evolution.loop import candidates_per_round, require_few
-from understudy.methods.protocol import PublicFacts
+from understudy.methods.base import PublicFacts
 from understudy.methods.sec_pe.clusters import GRID
 from understudy.methods.sec_pe.parameters import SecPEParameters
 from understudy.methods.sec_pe.stricter import Stricter

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from understudy.corpus import Corpus, canonical, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.errors import ConfigError
-from understudy.methods.protocol import Arrays, Preparation, Released, ReleaseTools
+from understudy.methods.base import Arrays, Preparation, Released, ReleaseTools
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums, noisy_centres
 from understudy.methods.sec_pe.parameters import SecPEParameters
 from understudy.methods.sec_pe.plan import Drawing, promised, release_names

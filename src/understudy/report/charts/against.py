@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from understudy.evaluation.figure import SYNTHETIC, Figure
+from understudy.metrics.value import SYNTHETIC, Figure
 from understudy.report.charts.scales import Scale, padded
 from understudy.report.charts.svg import Frame, path, picture, tag, x_axis, y_axis
 from understudy.report.compared import REFERENCES, Comparison

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from understudy.evaluation.figure import REAL, Figure
+from understudy.metrics.value import REAL, Figure
 from understudy.report.charts.scales import Scale, padded
 from understudy.report.charts.svg import Frame, picture, tag, x_axis
 from understudy.report.grids import Grid

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from understudy.evaluation.picture import Profile
+from understudy.metrics.picture import Profile
 from understudy.report.charts.scales import Scale
 from understudy.report.charts.svg import Frame, path, picture, x_axis, y_axis
 from understudy.report.grids import table_words

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from understudy.evaluation.figure import SYNTHETIC
-from understudy.evaluation.picture import Point
+from understudy.metrics.picture import Point
+from understudy.metrics.value import SYNTHETIC
 from understudy.report.charts.svg import Frame, picture, tag
 
 COLOURS = 8

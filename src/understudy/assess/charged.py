@@ -1,0 +1,279 @@
+"""Metrics on private records that may be shared: plan, charge, draw, store, use, as for any release."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.assess.charged_values import charged_figures
+from understudy.assess.counting import NAME, MetricCounts, Right
+from understudy.config import LedgerParameters
+from understudy.corpus import Corpus, canonical
+from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.corpus.verified import VerifiedCorpus, contents
+from understudy.errors import ConfigError, LedgerError
+from understudy.files import atomic_file, private_folder
+from understudy.metrics.evaluation import Evaluation
+from understudy.metrics.sample import Sample
+from understudy.metrics.utility.kinds import kind_named
+from understudy.models.odd_texts import require_embeds_all
+from understudy.models.text_probe import require_text_invariance
+from understudy.models.trust import trusted_with_texts
+from understudy.models.types import Embedder
+from understudy.outputs import OutputFolder
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import NoisySum
+from understudy.privacy.origin import SYSTEM
+from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.unit import Unit
+from understudy.run.charging import open_ledger, pay
+from understudy.run.listener import Listener
+from understudy.run.session import Session, noise_source
+
+if TYPE_CHECKING:
+    from understudy.ledger import Ledger
+
+VERSION = 1
+_STORE = "metrics"
+
+
+@dataclass(frozen=True)
+class ChargedMetrics:
+    """What is released of a private table, and on which terms.
+
+    Args:
+        dataset: its name in the ledger.
+        unit: the privacy unit that the dataset was opened with.
+        epsilon: what the metrics cost (pure, delta 0).
+        classifiers: those whose accuracy is released.
+        seed: of their training.
+        named: whether the user named the dataset, or the synthetic texts' statement did.
+        ledger: id of the ledger in which the synthetic texts' run charged this dataset; None if that is not known.
+    """
+
+    dataset: str
+    unit: Unit
+    epsilon: str | float
+    classifiers: Sequence[str]
+    seed: int
+    named: bool = False
+    ledger: str | None = None
+
+    @property
+    def budget(self) -> Budget:
+        return Budget(self.epsilon, 0)
+
+    def mechanism(self, labels: int, classifiers: Mapping[str, Right]) -> NoisySum[BoundedCorpus]:
+        """Counts with discrete Laplace noise, calibrated not to pass epsilon."""
+        epsilon = float(self.budget.epsilon)
+        multiplier = 1 / epsilon
+        while 1 / multiplier > epsilon:
+            multiplier = math.nextafter(multiplier, math.inf)
+        return NoisySum(MetricCounts(labels, classifiers, self.unit), "laplace", multiplier)
+
+    def plan(self, mechanism: NoisySum[BoundedCorpus], classifiers: Sequence[str]) -> Plan:
+        names = f", right answers of {', '.join(classifiers)}" if classifiers else ""
+        why = f"noisy counts of labels, lengths{names}"
+        parameters = {"noise": "laplace", "noise_multiplier": mechanism.noise_multiplier, "counts": why}
+        return Plan(
+            "evaluate",
+            self.unit,
+            self.budget,
+            (Charge(NAME, mechanism.event, parameters, why),),
+        )
+
+
+def release_metrics(
+    wanted: ChargedMetrics,
+    corpus: Corpus,
+    synthetic: Sample,
+    *,
+    table_sha256: str,
+    folder: OutputFolder,
+    settings: LedgerParameters,
+    embedder: Embedder | None,
+    fresh: bool,
+    listener: Listener,
+) -> Evaluation:
+    """Charge, count, add noise, and write ``release/metrics.json``. The same call again draws nothing anew.
+
+    Args:
+        corpus: the private table, with its declared label set.
+        synthetic: released texts, on which the classifiers are trained.
+        table_sha256: of the table that they are from, as :func:`understudy.assess.synthetic.table_sha256` has it.
+        folder: whose ``private/metrics`` keeps the noisy counts.
+
+    Raises:
+        ConfigError: if secrets are protected, labels are not declared, or a classifier cannot be trained.
+        LedgerError: if the ledger does not have the dataset, or not what the run has spent of it.
+        BudgetExceeded: if the dataset has not so much left.
+    """
+    from understudy.store import RunStore
+
+    if wanted.unit.kind == "secret":
+        raise ConfigError(
+            "Metrics are charged by epsilon, and this dataset's budget protects secrets.",
+            "Leave --charge-metrics out: the figures in private/ are for the data's holder.",
+        )
+    if not corpus.schema.labels_declared:
+        raise ConfigError(
+            "Labels that are read from the real table are not protected, and would be released by name.",
+            "Declare the label set with --labels, or leave --charge-metrics out.",
+        )
+    labels = [canonical(label) for label in corpus.labels]
+    if embedder is not None and any(kind_named(name).embeddings for name in wanted.classifiers):
+        require_embeds_all(embedder)
+    classifiers = _classifiers(wanted, synthetic, labels, embedder)
+    mechanism = wanted.mechanism(max(1, len(labels)), classifiers)
+    reads_vectors = any(kind_named(name).embeddings for name in classifiers)
+    if embedder is not None and reads_vectors:
+        listener.say("Trying on this machine that texts do not change the embeddings of others (under a minute).")
+        require_text_invariance(embedder)
+    plan, noise = wanted.plan(mechanism, list(classifiers)), noise_source(settings)
+    insecure = {"insecure_no_noise": settings.insecure_no_noise, "insecure_noise_seed": settings.insecure_noise_seed}
+    lasting = _lasting(wanted, labels, synthetic, embedder) | insecure
+    private_folder(folder.private)
+    with ExitStack() as stack:
+        store = stack.enter_context(RunStore.open(folder.private / _STORE, noise=noise.origin, fresh=fresh))
+        folder.make()
+        folder.require_writable()
+        session = Session(folder, store, lasting, folder, noise)
+        if session.begun:
+            session.begin()  # with the same settings, or it is an error
+        values = _counts(mechanism, plan, wanted, corpus, session, settings, listener)
+        private, run_id = store.private, store.run_id
+    figures = charged_figures(
+        values,
+        labels=labels,
+        classifiers=list(classifiers),
+        training_texts=len(synthetic),
+        noise_scale=mechanism.scale / mechanism.query.grid,
+        seed=wanted.seed,
+    )
+    made = Evaluation(figures, None, {"classifiers": list(classifiers), "seed": wanted.seed})
+    trusted = trusted_with_texts(embedder)  # the figures in private/ have it read the real texts, if no classifier does
+    _write(folder, wanted, plan, made, private, run_id, trusted, table_sha256)
+    listener.say(f"Wrote what was released to {folder.metrics_file}.")
+    return made
+
+
+def _counts(
+    mechanism: NoisySum[BoundedCorpus],
+    plan: Plan,
+    wanted: ChargedMetrics,
+    corpus: Corpus,
+    session: Session,
+    settings: LedgerParameters,
+    listener: Listener,
+) -> NDArray[np.float64]:
+    with ExitStack() as stack:
+        ledger = stack.enter_context(open_ledger(settings, session.store)) if session.noise.origin == SYSTEM else None
+        rows = ""
+        if ledger is not None:
+            _require_ledger(wanted, ledger)
+            ledger.check_if_open(wanted.dataset, plan, run_id=session.store.run_id)  # before any private read
+            found = contents(corpus, ledger.fingerprint_key)
+            rows = found.digest
+            corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
+        paid = pay(ledger, wanted.dataset, plan, corpus, rows, session, listener, known_only=not wanted.named)
+        bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key)
+        kept = paid.keep(NAME, lambda: {"counts": mechanism.run(bounded, receipt=paid.receipt, source=session.noise)})
+    return np.asarray(kept["counts"], dtype=np.float64)
+
+
+def _require_ledger(wanted: ChargedMetrics, ledger: Ledger) -> None:
+    """See that the charge is added to what the run of the synthetic texts has spent.
+
+    Raises:
+        LedgerError: if that was charged in another ledger.
+    """
+    if wanted.ledger not in (None, ledger.id):
+        raise LedgerError(
+            f"The run in this folder was charged in another ledger than {ledger.location}.",
+            "Name that one with --ledger: what is charged in two ledgers is never added up.",
+        )
+    if not wanted.named and ledger.dataset(wanted.dataset) is None:
+        raise LedgerError(
+            f"The dataset {wanted.dataset!r} is not open in the ledger {ledger.location}.",
+            "Name the ledger in which the run was charged (--ledger), or open the dataset with "
+            "`understudy ledger open`.",
+        )
+
+
+def _classifiers(
+    wanted: ChargedMetrics, synthetic: Sample, labels: Sequence[str], embedder: Embedder | None
+) -> dict[str, Right]:
+    """Trained on released texts. Without labels there are none."""
+    if len(labels) < 2 or synthetic.labels is None:
+        return {}
+    return {name: _right(name, synthetic, labels, embedder, wanted.seed) for name in wanted.classifiers}
+
+
+def _right(name: str, synthetic: Sample, labels: Sequence[str], embedder: Embedder | None, seed: int) -> Right:
+    kind = kind_named(name)
+    kind.require(synthetic)
+    predicted_labels, predict = kind.train(synthetic, seed=seed)
+    places = {label: place for place, label in enumerate(labels)}
+    numbers = np.array([places.get(label, -1) for label in predicted_labels], dtype=np.int64)
+
+    def right(batch: BoundedBatch) -> NDArray[np.bool_]:
+        if not len(batch.texts):
+            return np.zeros(0, dtype=np.bool_)
+        vectors = embedder.embed(list(batch.texts)) if embedder is not None and kind.embeddings else None
+        predicted = numbers[predict(Sample(tuple(batch.texts), None, vectors))]
+        return np.asarray(predicted == batch.labels, dtype=np.bool_)
+
+    return right
+
+
+def _lasting(
+    wanted: ChargedMetrics, labels: Sequence[str], synthetic: Sample, embedder: Embedder | None
+) -> dict[str, Any]:
+    """What a call again must have the same, or it is another release."""
+    table = json.dumps([synthetic.texts, synthetic.labels], ensure_ascii=False)
+    reads_vectors = [kind_named(name).embeddings for name in wanted.classifiers]
+    return {
+        "dataset": wanted.dataset,
+        "charge_metrics": str(wanted.budget.epsilon),
+        "charged_classifiers": list(wanted.classifiers),
+        "labels": list(labels),
+        "unit": wanted.unit.to_json(),
+        "seed": wanted.seed,
+        "embedder": embedder.fingerprint if embedder is not None and any(reads_vectors) else None,
+        "synthetic table": hashlib.sha256(table.encode()).hexdigest(),
+    }
+
+
+def _write(
+    folder: OutputFolder,
+    wanted: ChargedMetrics,
+    plan: Plan,
+    made: Evaluation,
+    private: bool,
+    run_id: str,
+    trusted: Sequence[str],
+    table_sha256: str,
+) -> None:
+    fields = {
+        "version": VERSION,
+        "table_sha256": table_sha256,
+        "private": private,
+        "dataset": wanted.dataset,
+        "run": run_id,
+        "trusted": list(trusted),
+        "unit": plan.unit.to_json(),
+        "protects": plan.unit.describe(),
+        "budget": plan.budget.to_json(),
+        "charges": [charge.to_json() for charge in plan.charges],
+        "evaluation": made.to_json(),
+    }
+    with atomic_file(folder.metrics_file) as file:
+        file.write(json.dumps(fields, indent=1).encode())

@@ -1,0 +1,249 @@
+"""One evaluation from start to finish: what was made, beside the real texts that it was made of."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from understudy.assess.charged import ChargedMetrics, release_metrics
+from understudy.assess.measure import Tables, embedded, measure
+from understudy.assess.parameters import EvaluationParameters
+from understudy.assess.reading import read_sample
+from understudy.assess.tables import (
+    EvaluationConfig,
+    Made,
+    Table,
+    completed,
+    open_beside,
+    open_real,
+    open_synthetic,
+    reopened,
+)
+from understudy.config import LedgerParameters
+from understudy.corpus import Corpus
+from understudy.errors import ConfigError, CorpusError
+from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, disk_faults, private_folder, read_lines, read_whole
+from understudy.metrics.evaluation import Evaluation
+from understudy.metrics.sample import Sample
+from understudy.models.trust import require_trusted
+from understudy.models.types import Embedder
+from understudy.outputs import OutputFolder
+from understudy.privacy.exact import require_epsilon
+from understudy.privacy.origin import SYSTEM
+from understudy.privacy.unit import Unit
+from understudy.run.charging import ledger_of
+from understudy.run.listener import SILENT, Listener
+from understudy.statement import Statement
+
+_FEWEST = 2
+
+
+def evaluate(
+    real: Table | Sequence[str], synthetic: Table, *, listener: Listener = SILENT, **options: Any
+) -> Evaluation:
+    """Measure a synthetic table against the real one: fidelity, utility, leakage.
+
+    Every number but those released with a charge is private: it is written to ``private/evaluation.json`` of the output
+    folder (if there is one), and belongs to the data's holder.
+
+    Args:
+        real: the real table: a file, several, or an open corpus.
+        synthetic: an output folder of ``understudy run`` or ``generate``, a table, or an open one.
+        options: by their flag names (``understudy evaluate --help``). Column names are taken from the output folder's
+            Release where it has one and they are not given.
+
+    Raises:
+        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
+    """
+    from understudy.metrics.extra import require_evaluate
+
+    require_evaluate()
+    config = EvaluationConfig(**options)
+    with ExitStack() as stack:
+        private_dir = None if config.output is None else Path(config.output) / "private"
+        made = open_synthetic(synthetic, config)
+        config = completed(config, made, declared=real.schema if isinstance(real, Corpus) else None)
+        folder = OutputFolder(Path(config.output)) if config.output else made.folder
+        if folder is not None:
+            stack.enter_context(disk_faults(folder.root))
+        _check_folder(folder, made)
+        corpus = open_real(real, config, private_dir)
+        if not isinstance(real, Corpus):
+            stack.enter_context(corpus)
+        wanted = None if config.charge_metrics is None else _wanted(config, corpus, made)
+        tables = _read(config, corpus, made)
+        made.require_unchanged()
+        embedder = _load_embedder(config)
+        tables = tables.embedded(embedder, listener)
+        if wanted is not None:
+            assert folder is not None, "checked with what is wanted"
+            assert made.sha256 is not None, "checked likewise"
+            release_metrics(
+                wanted,
+                corpus,
+                tables.synthetic,
+                table_sha256=made.sha256,
+                folder=folder,
+                settings=config.part(LedgerParameters),
+                embedder=embedder,
+                fresh=config.fresh,
+                listener=listener,
+            )
+        listener.say("Reading the real texts.")
+        told = listener
+        if wanted is not None:  # how many records there are must not show in what is said
+            listener.say("Measuring what stays private: this may take minutes.")
+            told = SILENT
+        sample = read_sample(corpus, at_most=config.max_texts, seed=config.seed)
+        if len(sample) < _FEWEST and wanted is None:
+            raise ConfigError("The real table holds too few texts to compare with.", "Give one with two or more.")
+        if len(sample) < _FEWEST:  # what was charged for is out: how this ends must not tell how many records there are
+            evaluation = Evaluation((), None, {"nothing measured": "too few real texts to compare with"})
+        else:
+            sample = embedded(sample, embedder, told, "real")
+            evaluation = measure(config.part(EvaluationParameters), sample, tables, told)
+    if made.folder is not None:
+        evaluation = replace(evaluation, settings={**evaluation.settings, "table_sha256": made.sha256})
+    if folder is not None:
+        with disk_faults(folder.root):
+            private_folder(folder.private)
+            evaluation.save(folder.evaluation_file)
+        listener.say(f"Wrote the figures to {folder.evaluation_file}: they are not covered by epsilon.")
+    return evaluation
+
+
+def _read(config: EvaluationConfig, corpus: Corpus, made: Made) -> Tables:
+    """All tables but the real one: what is wrong with them is known before anything is embedded or charged."""
+
+    def sample(table: Corpus) -> Sample:
+        return read_sample(table, at_most=config.max_texts, seed=config.seed)
+
+    synthetic = sample(made.table)
+    if not len(synthetic):
+        raise ConfigError("The synthetic table holds no text.", "Give one that does.")
+    holdout = None
+    if config.holdout is not None:
+        try:
+            with reopened(corpus, config.holdout, config) as other:
+                holdout = sample(other)
+        except CorpusError as error:
+            raise CorpusError(f"The holdout cannot be used. {error.problem}", error.cure) from None
+    named = [each.partition("=") for each in config.beside]
+    return Tables(
+        synthetic=synthetic,
+        beside={name: sample(open_beside(path, made)) for name, _, path in named},
+        holdout=holdout,
+        recipient=None if config.recipient is None else sample(open_beside(config.recipient, made)),
+        public=_lines(config.public_texts),
+        schema=_schema(config.json_schema),
+    )
+
+
+def _check_folder(folder: OutputFolder | None, made: Made) -> None:
+    """See that figures do not come to stand beside another table's statement."""
+    if folder is None or not (folder.shareable / "statement.json").exists():
+        return
+    if made.folder is None or made.folder.root.resolve() != folder.root.resolve():
+        raise ConfigError(
+            f"The folder {folder.root.name} holds another run, beside whose statement these figures would stand.",
+            "Evaluate that folder, or use another --output.",
+        )
+
+
+def _wanted(config: EvaluationConfig, corpus: Corpus, made: Made) -> ChargedMetrics:
+    """What is to be released, and on which terms; everything that forbids it is told before anything is read."""
+    if made.folder is None or made.statement is None:
+        raise ConfigError(
+            "Metrics that are charged stand beside the statement of the synthetic texts, and there is none.",
+            "Evaluate the output folder of `understudy run` or `generate`.",
+        )
+    if not made.statement.private and not (config.insecure_no_noise or config.insecure_noise_seed is not None):
+        raise ConfigError(
+            "The synthetic texts were made without noise, so nothing that is learnt from them is private.",
+            "Evaluate a run with a promise.",
+        )
+    if not made.statement.labels_declared:
+        raise ConfigError(
+            "The label set of the synthetic texts was read from the data: it is not protected, and would be named.",
+            "Leave --charge-metrics out, or make a run with a declared label set.",
+        )
+    assert config.charge_metrics is not None
+    require_epsilon(charge_metrics=config.charge_metrics)
+    made.require_of_run()
+    dataset = config.dataset or made.statement.dataset
+    return ChargedMetrics(
+        dataset,
+        _unit(config, corpus, made.statement),
+        config.charge_metrics,
+        [each for each in config.charged_classifiers if each == "tf-idf" or config.embedder != "none"],
+        config.seed,
+        named=config.dataset is not None,
+        ledger=_ledger_of_run(made.folder) if dataset == made.statement.dataset else None,
+    )
+
+
+def _ledger_of_run(folder: OutputFolder) -> str | None:
+    """The id of the ledger in which the folder's run was charged, where its private half is here and says so."""
+    from understudy.store import RunStore
+    from understudy.store.run_store import FILE
+
+    if not os.path.exists(folder.private / FILE):  # noqa: PTH110 - of another's folder it may not be told
+        return None
+    with RunStore.open(folder.private, noise=SYSTEM) as store:
+        return ledger_of(store)
+
+
+def _unit(config: EvaluationConfig, corpus: Corpus, statement: Statement) -> Unit:
+    """Whom the charged metrics protect: whom the synthetic table's promise names, if no owner column is given.
+
+    Raises:
+        ConfigError: if the real table was read without the column that tells units apart, or with another.
+    """
+    unit = statement.unit
+    if config.owner:
+        unit = Unit("owner", config.max_records_per_owner, config.owner)
+    if unit.kind != "secret" and corpus.schema.owner != unit.column:
+        raise ConfigError(
+            f"The real table has the owner column {corpus.schema.owner!r}, and one {unit.name} is protected.",
+            "Name the owner column that tells the protected units apart, the same for the table and for --owner.",
+        )
+    return unit
+
+
+def _load_embedder(config: EvaluationConfig) -> Embedder | None:
+    """The embedder, if there is one; it may read the real texts. What is private needs no more of it."""
+    if config.embedder == "none":
+        return None
+    from understudy.models.catalog import load_embedder
+
+    embedder = load_embedder(config.embedder)
+    require_trusted(embedder, trust_endpoint=config.trust_endpoint)
+    return embedder
+
+
+def _lines(path: str | None) -> tuple[str, ...]:
+    if path is None:
+        return ()
+    try:
+        return tuple(read_lines(Path(path)))
+    except UnreadableText as error:
+        raise ConfigError(
+            f"The public texts {Path(path).name} cannot be read ({error}).", "Give a UTF-8 text file."
+        ) from None
+
+
+def _schema(path: str | None) -> Mapping[str, Any] | None:
+    if path is None:
+        return None
+    try:
+        found = json.loads(read_whole(Path(path), most=MOST_SETTINGS_BYTES).decode("utf-8"))
+    except (UnreadableText, ValueError, RecursionError):
+        raise ConfigError(f"The JSON schema {Path(path).name} cannot be read.", "Give a UTF-8 JSON file.") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"The JSON schema {Path(path).name} is no object.", "Give a JSON Schema.")
+    return found

@@ -1,0 +1,201 @@
+"""The tables of an evaluation: which files they are, and how their columns are called."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from understudy.assess.parameters import ChargeParameters, EvaluationParameters
+from understudy.assess.reading import open_table
+from understudy.assess.synthetic import origins, table_sha256
+from understudy.config import LedgerParameters, TableParameters
+from understudy.corpus import Corpus, no_table, read_corpus
+from understudy.errors import ConfigError
+from understudy.methods.loading import load_release
+from understudy.outputs import LABEL, TEXT, OutputFolder, find_table
+from understudy.parameters import Parameters
+from understudy.release import PublicSchema
+from understudy.statement import Statement
+from understudy.statement.form import load_statement
+
+Table = str | os.PathLike[str] | Corpus
+"""A file, or a table that is open."""
+
+
+class ResultParameters(Parameters):
+    """Where the figures go."""
+
+    output: str | None = None
+    """Folder for the results. Default: the output folder that is evaluated."""
+    fresh: bool = False
+    """Release metrics anew in a folder that holds some; charges again."""
+
+
+class EvaluationConfig(TableParameters, EvaluationParameters, ChargeParameters, LedgerParameters, ResultParameters):
+    """Everything an evaluation may be told."""
+
+    def part(self, group: type[Parameters]) -> Any:
+        """The fields of one group as that group's model."""
+        return group(**{name: getattr(self, name) for name in group.model_fields})
+
+
+@dataclass(frozen=True)
+class Made:
+    """The synthetic side: its table, and what its folder says of it.
+
+    Args:
+        file: the table's, in an output folder.
+        sha256: of what that held when it was opened; None where the report could not tell either.
+        release: the Release in the folder, as provenance names it; empty where there is none, or several.
+    """
+
+    table: Corpus
+    folder: OutputFolder | None = None
+    schema: PublicSchema | None = None
+    statement: Statement | None = None
+    file: Path | None = None
+    sha256: str | None = None
+    release: str = ""
+
+    def require_unchanged(self) -> None:
+        """See that the table is still the one that was opened, now that it was read.
+
+        Raises:
+            ConfigError: if it is not.
+        """
+        if self.file is not None and _sha256(self.file) != self.sha256:
+            raise ConfigError(
+                f"The synthetic table {self.file.name} changed while it was read.",
+                "Stop modifying it, then repeat the command.",
+            )
+
+    def require_of_run(self) -> None:
+        """See that the texts are those that the folder's promise is about, as their provenance has it. Whoever made the
+        folder vouches for that; what this finds is a mix-up.
+
+        Raises:
+            ConfigError: if a text is of another Release, or says of none.
+        """
+        assert self.folder is not None
+        assert self.file is not None
+        assert self.statement is not None
+        try:
+            found = origins(self.file)
+        except Exception:  # a damaged table fails in many ways
+            found = None
+        if found is None or self.sha256 is None:
+            raise ConfigError(
+                f"The synthetic table {self.file.name} is damaged, or too large for a report.",
+                "Make another with `understudy generate`, free of charge.",
+            )
+        release = self.release or next((name for name, _ in found), "")
+        if any(not name or (name, promised) != (release, self.statement.private) for name, promised in found):
+            raise ConfigError(
+                f"Not every text in {self.file.name} was made from the Release that the folder's statement is about, "
+                "so a charge would not cover what is learnt from them.",
+                "Put back the table that the run wrote; `understudy generate FILE.release --output ELSEWHERE` makes "
+                "another, free of charge.",
+            )
+
+
+def open_synthetic(source: Table, config: EvaluationConfig) -> Made:
+    if isinstance(source, Corpus):
+        return Made(source)
+    if not isinstance(source, (str, os.PathLike)):
+        raise no_table(source)
+    path = Path(source)
+    if not path.is_dir():
+        return Made(open_table(path, _columns(config, None)))
+    folder = OutputFolder(path)
+    table = find_table(folder.shareable)
+    if table is None:
+        raise ConfigError(
+            f"The folder {path.name} holds no synthetic table.", "Give an output folder of `understudy run` or a table."
+        )
+    releases = sorted(folder.shareable.glob("*.release"))
+    made = load_release(releases[0]) if len(releases) == 1 else None
+    statement = made.statement if made is not None else _statement(folder)
+    schema = made.schema if made is not None else None
+    return Made(
+        file=table,
+        sha256=_sha256(table),
+        table=open_table(table, [(TEXT, LABEL), (TEXT, None)]),
+        folder=folder,
+        schema=schema,
+        statement=statement,
+        release="" if made is None else made.origin,
+    )
+
+
+def _sha256(table: Path) -> str | None:
+    """Of what a synthetic table holds; None where the report cannot read it."""
+    try:
+        return table_sha256(table)
+    except Exception:  # a damaged table fails in many ways
+        return None
+
+
+def _statement(folder: OutputFolder) -> Statement | None:
+    path = folder.shareable / "statement.json"
+    return load_statement(path) if path.exists() else None
+
+
+def open_beside(path: str, made: Made) -> Corpus:
+    table = find_table(OutputFolder(Path(path)).shareable)
+    if table is not None:
+        return open_table(table, [(TEXT, LABEL), (TEXT, None)])
+    named = [(made.schema.text, made.schema.label), (made.schema.text, None)] if made.schema is not None else []
+    return open_table(Path(path), [(TEXT, LABEL), *named, (TEXT, None)])
+
+
+def _columns(config: EvaluationConfig, schema: PublicSchema | None) -> list[tuple[str, str | None]]:
+    """Text and label columns of a synthetic table that is no output folder's: the real table's, or ours."""
+    text, label = (config.text, config.label) if schema is None else (schema.text, schema.label)
+    own = [] if text is None else [(text, label)]
+    return [*own, (TEXT, LABEL), (TEXT, None)]
+
+
+def completed(config: EvaluationConfig, made: Made, *, declared: Any) -> EvaluationConfig:
+    """The configuration with the columns that the Release names, where none were given."""
+    if declared is not None or made.schema is None or config.text is not None or config.record_columns:
+        return config
+    schema = made.schema
+    told: dict[str, Any] = {"record_columns": schema.record_columns} if schema.record_columns else {"text": schema.text}
+    if schema.label is not None and config.label is None:
+        told |= {"label": schema.label}
+        if config.labels is None and schema.labels:
+            told |= {"labels": schema.labels}
+    if made.statement is not None and made.statement.unit.kind == "owner" and config.owner is None:
+        told |= {"owner": made.statement.unit.column, "max_records_per_owner": made.statement.unit.max_records}
+    return config.model_copy(update=told)
+
+
+def open_real(real: Table | Sequence[str], config: EvaluationConfig, private: Path | None) -> Corpus:
+    if isinstance(real, Corpus):
+        return real
+    if config.text is None and not config.record_columns:
+        raise ConfigError("It is not said which column of the real table holds the texts.", "Name it with --text.")
+    fields = _reading(config)
+    return read_corpus(real, **fields, private_dir=private)
+
+
+def reopened(corpus: Corpus, path: str, config: EvaluationConfig) -> Corpus:
+    """Another table with the columns of the real one, and no owners."""
+    schema = corpus.schema
+    fields = _reading(config) | {
+        "text": schema.text,
+        "record_columns": schema.record_columns,
+        "label": schema.label,
+        "labels": schema.labels or None,
+        "labels_from_data": schema.label is not None and not schema.labels,
+        "owner": None,
+    }
+    return read_corpus(path, **fields)
+
+
+def _reading(config: EvaluationConfig) -> dict[str, Any]:
+    table: TableParameters = config.part(TableParameters)
+    return table.model_dump(exclude={"max_records_per_owner"})

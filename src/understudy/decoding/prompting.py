@@ -1,0 +1,173 @@
+"""From what the user chose to each label's prompt in tokens, with what ends a text and whether it is a record."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from understudy.decoding.ending import Ending
+from understudy.decoding.parameters import TextParameters
+from understudy.decoding.rows import PromptTokens, cut, prompt_tokens
+from understudy.decoding.structured import JSONSchema, RecordCheck
+from understudy.errors import ConfigError
+from understudy.models.causal import CausalModel
+from understudy.models.contexts import Contexts
+from understudy.prompts.predicting import PredictionExample, PredictionPrompt, Shape
+from understudy.prompts.template import Prompts
+from understudy.writing.writer import public_name
+
+
+@dataclass(frozen=True)
+class LabelPrompt:
+    """What texts of one label are asked for with. All of it is public.
+
+    Args:
+        prompt: in words.
+        tokens: in the model's tokens.
+        ending: of a text.
+        most: tokens to which a private text is cut.
+        model: whose tokens they are.
+    """
+
+    prompt: PredictionPrompt
+    tokens: PromptTokens
+    ending: Ending
+    most: int
+    model: CausalModel
+
+    def private(self, text: str) -> tuple[list[int], bool]:
+        """A private text in tokens, and whether it had to be cut. A function of this text alone."""
+        return cut(self.tokens.encode(text, prompt=self.prompt, model=self.model), self.most)
+
+    def contexts(
+        self,
+        texts: Iterable[Sequence[int]],
+        *,
+        rows_at_once: int,
+        candidates: int | None = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> Contexts:
+        """The public row, and one for each private text, in the model. All shapes are functions of public parameters.
+
+        Args:
+            rows_at_once, candidates, check: as in :meth:`understudy.models.causal.CausalModel.contexts`.
+
+        Raises:
+            PrivacyError: the model's rows change one another's logits on this device.
+        """
+        return self.model.contexts(
+            [self.tokens.public_row(), *(self.tokens.row(text) for text in texts)],
+            prefix=self.tokens.prefix,
+            width=self.tokens.width(self.most),
+            suffix=self.tokens.suffix,
+            tokens=self.ending.most_tokens + 1,
+            rows_at_once=rows_at_once,
+            candidates=candidates,
+            check=check,
+        )
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Tokens of the prefix, of the longest row, and of the suffix."""
+        return len(self.tokens.prefix), self.tokens.width(self.most), len(self.tokens.suffix)
+
+    @property
+    def length(self) -> int:
+        """Tokens of a row with the longest text in the prompt and as the answer."""
+        return sum(self.shape) + self.ending.most_tokens + 1
+
+    def read(self, tokens: Sequence[int]) -> str:
+        """The text that was drawn as these tokens."""
+        return self.ending.read(tokens, self.model).text.strip()
+
+
+@dataclass(frozen=True)
+class LabelPrompts:
+    """The prompts of all labels.
+
+    Args:
+        labels: one each, in the order of the labels.
+        check: says whether a text is a record; None where texts are no records.
+        schema_sha256: of the JSON schema, where there is one.
+    """
+
+    labels: tuple[LabelPrompt, ...]
+    check: RecordCheck | None
+    schema_sha256: str | None
+
+    @property
+    def sha256(self) -> str:
+        """Of all prompts in words, the shown examples included."""
+        return hashlib.sha256(repr([each.prompt for each in self.labels]).encode()).hexdigest()
+
+    def public_inputs(self, document_type: str, *, schema_source: str) -> dict[str, dict[str, str]]:
+        """What was fixed before a private record was read, for the statement.
+
+        Args:
+            document_type: of the prompts' template.
+            schema_source: where the JSON schema comes from, if there is one.
+        """
+        model = self.labels[0].model
+        found = {
+            "private model": {"source": public_name(model.model_id), "sha256": model.fingerprint},
+            "prompts": {"source": f"for a {document_type}", "sha256": self.sha256},
+        }
+        if self.schema_sha256 is not None:
+            found["JSON schema"] = {"source": schema_source, "sha256": self.schema_sha256}
+        return found
+
+
+def build_prompts(
+    parameters: TextParameters,
+    prompts: Prompts,
+    model: CausalModel,
+    *,
+    label_names: Sequence[str],
+    record_columns: Sequence[str],
+) -> LabelPrompts:
+    """Each label's prompt; before a private record is read.
+
+    Args:
+        label_names: empty without labels.
+        record_columns: of the records that the texts are; empty where they are none.
+
+    Raises:
+        ConfigError: if a schema is given for texts that are no records or cannot be used, the model has no form of
+            the kind that is asked for, or its window is too small.
+    """
+    if parameters.json_schema is not None and not record_columns:
+        raise ConfigError(
+            "A JSON schema is given, but the texts are no records.",
+            "Name the columns that make a record with --record-columns, or leave --json-schema out.",
+        )
+    if parameters.record_form == "lines" and not record_columns:
+        raise ConfigError(
+            "Records are to be written as lines, but the texts are no records.",
+            "Name the columns that make a record with --record-columns, or leave --record-form out.",
+        )
+    schema = None if parameters.json_schema is None else JSONSchema(parameters.json_schema)
+    if schema is not None and (missing := schema.required - set(record_columns)):
+        raise ConfigError(
+            f"The JSON schema requires {', '.join(sorted(missing))}, which no record has.",
+            "Name all of its columns with --record-columns, or change the schema.",
+        )
+    shape: Shape = parameters.record_form if record_columns else "text"
+    examples = [PredictionExample(text=example.text) for example in prompts.examples] if prompts.examples else None
+    made = []
+    for label in label_names or [""]:
+        prompt = prompts.template.prediction_prompt(
+            chat=parameters.prompt_form == "chat",
+            label=label,
+            shape=shape,
+            columns=record_columns,
+            schema="" if schema is None else schema.text,
+            examples=examples,
+            most_examples=prompts.parameters.examples_per_prompt,
+        )
+        tokens = prompt_tokens(prompt, model)
+        fitting = tokens.most_fitting(model.window, new_tokens=prompts.parameters.max_tokens + 1)
+        ending = Ending.of(prompt, most_tokens=prompts.parameters.max_tokens)
+        made.append(LabelPrompt(prompt, tokens, ending, min(parameters.private_text_tokens, fitting), model))
+    check = RecordCheck(tuple(record_columns), schema, shape) if record_columns else None
+    return LabelPrompts(tuple(made), check, None if schema is None else schema.sha256)

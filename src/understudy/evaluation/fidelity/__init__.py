@@ -1,5 +1,0 @@
-"""How near the synthetic texts are to the real ones, as a whole: :func:`measure_fidelity`."""
-
-from understudy.evaluation.fidelity.measure import measure_fidelity
-
-__all__ = ["measure_fidelity"]

@@ -1,0 +1,109 @@
+"""Longest copied spans and n-gram containment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from understudy.metrics.leakage.figures import chance_of_none, quantile, ratio
+from understudy.metrics.leakage.phrases import Ints, Phrases
+from understudy.metrics.value import Figure, Metric
+
+COPIED = 8
+"""Words of a span from which on it counts as copied; Chowdhery et al. 2022 look for 8-grams."""
+
+NGRAMS = (5, 13)
+"""A phrase of everyday length, and one hardly found twice by chance: that of Brown et al. 2020, appendix C."""
+
+_WORDS = "Words are compared without case and punctuation; of scripts that write no blanks, characters."
+
+LONGEST = Metric(
+    "longest_copied_span",
+    "Longest copied span (words)",
+    "leakage",
+    "The most words in a row that one text shares with any real text. Where the tables differ in size, also its "
+    f"expectation in as many texts as the smaller one has. {_WORDS}",
+    "Lee et al. 2022, arXiv:2107.06499 (exact substrings)",
+    "lower",
+)
+TYPICAL = Metric(
+    "copied_span",
+    "Copied span of a text (words)",
+    "leakage",
+    f"A quantile over texts of the most words in a row that a text shares with any real text. {_WORDS}",
+    "Lee et al. 2022, arXiv:2107.06499 (exact substrings)",
+    "lower",
+)
+COVERED = Metric(
+    "copied_words",
+    f"Words in copied spans of {COPIED} or more",
+    "leakage",
+    f"The share of all words, in [0, 1], that lie in spans of {COPIED} or more words which stand in one real text.",
+    "Lee et al. 2022, arXiv:2107.06499; span length of Chowdhery et al. 2022, arXiv:2204.02311",
+    "lower",
+)
+CONTAINED = Metric(
+    "ngram_containment",
+    "n-grams found in real texts",
+    "leakage",
+    f"The share of n-grams, in [0, 1], that stand in any real text; each occurrence counts. {_WORDS}",
+    "Broder 1997 (containment); n of 13 from Brown et al. 2020, arXiv:2005.14165",
+    "lower",
+)
+UNIQUE = Metric(
+    "unique_ngram_containment",
+    "n-grams found in exactly one real text",
+    "leakage",
+    "The share of n-grams, in [0, 1], that stand in one real text and in no other: phrases that are not common "
+    "property but one record's own.",
+    "Carlini et al. 2021, arXiv:2012.07805, definition 2 (eidetic memorisation with k = 1)",
+    "lower",
+)
+
+
+def measure_copying(
+    real: Sequence[Sequence[str]],
+    others: Mapping[str, Sequence[Sequence[str]]],
+    *,
+    seed: int,
+    draws: int,
+) -> list[Figure]:
+    """Figures of copied spans and n-grams.
+
+    Args:
+        real: the words of each real text.
+        others: the words of each text, by the name of the table.
+        seed: of the bootstrap.
+        draws: of the bootstrap.
+    """
+    figures: list[Figure] = []
+    smallest = min(len(texts) for texts in others.values())
+    for of, texts in others.items():
+        phrases = Phrases(real, texts)
+        longest = phrases.longest()
+        figures += [_maximum(longest, size, of) for size in dict.fromkeys((len(longest), smallest))]
+        figures.append(quantile(TYPICAL, longest, 0.95, of, seed=seed, draws=draws))
+        covered, words = phrases.covered(COPIED)
+        figures.append(
+            ratio(COVERED, covered, words, of, {"n": COPIED}, none="There are no words.", seed=seed, draws=draws)
+        )
+        for n in NGRAMS:
+            in_any, in_one, all_of_them = phrases.ngrams(n)
+            none = f"No text has {n} words."
+            for metric, found in ((CONTAINED, in_any), (UNIQUE, in_one)):
+                figures.append(ratio(metric, found, all_of_them, of, {"n": n}, none=none, seed=seed, draws=draws))
+    return figures
+
+
+def _maximum(longest: Ints, size: int, of: str) -> Figure:
+    """The maximum of ``size`` texts at random, on average; a maximum has no interval."""
+    settings = {"texts": size}
+    if size == 0:
+        return Figure(LONGEST, None, of, settings=settings, note="There are no texts.")
+    if size == len(longest):
+        return Figure(LONGEST, float(longest.max()), of, settings=settings)
+    lengths = np.sort(longest)
+    up_to = chance_of_none(np.arange(len(lengths))[::-1], len(lengths), size)  # P(maximum <= lengths[i])
+    mean = float(lengths @ np.diff(up_to, prepend=0.0))
+    return Figure(LONGEST, mean, of, settings=settings, note=f"The mean over all choices of {size} of its texts.")

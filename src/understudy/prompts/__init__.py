@@ -1,0 +1,1 @@
+"""Every prompt: templates as data, and what fills them."""

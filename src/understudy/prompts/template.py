@@ -1,0 +1,257 @@
+"""Prompt templates as data: one YAML file a document type, user-replaceable.
+
+    document_type: news article
+    names: [news]                     # other names it answers to
+    system: "You write ..."
+    user: "Write one {document_type} with the words: {phrases}."
+    user_with_label: "..."            # used with label_in_prompt
+    repair: "..."                     # asks for {missing} phrases in {text}
+    stop: ["\\n\\n"]
+    examples:                         # shown as earlier turns; invented, public
+      - phrases: [rain, harvest]
+        text: "..."
+    evolution: {...}                  # for private evolution: see :mod:`understudy.prompts.evolving`
+    prediction: {...}                 # for private prediction: see :mod:`understudy.prompts.predicting`
+
+Placeholders: {document_type}, {phrases}, {count}, {label}, {missing}, {text}.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from understudy.errors import ConfigError
+from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
+from understudy.models.types import Message
+from understudy.parameters import Parameters
+from understudy.prompts.evolving import EvolutionExample, EvolutionPrompts, fill_in
+from understudy.prompts.parameters import WritingParameters
+from understudy.prompts.predicting import (
+    PredictionExample,
+    PredictionPrompt,
+    PredictionPrompts,
+    Shape,
+    shown_examples,
+)
+
+GENERAL = "general"
+_FORM = "See docs/prompts.md for its form."
+
+
+class Example(Parameters):
+    """A public text and phrases that it holds."""
+
+    phrases: tuple[str, ...]
+    text: str
+
+
+class PromptTemplate(Parameters):
+    """A prompt for one document type."""
+
+    document_type: str
+    names: tuple[str, ...] = ()
+    system: str = ""
+    user: str
+    user_with_label: str | None = None
+    repair: str = (
+        "Rewrite this {document_type} so that it also contains these words: {missing}. "
+        "Answer with the text only.\n\n{text}"
+    )
+    stop: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = Field(default=())
+    evolution: EvolutionPrompts = EvolutionPrompts()
+    prediction: PredictionPrompts = PredictionPrompts()
+
+    def messages(
+        self, phrases: Sequence[str], *, label: str | None = None, examples: Sequence[Example] = ()
+    ) -> tuple[Message, ...]:
+        """The chat that asks for one text with ``phrases``."""
+        turns = [Message("system", self._fill(self.system, phrases, label))] if self.system else []
+        for example in examples:
+            turns.append(Message("user", self._ask(example.phrases, None)))
+            turns.append(Message("assistant", example.text))
+        return (*turns, Message("user", self._ask(phrases, label)))
+
+    def repair_messages(self, text: str, missing: Sequence[str], phrases: Sequence[str]) -> tuple[Message, ...]:
+        """The chat that asks for ``text`` again with the ``missing`` phrases."""
+        turns = [Message("system", self._fill(self.system, phrases, None))] if self.system else []
+        asked = self._fill(self.repair, phrases, None, {"missing": ", ".join(missing), "text": text})
+        return (*turns, Message("user", asked))
+
+    @property
+    def evolution_examples(self) -> tuple[EvolutionExample, ...]:
+        """Texts to show in prompts that make texts evolve: those made for it, else the others."""
+        return self.evolution.examples or as_evolution_examples(self.examples)
+
+    def evolution_messages(
+        self, pattern: str, values: Mapping[str, str], *, turns: Sequence[tuple[Mapping[str, str], str]] = ()
+    ) -> tuple[Message, ...]:
+        """The chat that asks for one text of the evolution.
+
+        Args:
+            pattern: one of ``evolution.random``, ``.fill`` or ``.rephrase``.
+            values: of the placeholders ``label``, ``keyword``, ``style``, ``words`` and ``text``.
+            turns: earlier turns: the values of each, and the answer.
+        """
+        system = self.system if self.evolution.system is None else self.evolution.system
+        shown = [
+            message
+            for asked, answer in turns
+            for message in (Message("user", self._ask_evolution(pattern, asked)), Message("assistant", answer))
+        ]
+        first = [Message("system", self._ask_evolution(system, values))] if system else []
+        return (*first, *shown, Message("user", self._ask_evolution(pattern, values)))
+
+    def prediction_prompt(
+        self,
+        *,
+        chat: bool,
+        label: str = "",
+        shape: Shape = "text",
+        columns: Sequence[str] = (),
+        schema: str = "",
+        examples: Sequence[PredictionExample] | None = None,
+        most_examples: int | None = None,
+    ) -> PredictionPrompt:
+        """The prompt from which a model predicts a text, in its pieces.
+
+        Args:
+            chat: for a chat model, else for a base model.
+            label: named in the prompt where the pattern has a place for it; public.
+            shape: what a text is.
+            columns: of a record, in the order of its keys; public.
+            schema: the JSON schema of a record; public.
+            examples: public texts, shown first; None: the template's own.
+            most_examples: how many of them, those of the label before others; None: all.
+        """
+        if examples is None:
+            examples = self.prediction_examples(shape, columns)
+        system = self.system if self.evolution.system is None else self.evolution.system
+        return self.prediction.prompt(
+            chat=chat,
+            values={"document_type": self.document_type, "label": label, "schema": schema},
+            shape=shape,
+            columns=columns,
+            system=system if shape == "text" else "",  # it speaks of running text
+            examples=shown_examples(examples, label, most=most_examples),
+        )
+
+    def prediction_examples(self, shape: Shape = "text", columns: Sequence[str] = ()) -> Sequence[PredictionExample]:
+        """The public texts or records that the template has to show where texts are predicted."""
+        if shape != "text":
+            return self.prediction.record_examples(columns)
+        others = tuple(PredictionExample(text=each.text, label=each.label) for each in self.evolution_examples)
+        return self.prediction.examples or others
+
+    @property
+    def sha256(self) -> str:
+        """Of the fields; prompts for predicting only where they are not the general ones, so that older hashes last."""
+        general = {"prediction"} if self.prediction == PredictionPrompts() else None
+        return hashlib.sha256(self.model_dump_json(exclude=general).encode()).hexdigest()
+
+    def _ask(self, phrases: Sequence[str], label: str | None) -> str:
+        chosen = self.user_with_label if label is not None and self.user_with_label else self.user
+        return self._fill(chosen, phrases, label)
+
+    def _ask_evolution(self, pattern: str, values: Mapping[str, str]) -> str:
+        return fill_in(pattern, {"document_type": self.document_type, **values})
+
+    def _fill(
+        self, pattern: str, phrases: Sequence[str], label: str | None, more: Mapping[str, str] | None = None
+    ) -> str:
+        values = {
+            "document_type": self.document_type,
+            "phrases": ", ".join(phrases),
+            "count": str(len(phrases)),
+            "label": label or "",
+            **(more or {}),
+        }
+        return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), pattern).strip()
+
+
+def as_evolution_examples(examples: Sequence[Example]) -> tuple[EvolutionExample, ...]:
+    """Example texts for prompts that make texts evolve: about their first phrase."""
+    return tuple(EvolutionExample(text=each.text, keyword=next(iter(each.phrases), "")) for each in examples)
+
+
+def load_template(document_type: str, *, file: str | Path | None = None) -> PromptTemplate:
+    """The template of ``file``, or the shipped one of ``document_type``, or the general one filled with it.
+
+    Case does not count in a document type, and hyphens and underscores are spaces.
+
+    Raises:
+        ConfigError: if the file cannot be read or is no template.
+    """
+    if file is not None:
+        return _template(_read_yaml(Path(file)), Path(file).name)
+    wanted = _normal(document_type)
+    for entry in sorted(resources.files(__package__).joinpath("templates").iterdir(), key=lambda path: path.name):
+        if not entry.name.endswith(".yaml"):
+            continue
+        fields = _shipped(entry.name)
+        if wanted in map(_normal, (fields["document_type"], *fields.get("names", ()))):
+            return PromptTemplate(**fields)
+    return PromptTemplate(**{**_shipped(f"{GENERAL}.yaml"), "document_type": document_type})
+
+
+@cache
+def _shipped(name: str) -> Mapping[str, Any]:
+    return _parse(resources.files(__package__).joinpath("templates", name).read_text("utf-8"), name)
+
+
+def _normal(document_type: str) -> str:
+    return " ".join(re.split(r"[\s_-]+", document_type.lower())).strip()
+
+
+def _template(fields: Mapping[str, Any], name: str) -> PromptTemplate:
+    try:
+        return PromptTemplate(**fields)
+    except (ConfigError, TypeError) as error:
+        problem = f" ({error.problem.rstrip('.')})" if isinstance(error, ConfigError) else ""
+        raise ConfigError(f"{name} is no prompt template{problem}.", _FORM) from None
+
+
+def _read_yaml(path: Path) -> Mapping[str, Any]:
+    try:
+        return _parse(read_whole(path, most=MOST_SETTINGS_BYTES).decode("utf-8"), path.name)
+    except (UnreadableText, UnicodeDecodeError) as error:
+        why = error if isinstance(error, UnreadableText) else type(error).__name__
+        raise ConfigError(
+            f"The prompt template {path.name} cannot be read ({why}).", "Give a UTF-8 YAML file."
+        ) from None
+
+
+def _parse(text: str, name: str) -> Mapping[str, Any]:
+    import yaml
+
+    try:
+        fields = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        raise ConfigError(f"{name} is no prompt template.", _FORM)
+    return fields
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """Loaded and checked, all of it public.
+
+    Args:
+        parameters: as the user chose.
+        template: of the document type.
+        examples: the user's own; none for the template's.
+    """
+
+    parameters: WritingParameters
+    template: PromptTemplate
+    examples: Sequence[Example] = ()

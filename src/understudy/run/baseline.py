@@ -1,0 +1,105 @@
+"""Texts that a language model writes from the labels alone: no private data, and the floor that a method must beat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from understudy.config import RunConfig, run_config
+from understudy.corpus import Label, canonical
+from understudy.corpus.labels import declared_labels
+from understudy.errors import ConfigError
+from understudy.evolution.keywords import keywords_of_labels
+from understudy.evolution.parameters import EvolutionParameters
+from understudy.evolution.variation import TextAPI, require_text
+from understudy.outputs import OutputFolder
+from understudy.parameters import Parameters, public_file
+from understudy.privacy.noise import SystemNoise
+from understudy.prompts.template import load_template
+from understudy.release import PublicSchema
+from understudy.run.generating import prepare_writing
+from understudy.run.listener import SILENT, Listener
+from understudy.run.planning import require_language_model, wanted
+from understudy.run.session import GENERATED, open_session
+from understudy.writing.records import SyntheticRecord
+from understudy.writing.writer import public_name
+
+
+class ZeroShotParameters(Parameters):
+    """What is asked for."""
+
+    labels: str | tuple[str | int | float | bool, ...] | None = None
+    """The label set: a list, ``A,B,C``, or ``@FILE``."""
+    min_words: int = 25
+    """Fewest words that a prompt asks for."""
+    max_words: int = 100
+    """Most words that a prompt asks for."""
+    keywords: str | None = public_file(None)
+    """A file of keywords, one a line, or YAML with a list for each label. Default: none, the label alone."""
+    keywords_are_public: bool = False
+    """Your word that the keywords do not come from the private data."""
+
+
+def zero_shot(
+    *, labels: str | Sequence[Label] | None = None, listener: Listener = SILENT, **options: Any
+) -> list[SyntheticRecord]:
+    """Ask a language model for texts of each label, by the prompts that private evolution starts with.
+
+    Nothing private is read, and nothing is promised of what comes out but that.
+
+    Args:
+        labels: the label set; None for texts without labels.
+        options: by their flag names: ``records_per_label`` or ``records``, ``document_type``, ``llm``, ``output``,
+            ``seed`` and so on. The same call with the same ``output`` asks for nothing twice.
+
+    Raises:
+        ConfigError: if something is missing or unknown, or the output folder holds a run with a promise.
+        ModelError: if the model cannot be loaded, or answers nothing.
+    """
+    settings = {**options, "method": "aug-pe"}
+    if labels is not None:
+        settings |= {"label": "label", "labels": labels if isinstance(labels, str) else tuple(labels)}
+    config = run_config(settings)
+    names = () if labels is None else declared_labels(labels)
+    counts = wanted(config, max(1, len(names)))
+    require_language_model(config, releases=True, generates=True)
+    if config.output and (OutputFolder(Path(config.output)).shareable / "statement.json").exists():
+        raise ConfigError(
+            "The output folder holds texts with a privacy statement, and these are none of them.",
+            "Use another --output.",
+        )
+    with open_session(config, {**config.lasting, "zero-shot": True}, SystemNoise()) as session:
+        writing = prepare_writing(session, config, listener, asks=True)
+        evolution = _evolution(config)
+        template = load_template(writing.prompts.parameters.document_type, file=writing.prompts.parameters.prompt)
+        keywords: Sequence[Sequence[str]] = [()] * max(1, len(names))  # the template's would outweigh the label
+        if evolution.keywords is not None:
+            keywords = keywords_of_labels(evolution, template.evolution, [canonical(name) for name in names])
+        writer = writing.writer(config, names, listener)
+        assert writer.chat is not None
+        listener.say(f"Making {sum(counts)} texts with {writer.chat.model_id}; no private text is read.")
+        session.begin()
+        session.clear_scratch()
+        answers = TextAPI(writer, evolution, keywords).random(counts, round_number=0, stage=0)
+        require_text(answers)
+        origin = {"zero-shot": public_name(writer.chat.model_id), "prompts": template.sha256[:12]}
+        records = [
+            SyntheticRecord(text, int(label), {**origin, "prompt": prompt})
+            for text, label, prompt in zip(answers.texts, answers.labels, answers.prompts, strict=True)
+        ]
+        if session.visible_folder is not None:
+            schema = PublicSchema("text", None if labels is None else "label", tuple(names))
+            path = session.visible_folder.write_records(
+                records, schema, config.output_format, keep_formulas=config.keep_formulas
+            )
+            listener.say(f"Wrote {len(records)} texts to {path}.")
+        if missing := sum(counts) - len(records):
+            listener.say(f"{missing} texts could not be had.")
+        session.store.mark(GENERATED)
+    return records
+
+
+def _evolution(config: RunConfig) -> EvolutionParameters:
+    fields = EvolutionParameters.model_fields
+    return EvolutionParameters(**{name: each for name, each in config.method_parameters.items() if name in fields})

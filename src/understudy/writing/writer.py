@@ -1,0 +1,132 @@
+"""The prompting loop: seeds in, texts out, the best of several answers kept.
+
+Phrases are released values and examples are public, so nothing here touches private data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from understudy.models.types import ChatModel, ChatRequest, Completion, Message
+from understudy.prompts.parameters import WritingParameters
+from understudy.prompts.template import Example, PromptTemplate
+from understudy.vocabulary.words import kept_phrases, missing_phrases
+from understudy.writing.asking import Asker
+from understudy.writing.records import Seed, SyntheticRecord
+from understudy.writing.selection import is_blank, rank
+
+_SEEDS_AT_ONCE = 1024
+_SEPARATOR = ", "
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes texts with a chat model, or, without one, the phrases themselves.
+
+    Args:
+        chat: None writes each seed's phrases joined by ", ".
+        template: of the document type.
+        parameters: how to write.
+        labels: the label set as strings, for prompts that name the label.
+        examples: public examples; the template's own if there are none.
+        seed: first number of the samples, so that another seed asks for other answers.
+        progress: told the number of texts as they come in, and of how many.
+    """
+
+    chat: ChatModel | None
+    template: PromptTemplate
+    parameters: WritingParameters
+    labels: Sequence[str] = ()
+    examples: Sequence[Example] = ()
+    seed: int = 0
+    progress: Callable[[int, int], None] = lambda _done, _asked: None
+
+    @property
+    def calls_per_seed(self) -> int:
+        """Language model calls for one seed, repairs left out."""
+        return 0 if self.chat is None else self.parameters.samples
+
+    def write(self, seeds: Sequence[Seed]) -> Iterator[SyntheticRecord]:
+        """One record per seed, in the order of the seeds; without a text where the model gave none.
+
+        Raises:
+            NoText: no call gave a text, and asking again later may give some.
+        """
+        if self.chat is None:
+            for seed in seeds:
+                yield SyntheticRecord(_SEPARATOR.join(seed.phrases), seed.label, {"phrases": list(seed.phrases)})
+            return
+        asker = Asker(self.chat, self.progress, expected=len(seeds) * self.calls_per_seed)
+        for start in range(0, len(seeds), _SEEDS_AT_ONCE):
+            yield from self._write(asker, seeds[start : start + _SEEDS_AT_ONCE], start)
+        asker.require_text()
+
+    def _write(self, asker: Asker, seeds: Sequence[Seed], first: int) -> Iterator[SyntheticRecord]:
+        asked = [seed.phrases[: self.parameters.prompt_terms] for seed in seeds]
+        prompts = [
+            self._messages(phrases, seed, first + index)
+            for index, (seed, phrases) in enumerate(zip(seeds, asked, strict=True))
+        ]
+        samples = self.parameters.samples
+        answers = asker.ask([self._request(prompt) for prompt in prompts for _ in range(samples)])
+        best = [
+            max(answers[index * samples : (index + 1) * samples], key=lambda answer: rank(answer, phrases, prompt))
+            for index, (phrases, prompt) in enumerate(zip(asked, prompts, strict=True))
+        ]
+        blank = [index for index, answer in enumerate(best) if is_blank(answer) and answer.finish_reason != "failed"]
+        self._replace(asker, best, asked, {index: self._request(prompts[index]) for index in blank})
+        for _ in range(self.parameters.repair):
+            missing = {index: missing_phrases(best[index].text, asked[index]) for index in range(len(seeds))}
+            repairs = {
+                index: self._request(self.template.repair_messages(best[index].text, lacking, asked[index]))
+                for index, lacking in missing.items()
+                if lacking and not is_blank(best[index])
+            }
+            self._replace(asker, best, asked, repairs)
+        for seed, phrases, answer in zip(seeds, asked, best, strict=True):
+            provenance = {
+                "phrases": list(phrases),
+                "kept": list(kept_phrases(answer.text, phrases)),
+                "prompt": self.template.sha256[:12],
+                "model": public_name(asker.chat.model_id),
+                "finish": answer.finish_reason,
+            }
+            yield SyntheticRecord(answer.text.strip(), seed.label, provenance)
+
+    def _messages(self, phrases: Sequence[str], seed: Seed, index: int) -> tuple[Message, ...]:
+        shown = list(self.examples or self.template.examples)
+        count = min(self.parameters.examples_per_prompt, len(shown))
+        turn = [shown[(index * count + offset) % len(shown)] for offset in range(count)]
+        label = self.labels[seed.label] if self.parameters.label_in_prompt and self.labels else None
+        return self.template.messages(phrases, label=label, examples=turn)
+
+    def _request(self, messages: tuple[Message, ...]) -> ChatRequest:
+        return ChatRequest(
+            messages,
+            max_tokens=self.parameters.max_tokens,
+            temperature=self.parameters.llm_temperature,
+            top_p=self.parameters.top_p,
+            stop=self.template.stop,
+            sample=self.seed * 1_000_000,
+        )
+
+    def _replace(
+        self,
+        asker: Asker,
+        best: list[Completion],
+        asked: Sequence[Sequence[str]],
+        requests: Mapping[int, ChatRequest],
+    ) -> None:
+        """Ask again for some texts; keep whichever answer is better."""
+        for index, answer in zip(requests, asker.ask(list(requests.values()), again=True), strict=True):
+            prompt = requests[index].messages
+            if rank(answer, asked[index], prompt) > rank(best[index], asked[index], prompt):
+                best[index] = answer
+
+
+def public_name(model_id: str) -> str:
+    """A model's name without its endpoint's address or the folder of its weights: provenance is shareable."""
+    provider, colon, name = model_id.split("@")[0].partition(":")
+    return f"{provider}{colon}{PurePath(name).name if name.startswith(('.', '/', '~')) else name}"
