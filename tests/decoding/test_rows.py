@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from byte_model import BEGIN, ByteModel
 
-from understudy.decoding.rows import PromptTokens, cut, prompt_tokens
+from understudy.decoding.prompting import PromptTokens, cut, prompt_tokens
 from understudy.errors import ConfigError, ModelError
 from understudy.models.types import Message
 from understudy.prompts.predicting import PredictionExample, PredictionPrompt

@@ -16,8 +16,7 @@ from understudy.corpus.bounding import BoundedBatch
 from understudy.labels import LabelSet
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
 from understudy.methods.dp_kps.features import Frequencies, integer_features
-from understudy.methods.dp_kps.parameters import DPKPSParameters
-from understudy.methods.dp_kps.plan import make_plan
+from understudy.methods.dp_kps.plan import DPKPSParameters, make_plan
 from understudy.methods.public import PublicFacts
 from understudy.privacy.accountant import Composition, gaussian_split
 from understudy.privacy.guarantee import Budget

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from understudy.decoding.candidates import Candidates
+from understudy.decoding.sums import Candidates
 from understudy.models.contexts import Rows
 
 SURE = 99.0

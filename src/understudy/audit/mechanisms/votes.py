@@ -11,8 +11,7 @@ from understudy.audit.mechanisms.noisy_sums import Measured, SumAttack
 from understudy.audit.mechanisms.promise import EpsilonPromise, PosteriorPromise, Promise
 from understudy.audit.mechanisms.secret_promise import secret_budget
 from understudy.evolution.embeddings import Block, integer_vectors
-from understudy.methods.aug_pe.parameters import AugPEParameters
-from understudy.methods.aug_pe.plan import mechanisms, records_per_unit
+from understudy.methods.aug_pe.plan import AugPEParameters, mechanisms, records_per_unit
 from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.methods.public import PublicFacts
 from understudy.privacy.accountant import Composition

@@ -11,9 +11,16 @@ from understudy.evolution.harvest import HarvestParameters
 from understudy.evolution.keywords import keywords_of_labels
 from understudy.evolution.loop import candidates_per_round, population_sizes, require_room_for
 from understudy.methods.aug_pe import generate as generating
-from understudy.methods.aug_pe.parameters import AugPEParameters
-from understudy.methods.aug_pe.plan import LABELS, NAME, VOCABULARY, keywords_name, make_plan, votes_name
-from understudy.methods.aug_pe.sizes import NOISY
+from understudy.methods.aug_pe.plan import (
+    LABELS,
+    NAME,
+    NOISY,
+    VOCABULARY,
+    AugPEParameters,
+    keywords_name,
+    make_plan,
+    votes_name,
+)
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts

@@ -37,9 +37,15 @@ from understudy.evolution.keywords import keywords_of_labels
 from understudy.evolution.loop import evolve, population_sizes
 from understudy.evolution.population import Round
 from understudy.evolution.variation import TextAPI
-from understudy.methods.aug_pe.parameters import AugPEParameters
-from understudy.methods.aug_pe.plan import LABELS, VOCABULARY, keywords_name, votes_name
-from understudy.methods.aug_pe.sizes import NOISY, declared_proportions
+from understudy.methods.aug_pe.plan import (
+    LABELS,
+    NOISY,
+    VOCABULARY,
+    AugPEParameters,
+    declared_proportions,
+    keywords_name,
+    votes_name,
+)
 from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.methods.base import Released, ReleaseTools
 from understudy.models.types import Embedder

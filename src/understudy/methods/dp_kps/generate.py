@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, ReleaseError
 from understudy.methods.dp_kps.features import Frequencies, integer_features
-from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
-from understudy.methods.dp_kps.plan import require_memory_for_features
+from understudy.methods.dp_kps.plan import DPKPSParameters, needs_embeddings, require_memory_for_features
 from understudy.methods.dp_kps.sequences import (
     contrast_weights,
     draw_coherent,

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, ClassVar
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
 from understudy.methods.few_shot import generate as generating
-from understudy.methods.few_shot.parameters import FewShotParameters, ShowingParameters, StoppingParameters
-from understudy.methods.few_shot.plan import NAME, SCHEMA, TOKENS, make_plan
-from understudy.methods.few_shot.prompts import build_exemplar_prompts, try_rows
+from understudy.methods.few_shot.plan import (
+    NAME,
+    SCHEMA,
+    TOKENS,
+    FewShotParameters,
+    ShowingParameters,
+    StoppingParameters,
+    make_plan,
+)
+from understudy.methods.few_shot.sampler import build_exemplar_prompts, try_rows
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.parameters import Parameters
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent

@@ -9,8 +9,13 @@ from understudy.decoding.prompting import build_prompts
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
 from understudy.methods.private_prediction import generate as generating
-from understudy.methods.private_prediction.parameters import PrivatePredictionParameters, StoppingParameters
-from understudy.methods.private_prediction.plan import NAME, TOKENS, make_plan
+from understudy.methods.private_prediction.plan import (
+    NAME,
+    TOKENS,
+    PrivatePredictionParameters,
+    StoppingParameters,
+    make_plan,
+)
 from understudy.methods.public import GenerationTools, PublicFacts
 from understudy.parameters import Parameters
 from understudy.privacy.events import ZCDPEvent

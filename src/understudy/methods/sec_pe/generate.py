@@ -16,7 +16,7 @@ from understudy.evolution.population import Round
 from understudy.evolution.variation import TextAPI
 from understudy.evolution.voting import Distance, nearest
 from understudy.methods.public import GenerationTools
-from understudy.methods.sec_pe.parameters import SecPEParameters
+from understudy.methods.sec_pe.plan import SecPEParameters
 from understudy.models.types import Embedder
 from understudy.release import Release
 from understudy.writing.records import SyntheticRecord

@@ -14,10 +14,11 @@ from understudy.methods.base import Method, Needs, Preparation, Released, Releas
 from understudy.methods.contents import Contents, Held
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.methods.sec_pe import generate as generating
-from understudy.methods.sec_pe.parameters import FreeParameters, SecPEParameters
 from understudy.methods.sec_pe.plan import (
     NAME,
+    FreeParameters,
     SamplingRates,
+    SecPEParameters,
     make_plan,
     private_rates,
     public_rates,

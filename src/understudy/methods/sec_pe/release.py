@@ -29,10 +29,8 @@ from understudy.corpus.bounding import BoundedCorpus
 from understudy.errors import ConfigError
 from understudy.labels import LabelSet
 from understudy.methods.base import Preparation, Released, ReleaseTools
-from understudy.methods.sec_pe.clusters import Clusters, ClusterSums, noisy_centres
-from understudy.methods.sec_pe.parameters import SecPEParameters
-from understudy.methods.sec_pe.plan import SamplingRates, release_names
-from understudy.methods.sec_pe.public import make_clusters
+from understudy.methods.sec_pe.clusters import Clusters, ClusterSums, make_clusters, noisy_centres
+from understudy.methods.sec_pe.plan import SamplingRates, SecPEParameters, release_names
 from understudy.models.types import Embedder
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
