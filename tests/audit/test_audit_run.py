@@ -321,7 +321,7 @@ def test_a_file_in_the_place_of_the_folder_is_an_error(tmp_path: Path, understud
 
 
 def test_two_audits_cannot_use_one_folder_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.store.lock.WAIT_SECONDS", 0)
+    monkeypatch.setattr("understudy.store.folder.LOCK_SECONDS", 0)
 
     def second(*_: Any, **__: Any) -> Result:
         audit_run(config(tmp_path), PARAMETERS)

@@ -18,9 +18,8 @@ from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEv
 from understudy.privacy.guarantee import normal_quantile, phi_bar
 from understudy.privacy.secrets.bounds import poisson_binomial, reconstruction_bound
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.privacy.secrets.composition import calibrate, posterior
+from understudy.privacy.secrets.composition import calibrate, posterior, secret_split
 from understudy.privacy.secrets.losses import Draws, best_test
-from understudy.privacy.secrets.split import secret_split
 
 TEN_TIMES = SecretBudget("1e-4", "1e-3")
 ALWAYS: Inclusion = ((1.0, 1),)

@@ -18,8 +18,14 @@ from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEv
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.bounds import poisson_binomial
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.privacy.secrets.composition import SecretFilter, calibrate, posterior, renyi_posterior
-from understudy.privacy.secrets.renyi import ORDERS, divergences
+from understudy.privacy.secrets.composition import (
+    ORDERS,
+    SecretFilter,
+    calibrate,
+    divergences,
+    posterior,
+    renyi_posterior,
+)
 
 TEN_TIMES = SecretBudget("1e-4", "1e-3")
 HUNDRED_TIMES = SecretBudget("1e-4", "1e-2")

@@ -21,8 +21,16 @@ from understudy.privacy.guarantee import ZCDP, Budget, gaussian_noise_multiplier
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseKind, NoiseSource, SystemNoise
 from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.token_budget import break_even, clip_for, cost_of_test, tokens_within
-from understudy.privacy.tokens import BatchTokens, PaidTokens, PrivateTokens, TokenTest
+from understudy.privacy.tokens import (
+    BatchTokens,
+    PaidTokens,
+    PrivateTokens,
+    TokenTest,
+    break_even,
+    clip_for,
+    cost_of_test,
+    tokens_within,
+)
 from understudy.privacy.unit import Unit
 
 DELTA = 1e-6

@@ -13,7 +13,7 @@ from understudy.metrics.evaluation import Evaluation
 from understudy.metrics.sample import Sample
 from understudy.metrics.value import REAL, SYNTHETIC, Figure
 from understudy.models.types import Embedder
-from understudy.run.listener import Listener
+from understudy.run.session import Listener
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,9 @@ from understudy.parameters import CommaSeparated, Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.run import Listener, make_plan, require_language_model, run
-from understudy.run.listener import SILENT
 from understudy.run.planning import check_wanted
-from understudy.store.lock import FolderLock
+from understudy.run.session import SILENT
+from understudy.store.folder import FolderLock
 
 FOLDER, CANARIES, AUDIT, LOCK = "audit", "canaries.json", "audit.json", "run.lock"
 SECRET_DELTA = 1e-6

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from understudy.errors import ConfigError
-from understudy.privacy.checks import require_nonnegative, require_positive
+from understudy.privacy.exact import require_nonnegative, require_positive
 
 
 @dataclass(frozen=True)

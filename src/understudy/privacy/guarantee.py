@@ -23,8 +23,16 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import Any, Protocol
 
-from understudy.privacy.checks import require_delta, require_nonnegative, require_positive
-from understudy.privacy.exact import Number, as_typed, exact, require_budget_delta, require_epsilon
+from understudy.privacy.exact import (
+    Number,
+    as_typed,
+    exact,
+    require_budget_delta,
+    require_delta,
+    require_epsilon,
+    require_nonnegative,
+    require_positive,
+)
 
 _NORMAL = NormalDist()
 EPSILON_CEILING = 1e6  # larger epsilons mean nothing; conversions report infinity

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, PrivacyError
-from understudy.privacy.checks import require_positive
 from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEvent, PureEvent
+from understudy.privacy.exact import require_positive
 from understudy.privacy.noise import NoiseKind, NoiseSource
 
 SMALLEST_SIGMA = 16384.0

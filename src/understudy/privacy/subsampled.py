@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Composition, pure_split
-from understudy.privacy.checks import require_positive
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
+from understudy.privacy.exact import require_positive
 from understudy.privacy.guarantee import Budget, gaussian_noise_multiplier
 from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA, out_of_range
 from understudy.privacy.noise import NoiseSource, require_utilities

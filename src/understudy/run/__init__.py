@@ -24,8 +24,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release
-from understudy.run.generating import prepare_writing, write_texts
-from understudy.run.listener import SILENT, Listener
+from understudy.run.generating import Result, prepare_writing, write_texts
 from understudy.run.planning import (
     check_wanted,
     declared_label_set,
@@ -34,10 +33,8 @@ from understudy.run.planning import (
     require_name,
     wanted,
 )
-from understudy.run.releasing import make_release
-from understudy.run.result import Result
-from understudy.run.resume import require_continuable
-from understudy.run.session import noise_source, open_session
+from understudy.run.releasing import make_release, require_continuable
+from understudy.run.session import SILENT, Listener, noise_source, open_session
 
 __all__ = [
     "Listener",

@@ -23,10 +23,8 @@ from typing import TYPE_CHECKING, Any
 from understudy.errors import PrivacyError, ResumeError
 from understudy.files import private_folder, storage_error
 from understudy.privacy.sealed import SYSTEM, NoiseOrigin, Seal, SealedValue
-from understudy.store.answers import AnswerStore
-from understudy.store.aside import discard, remove_orphans, set_aside, take_place
-from understudy.store.database import RESTORE, Database
-from understudy.store.lock import FolderLock
+from understudy.store.database import RESTORE, AnswerStore, Database
+from understudy.store.folder import FolderLock, discard, remove_orphans, set_aside, take_place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

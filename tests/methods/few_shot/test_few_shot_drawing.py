@@ -17,7 +17,7 @@ from understudy.decoding.ending import Ending
 from understudy.decoding.prompting import LabelPrompts, PromptTokens
 from understudy.decoding.sums import floor_softmax, public_candidates
 from understudy.errors import ConfigError
-from understudy.methods.few_shot import prompts as exemplar_prompts
+from understudy.methods.few_shot import sampler as exemplar_prompts
 from understudy.methods.few_shot.plan import FewShotParameters, mechanism_of
 from understudy.methods.few_shot.sampler import TokenSampler, deal
 from understudy.models.causal import CausalModel

@@ -18,8 +18,7 @@ from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import NoiseSource, SystemNoise
 from understudy.privacy.sparse_vector import Run, SparseVector
-from understudy.privacy.token_budget import clip_for
-from understudy.privacy.tokens import PrivateTokens
+from understudy.privacy.tokens import PrivateTokens, clip_for
 
 TOKENS = 4
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from understudy.errors import ConfigError
-from understudy.evolution.forecast import evolution_calls, harvest_calls, variation_characters
-from understudy.evolution.harvest import HarvestParameters
-from understudy.evolution.keywords import keywords_of_labels
+from understudy.evolution.harvest import HarvestParameters, evolution_calls, harvest_calls, variation_characters
 from understudy.evolution.loop import candidates_per_round, population_sizes, require_room_for
+from understudy.evolution.variation import keywords_of_labels
 from understudy.methods.aug_pe import generate as generating
 from understudy.methods.aug_pe.plan import (
     LABELS,

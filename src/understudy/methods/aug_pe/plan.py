@@ -25,7 +25,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, Shape
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.privacy.secrets.split import secret_split
+from understudy.privacy.secrets.composition import secret_split
 from understudy.privacy.unit import Unit
 from understudy.vocabulary.terms import BUILT_IN
 from understudy.vocabulary.top_terms import require_enough_terms

@@ -17,8 +17,7 @@ from understudy.parameters import Parameters
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.token_budget import break_even, clip_for, cost_of_test, tokens_within
-from understudy.privacy.tokens import PrivateTokens, TokenTest
+from understudy.privacy.tokens import PrivateTokens, TokenTest, break_even, clip_for, cost_of_test, tokens_within
 
 MOST_BATCHES = 1_000_000
 """Of all labels together: each is a list of its own in memory, empty or not."""

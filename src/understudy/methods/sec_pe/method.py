@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from understudy.errors import ConfigError
-from understudy.evolution.forecast import evolution_calls, harvest_calls, variation_characters
-from understudy.evolution.keywords import keywords_of_labels
+from understudy.evolution.harvest import evolution_calls, harvest_calls, variation_characters
+from understudy.evolution.variation import keywords_of_labels
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from understudy.errors import ConfigError
-from understudy.privacy.checks import require_positive
-from understudy.privacy.exact import Number, as_typed, exact, require_chance
+from understudy.privacy.exact import Number, as_typed, exact, require_chance, require_positive
 from understudy.privacy.guarantee import normal_quantile
 
 
