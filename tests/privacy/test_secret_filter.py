@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -24,7 +25,7 @@ from understudy.privacy.secrets.composition import (
     calibrate,
     divergences,
     posterior,
-    renyi_posterior,
+    posteriors,
 )
 
 TEN_TIMES = SecretBudget("1e-4", "1e-3")
@@ -81,6 +82,11 @@ def test_of_several_secrets_the_worst_counts() -> None:
     worst = np.maximum(divergences(MixtureEvent(9.0, (OFTEN,))), divergences(MixtureEvent(9.0, (MANY,))))
     np.testing.assert_array_equal(divergences(MixtureEvent(9.0, (OFTEN, MANY, OFTEN))), worst)
     assert np.all(divergences(MixtureEvent(9.0, ())) < 1e-8)
+
+
+def renyi_posterior(events: Sequence[Event], prior: float) -> float:
+    total = sum((divergences(event) for event in events), np.zeros(len(ORDERS)))
+    return float(posteriors(total, prior).min())
 
 
 @settings(deadline=None, max_examples=20)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from pydantic import Field
 
@@ -39,32 +39,6 @@ class TextParameters(Parameters):
 _PLACE = "\u2042the private texts\u2042"
 
 
-class PromptModel(Protocol):
-    """What of a causal model makes tokens of a prompt."""
-
-    @property
-    def begin(self) -> list[int]:
-        """The token that every document begins with, or nothing."""
-        ...
-
-    @property
-    def has_chat_template(self) -> bool: ...
-
-    def encode(self, text: str) -> list[int]:
-        """Tokens of ``text``; special ones only where the text spells them."""
-        ...
-
-    def render(self, messages: Sequence[Message]) -> str:
-        """The messages in the model's own chat form, up to where its answer begins."""
-        ...
-
-
-class ShownText(Protocol):
-    """What of a prompt says how a text is shown in it."""
-
-    def shown(self, text: str) -> str: ...
-
-
 @dataclass(frozen=True)
 class PromptTokens:
     """A prompt in tokens.
@@ -83,7 +57,7 @@ class PromptTokens:
     after: tuple[int, ...]
     suffix: tuple[int, ...]
 
-    def encode(self, text: str, *, prompt: ShownText, model: PromptModel) -> list[int]:
+    def encode(self, text: str, *, prompt: PredictionPrompt, model: CausalModel) -> list[int]:
         """A private text in tokens, as ``row`` takes it."""
         return model.encode(self.lead + prompt.shown(text))
 
@@ -121,7 +95,7 @@ def cut(tokens: Sequence[int], most: int) -> tuple[list[int], bool]:
     return list(tokens[:most]), len(tokens) > most
 
 
-def prompt_tokens(prompt: PredictionPrompt, model: PromptModel) -> PromptTokens:
+def prompt_tokens(prompt: PredictionPrompt, model: CausalModel) -> PromptTokens:
     """``prompt`` in the tokens of ``model``: of a chat in the model's own form, of a document as it stands.
 
     Raises:
@@ -149,7 +123,7 @@ def answer_start(prompt: PredictionPrompt) -> str:
     return f"{prompt.cue} {prompt.opening}" if prompt.cue and prompt.opening else prompt.cue + prompt.opening
 
 
-def _chat(prompt: PredictionPrompt, model: PromptModel) -> tuple[str, str]:
+def _chat(prompt: PredictionPrompt, model: CausalModel) -> tuple[str, str]:
     """The chat in the model's own form, before and after the place of the private texts."""
     if not model.has_chat_template:
         raise ConfigError("The model has no chat template.", "Use the prompt form 'completion', or name a chat model.")

@@ -64,7 +64,7 @@ def require_text(*asked: Answers) -> None:
 
 @dataclass(frozen=True)
 class TextAPI:
-    """CallEstimate a language model for new texts and for variations.
+    """Asks a language model for new texts and for variations.
 
     What a prompt names (keyword, style, words, blanks) is drawn before anything is asked, from the seed, the stage
     and the texts alone, so it does not depend on which answers fail. The same call made again, in a resumed run say,

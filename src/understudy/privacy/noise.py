@@ -10,10 +10,11 @@ OpenDP, or where that is slow by :mod:`understudy.privacy.exponential`.
 from __future__ import annotations
 
 import secrets
+import threading
 from decimal import Context, Decimal
 from functools import lru_cache
 from itertools import count
-from typing import Any, Literal, Protocol
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from understudy.errors import PrivacyError
 from understudy.privacy.sealed import SYSTEM, NoiseOrigin
 
+M = TypeVar("M")
 NoiseKind = Literal["gaussian", "laplace"]
 _CHUNK = 100_000
 _MANY = 4096  # candidates: OpenDP takes 2 ms for so many; the law is the same above
@@ -53,17 +55,32 @@ class NoiseSource(Protocol):
         ...
 
 
-class SystemNoise:
-    """Exact discrete noise from the operating system's entropy: the only source that keeps the promise."""
+class PaidInParts(Generic[M]):
+    """A charge that was paid, of which each part has its own share, once. Several threads may ask."""
 
-    origin: NoiseOrigin = SYSTEM
+    def __init__(self, mechanism: M, source: NoiseSource) -> None:
+        self._mechanism = mechanism
+        self._source = source
+        self._opened: set[str] = set()
+        self._lock = threading.Lock()
 
-    def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
-        sampler = _sampler(kind, scale)
-        chunks = [
-            np.asarray(sampler([0] * min(_CHUNK, size - start)), dtype=np.int64) for start in range(0, size, _CHUNK)
-        ]
-        return np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.int64)
+    @property
+    def repeatable(self) -> bool:
+        """Whether the noise is seeded, and so repeats in one order of parts only."""
+        return self._source.origin == "seeded"
+
+    def _once(self, part: str) -> None:
+        with self._lock:
+            if part in self._opened:
+                raise PrivacyError(
+                    f"The tokens of {part} are counted twice.",
+                    "This is a fault of the method: all tokens of a part come from one counter.",
+                )
+            self._opened.add(part)
+
+
+class _SystemCoins:
+    """Choices by the operating system's entropy."""
 
     def include(self, rates: NDArray[np.float64]) -> NDArray[np.bool_]:
         return _below(np.frombuffer(secrets.token_bytes(8 * len(rates)), dtype=np.uint64), rates)
@@ -84,6 +101,19 @@ class SystemNoise:
             drawn[missing] = np.frombuffer(secrets.token_bytes(8 * missing.size), dtype=np.uint64)
             missing = missing[drawn[missing] > complete]
         return (drawn % np.uint64(below)).astype(np.int64)
+
+
+class SystemNoise(_SystemCoins):
+    """Exact discrete noise from the operating system's entropy: the only source that keeps the promise."""
+
+    origin: NoiseOrigin = SYSTEM
+
+    def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
+        sampler = _sampler(kind, scale)
+        chunks = [
+            np.asarray(sampler([0] * min(_CHUNK, size - start)), dtype=np.int64) for start in range(0, size, _CHUNK)
+        ]
+        return np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.int64)
 
 
 class InsecureSeededNoise:
@@ -109,31 +139,20 @@ class InsecureSeededNoise:
         return self._generator.integers(0, below, size=size, dtype=np.int64)
 
 
-class InsecureNoNoise:
-    """No noise at all (``--insecure-no-noise``), to see what the budget costs. NOT PRIVATE."""
+class InsecureNoNoise(_SystemCoins):
+    """No noise at all (``--insecure-no-noise``), to see what the budget costs. NOT PRIVATE.
+
+    Choices stay random: the most likely token again and again makes no text.
+    """
 
     origin: NoiseOrigin = "none"
 
     def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:  # noqa: ARG002
         return np.zeros(size, dtype=np.int64)
 
-    def include(self, rates: NDArray[np.float64]) -> NDArray[np.bool_]:
-        return SystemNoise().include(rates)
-
-    def choose(self, utilities: NDArray[np.int64], *, scale: float) -> int:
-        """With its randomness: the draw is what makes the text, and the most likely token again and again is none."""
-        return SystemNoise().choose(utilities, scale=scale)
-
-    def uniform(self, size: int, *, below: int) -> NDArray[np.int64]:
-        return SystemNoise().uniform(size, below=below)
-
 
 def require_utilities(utilities: NDArray[np.int64]) -> None:
-    """See that there is a vector of 64-bit integers to choose from.
-
-    Raises:
-        PrivacyError: if there is not.
-    """
+    """See that there is a vector of 64-bit integers to choose from. Raises PrivacyError if there is not."""
     if utilities.dtype != np.int64 or utilities.ndim != 1 or not utilities.size:
         raise PrivacyError(
             "There is nothing to choose from, or its utilities are no vector of 64-bit integers.",

@@ -3,14 +3,14 @@
 Amin et al. 2024, *Private prediction for large-scale synthetic text generation*: the logits that a model gives for
 each of a batch's private texts are clipped and averaged, and the draw from the softmax of the average *is* the
 exponential mechanism. A sparse vector may tell beforehand that the model without private text would say much the
-same: then its token is taken, for nothing. What a budget buys is solved in :mod:`understudy.privacy.token_budget`.
+same: then its token is taken, for nothing.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from understudy.privacy.events import ZCDPEvent
 from understudy.privacy.exact import require_nonnegative, require_positive
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import LARGEST_SCALE, out_of_range
-from understudy.privacy.noise import NoiseSource
+from understudy.privacy.noise import NoiseSource, PaidInParts
 from understudy.privacy.sparse_vector import Run, SparseVector
 
 _UP = 1 + 2**-48  # more than all rounding of the few products below: a cost is never understated
@@ -162,7 +162,7 @@ class PrivateTokens:
         """What all batches cost, in parallel."""
         return (self.tokens * self.rho_token + self.runs * self.rho_run) * _UP
 
-    @property
+    @cached_property
     def event(self) -> ZCDPEvent:
         """What a release of all batches costs; known before it runs."""
         return ZCDPEvent(self.rho)
@@ -172,19 +172,8 @@ class PrivateTokens:
         return PaidTokens(self, source)
 
 
-class PaidTokens:
+class PaidTokens(PaidInParts["PrivateTokens"]):
     """A charge that was paid, from which each batch has its tokens."""
-
-    def __init__(self, mechanism: PrivateTokens, source: NoiseSource) -> None:
-        self._mechanism = mechanism
-        self._source = source
-        self._named: set[str] = set()
-        self._lock = threading.Lock()
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether the noise is seeded, and so repeats in one order of batches only."""
-        return self._source.origin == "seeded"
 
     def batch(self, name: str | None = None, *, tokens_spent: int = 0, runs_spent: int = 0) -> BatchTokens:
         """What is left to one batch. Ask once a batch: two for the same records would spend twice what was paid.
@@ -198,13 +187,7 @@ class PaidTokens:
             PrivacyError: if the stored examples hold more than was charged, or the batch was opened before.
         """
         if name is not None:
-            with self._lock:
-                if name in self._named:
-                    raise PrivacyError(
-                        f"The batch {name!r} was opened twice.",
-                        "This is a fault of the method: all of a batch's tokens come from one counter.",
-                    )
-                self._named.add(name)
+            self._once(f"batch {name}")
         return BatchTokens(self._mechanism, self._source, tokens_spent=tokens_spent, runs_spent=runs_spent)
 
 

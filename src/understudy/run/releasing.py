@@ -230,11 +230,7 @@ def _require_same_models(session: Session, preparation: Preparation) -> None:
 
 
 def _check_columns(config: RunConfig, corpus: Corpus) -> None:
-    """That the corpus was read with the columns that say what is protected.
-
-    Raises:
-        ConfigError: if it was not.
-    """
+    """That the corpus was read with the columns that say what is protected. Raises ConfigError if it was not."""
     if config.owner and corpus.schema.owner != config.owner:
         raise ConfigError(
             f"The corpus has no owner column {config.owner!r}.", "Read the corpus with this owner column."
@@ -292,11 +288,7 @@ def require_continuable(config: RunConfig) -> None:
 
 
 def require_begun(session: Session) -> None:
-    """That there is something to go on with.
-
-    Raises:
-        ConfigError: if no run began here.
-    """
+    """That there is something to go on with. Raises ConfigError if no run began here."""
     if not session.begun:
         raise ConfigError(
             "No run began in this output folder, so there is nothing to continue.",

@@ -281,11 +281,7 @@ def _file(noise: NoiseOrigin) -> str:
 
 
 def _require_no_promise(folder: Path) -> None:
-    """That results without a promise do not take the place of some with one.
-
-    Raises:
-        ResumeError: if they would.
-    """
+    """That results without a promise do not take the place of some with one. Raises ResumeError if they would."""
     if not (folder / FILE).exists():
         return
     database = Database(folder / FILE)

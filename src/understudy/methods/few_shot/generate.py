@@ -80,7 +80,7 @@ def _draw(seed: int, label: int, number: int, exemplars: Sequence[int], most: in
 
 
 class Prompting:
-    """CallEstimate for texts like the exemplars.
+    """Asks for texts like the exemplars.
 
     Args:
         writer: the chat model with its template and settings.

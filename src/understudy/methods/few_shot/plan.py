@@ -62,11 +62,7 @@ class FewShotParameters(TextParameters, StoppingParameters, ShowingParameters):
 
     @property
     def declared_rate(self) -> float:
-        """q.
-
-        Raises:
-            ConfigError: if it is not declared.
-        """
+        """q. Raises ConfigError if it is not declared."""
         if self.sampling_rate is None:
             raise ConfigError(
                 "The sampling rate is missing.",

@@ -79,11 +79,7 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
 
     @property
     def declared_batches(self) -> int:
-        """Batches of each label.
-
-        Raises:
-            ConfigError: if they are not declared.
-        """
+        """Batches of each label. Raises ConfigError if they are not declared."""
         if self.batches is None:
             raise ConfigError(
                 "The number of batches is missing.",
@@ -139,11 +135,7 @@ def mechanism_of(parameters: PrivatePredictionParameters, budget: Budget) -> Pri
 
 
 def make_plan(parameters: PrivatePredictionParameters, budget: Budget, facts: PublicFacts) -> Plan:
-    """The plan of a release.
-
-    Raises:
-        ConfigError: as :func:`mechanism_of`, or there are too many batches.
-    """
+    """The plan of a release. Raises ConfigError: as :func:`mechanism_of`, or there are too many batches."""
     if (batches := facts.labels.size * (parameters.batches or 1)) > MOST_BATCHES:
         raise ConfigError(
             f"{batches:.3g} batches of all labels together are asked for, and {MOST_BATCHES:.0e} are the most.",

@@ -234,11 +234,7 @@ def make_plan(
 
 
 def require_planned(sha256: str | None, plan: Plan) -> None:
-    """See that the incidence is the one that was planned with.
-
-    Raises:
-        ConfigError: if its file changed since.
-    """
+    """See that the incidence is the one that was planned with. Raises ConfigError if its file changed since."""
     if sha256 != plan.charges[0].mechanism.incidence:  # type: ignore[attr-defined]
         raise ConfigError(
             "The incidence file changed while the run was reading it.", "Put the one back that the run began with."

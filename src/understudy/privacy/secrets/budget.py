@@ -64,11 +64,7 @@ class SecretBudget:
 
     @classmethod
     def from_json(cls, fields: dict[str, str]) -> SecretBudget:
-        """What :meth:`to_json` made.
-
-        Raises:
-            ValueError: if a field is no number.
-        """
+        """What :meth:`to_json` made. Raises ValueError if a field is no number."""
         return cls.of(exact(fields["prior"]), exact(fields["posterior"]))
 
     def __str__(self) -> str:

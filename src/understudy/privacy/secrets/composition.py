@@ -186,18 +186,6 @@ def calibrate(
     return noise
 
 
-def renyi_posterior(events: Iterable[Event], prior: Number) -> float:
-    """:func:`posterior` by Renyi divergences: less exact, and each event counts for the secret where it is worst.
-
-    So it does not matter whether different events mean the same secrets. The least of the bounds at all orders, for a
-    list that is fixed beforehand.
-
-    Raises:
-        ConfigError: if an event is neither Gaussian nor a mixture of Gaussians.
-    """
-    return float(posteriors(_divergences(events), float(prior)).min())
-
-
 _ROOM = 10.0
 """Runs on a dataset are expected to come to this many times the first one's posterior: the order is best for that."""
 
