@@ -65,10 +65,6 @@ class PromptTokens:
         """The own tokens of a row that shows ``texts``."""
         return [token for text in texts for token in (*self.before, *text, *self.after)]
 
-    def public_row(self) -> list[int]:
-        """The own tokens of the public row: none."""
-        return self.row()
-
     def width(self, most: int, *, texts: int = 1) -> int:
         """Own tokens of the longest row: of so many texts of ``most`` tokens each."""
         return texts * (len(self.before) + most + len(self.after))
@@ -140,14 +136,9 @@ def _chat(prompt: PredictionPrompt, model: CausalModel) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class LabelPrompt:
-    """What texts of one label are asked for with. All of it is public.
+    """What texts of one label are asked for with, in words and in the model's tokens: public.
 
-    Args:
-        prompt: in words.
-        tokens: in the model's tokens.
-        ending: of a text.
-        most: tokens to which a private text is cut.
-        model: whose tokens they are.
+    ``most`` is the number of tokens to which a private text is cut.
     """
 
     prompt: PredictionPrompt
@@ -177,7 +168,7 @@ class LabelPrompt:
             PrivacyError: the model's rows change one another's logits on this device.
         """
         return self.model.contexts(
-            [self.tokens.public_row(), *(self.tokens.row(text) for text in texts)],
+            [[], *(self.tokens.row(text) for text in texts)],
             prefix=self.tokens.prefix,
             width=self.tokens.width(self.most),
             suffix=self.tokens.suffix,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -60,15 +61,12 @@ def evolve(
     fewer candidates than wanted are all chosen, and multiply.
 
     Args:
-        api: new texts and variations.
         sizes: ``sizes[round][label]``, texts to be chosen; see :func:`population_sizes`.
-        embed: the embedder of the voters.
-        vote: see :data:`Vote`.
         keep: stores a population; None: nothing is stored.
     """
     before = _nothing(len(sizes[0]))
     for number, wanted in enumerate(sizes):
-        candidates = _proposal(api, number, before, wanted)
+        candidates = partial(_propose, api, number, before, wanted)
         population = Population.from_arrays(keep(f"population-{number}", candidates) if keep else candidates())
         votes = vote(number, _vectors(api, embed, population, number), population.labels)
         chosen = select(
@@ -138,11 +136,7 @@ def require_room_for(candidates: int, *, dimension: int) -> None:
 _CANDIDATE_BYTES = 4 + 2 + 4 + 8  # as embedded, on the grid, as multiplied, and as their mean is taken
 
 
-def _proposal(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) -> Callable[[], Arrays]:
-    return lambda: _propose(api, number, before, wanted).to_arrays()
-
-
-def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) -> Population:
+def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) -> Arrays:
     """The candidates of a round: chosen texts, their variations, and new texts for labels without any.
 
     Raises:
@@ -167,7 +161,7 @@ def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) ->
         prompts=(*[KEPT] * kept, *varied.prompts, *new.prompts),
         first=before.population.first + len(before.population),
         failed=varied.failed + new.failed,
-    )
+    ).to_arrays()
 
 
 def _nothing(labels: int) -> Round:

@@ -89,13 +89,7 @@ class TextAPI:
             raise ModelError("Evolution needs a language model.", "Name one with --llm, such as 'builtin'.")
 
     def random(self, counts: Sequence[int], *, round_number: int, stage: int) -> Answers:
-        """New texts: ``counts[label]`` are asked for of each label.
-
-        Args:
-            counts: of each label.
-            round_number: from 0; picks the temperature.
-            stage: a number from 0 below a million; whatever is asked under another one is drawn anew.
-        """
+        """New texts, ``counts[label]`` of each label; the other arguments as of :meth:`variations`."""
         draw = self._generator(stage)
         labels = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
         sources = np.full(len(labels), -1, dtype=np.int64)
@@ -106,8 +100,6 @@ class TextAPI:
         """One variation of each of ``texts``; a text that stands there twice gets two.
 
         Args:
-            texts: public, released, or the model's own.
-            labels: ``Int32[len(texts)]``.
             round_number: from 0; picks temperature and blank probability.
             stage: a number from 0 below a million; whatever is asked under another one is drawn anew.
         """

@@ -273,12 +273,7 @@ def tokens_within(
 ) -> int:
     """The most private tokens a batch may draw within ``budget``; 0 if not even one.
 
-    Args:
-        budget: delta must be greater than 0.
-        clip: c or C, as all other arguments of :class:`~understudy.privacy.tokens.PrivateTokens`.
-        batch_size: s.
-        temperature: tau.
-        test: with one, a batch runs it once more than it draws private tokens.
+    All but ``budget`` are of :class:`PrivateTokens`.
 
     Returns:
         r, the largest with r rho_token + (r + 1) rho_run within the rho that ``budget`` allows.
@@ -299,12 +294,7 @@ def clip_for(
 ) -> float:
     """The largest clip range at which ``tokens`` private tokens a batch are within ``budget``.
 
-    Args:
-        budget: delta must be greater than 0.
-        tokens: r, 1 or more.
-        batch_size: s, as all other arguments of :class:`~understudy.privacy.tokens.PrivateTokens`.
-        temperature: tau.
-        test: with one, its ``tokens`` + 1 runs are paid for first.
+    All but ``budget`` are of :class:`PrivateTokens`; the ``tokens`` + 1 runs of a test are paid for first.
 
     Raises:
         ConfigError: if the test alone costs more than the budget, delta is 0, or a parameter is out of its range.
@@ -335,9 +325,8 @@ def cost_of_test(*, clip: float, temperature: float, noise: float) -> float:
 def break_even(*, clip: float, temperature: float, noise: float) -> float:
     """The share of private tokens below which the test buys more text than it costs, in (0, 1).
 
-    With the test on, a private token costs 1 + :func:`cost_of_test` times as much, and there are as many fewer; all
-    tokens together are more if fewer than this share of them are private. (The one run more than private tokens is
-    left out: it matters where a batch draws only a few.)
+    With the test on, a private token costs 1 + :func:`cost_of_test` times as much, and there are as many fewer. (The
+    one run more than private tokens is left out.)
 
     >>> round(break_even(clip=10, temperature=2, noise=0.2), 6)
     0.2

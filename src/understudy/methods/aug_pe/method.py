@@ -98,10 +98,7 @@ class AugPE(Method, AugPEParameters):
         else:
             strings |= {keywords_name(label): None for label in range(labels)}
         return Contents(
-            dict.fromkeys(charges, GaussianEvent.kind),
-            arrays,
-            strings,
-            terms=None if self.private_keywords else 0,
+            dict.fromkeys(charges, GaussianEvent.kind), arrays, strings, terms=None if self.private_keywords else 0
         )
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:

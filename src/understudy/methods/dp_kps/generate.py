@@ -63,12 +63,7 @@ def draw_sequences(
     embeddings = _embeddings(arrays)
     return [
         draw_coherent(
-            row,
-            embeddings,
-            length=parameters.length,
-            count=count,
-            coherence=parameters.coherence,
-            generator=generator,
+            row, embeddings, length=parameters.length, count=count, coherence=parameters.coherence, generator=generator
         )
         for row, count in zip(weights, counts, strict=True)
     ]

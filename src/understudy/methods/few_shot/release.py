@@ -24,17 +24,17 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.decoding.prompting import LabelPrompt, LabelPrompts
+from understudy.decoding.prompting import LabelPrompts
 from understudy.decoding.structured import Fault
 from understudy.decoding.workers import Stop, at_once, run_together
 from understudy.errors import PrivacyError
-from understudy.methods.base import Released, ReleaseTools
+from understudy.methods.base import Released, ReleaseTools, needed
 from understudy.methods.few_shot.plan import SCHEMA, TOKENS, FewShotParameters, part_name
 from understudy.methods.few_shot.sampler import TokenSampler, build_exemplar_prompts
 from understudy.privacy.facts import Fact, Facts
@@ -45,9 +45,7 @@ from understudy.privacy.subsampled import LabelTokens, PaidSubsampledTokens, Sub
 
 def release(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, *, tools: ReleaseTools) -> Released:
     """Decode each label's exemplars, as many as are asked for and paid for."""
-    model, prompts = tools.model, tools.prompts
-    assert model is not None, "the run loads what a method needs"
-    assert prompts is not None, "and prompts"
+    model, prompts = needed(tools.model), needed(tools.prompts)
     asked = build_exemplar_prompts(
         parameters, prompts, model, label_names=tools.labels.names, record_columns=tools.record_columns
     )
@@ -59,46 +57,45 @@ def release(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, *,
     return released(parameters, asked, [exemplar for each in found for exemplar in each], tools)
 
 
+@dataclass(repr=False)
 class _Decoder:
     """Exemplars, each decoded and sealed once; each label in one thread."""
 
-    def __init__(
-        self,
-        parameters: FewShotParameters,
-        corpus: BoundedCorpus,
-        mechanism: SubsampledTokens,
-        paid: PaidSubsampledTokens,
-        asked: LabelPrompts,
-        tools: ReleaseTools,
-    ) -> None:
-        self.stop = Stop()
-        self.paid = paid
-        self._parameters = parameters
-        self._corpus = corpus
-        self._asked = asked
-        self._tools = tools
-        self._mechanism = mechanism
-        self._samplers = [self._sampler(label) for label in asked.labels]
-        self._reading = threading.Lock()
-        self._read: PrivateTexts | None = None
-        self._left: dict[int, LabelTokens] = {}
+    parameters: FewShotParameters
+    corpus: BoundedCorpus
+    mechanism: SubsampledTokens
+    paid: PaidSubsampledTokens
+    asked: LabelPrompts
+    tools: ReleaseTools
+    stop: Stop = field(default_factory=Stop)
+    _reading: threading.Lock = field(default_factory=threading.Lock)
+    _read: PrivateTexts | None = None
+    _left: dict[int, LabelTokens] = field(default_factory=dict)
+
+    @cached_property
+    def _samplers(self) -> list[TokenSampler]:
+        shown, candidates = self.parameters.examples_per_subset, self.parameters.candidates
+        return [
+            TokenSampler(self.mechanism, each.model, each.tokens, each.ending, shown, each.most, candidates)
+            for each in self.asked.labels
+        ]
 
     @property
     def block(self) -> tuple[int, int]:
         """Rows of the block that gives a token, and tokens of a row."""
         longest = max(len(sampler.prompt.prefix) + sampler.width for sampler in self._samplers)
-        return self._mechanism.subsets + 1, longest
+        return self.mechanism.subsets + 1, longest
 
     def exemplars(self, label: int) -> list[Exemplar]:
         """The sealed exemplars of a label, and new ones while tokens are left."""
         found: list[Exemplar] = []
-        spent, wanted = 0, self._parameters.exemplars
-        where = f" of {self._tools.labels.names[label]}" if self._tools.labels.names else ""
-        while len(found) < wanted and spent < self._mechanism.tokens:
-            kept = self._tools.seal(part_name(label, len(found)), partial(self._decode, label, spent))
-            found.append(read_exemplar(label, kept.arrays, self._asked))
+        spent, wanted = 0, self.parameters.exemplars
+        where = f" of {self.tools.labels.names[label]}" if self.tools.labels.names else ""
+        while len(found) < wanted and spent < self.mechanism.tokens:
+            kept = self.tools.seal(part_name(label, len(found)), partial(self._decode, label, spent))
+            found.append(read_exemplar(label, kept.arrays, self.asked))
             spent += found[-1].noisy
-            self._tools.say(f"Exemplar {len(found)} of {wanted}{where}: {found[-1].noisy} noisy tokens.")
+            self.tools.say(f"Exemplar {len(found)} of {wanted}{where}: {found[-1].noisy} noisy tokens.")
         return found
 
     def _decode(self, label: int, spent: int) -> Arrays:
@@ -118,28 +115,13 @@ class _Decoder:
         with self._reading:
             if self._read is None:
                 self._read = read_private_texts(
-                    self._corpus,
-                    lambda text, label: self._asked.labels[label].private(text),
-                    labels=self._tools.labels.size,
+                    self.corpus,
+                    lambda text, label: self.asked.labels[label].private(text),
+                    labels=self.tools.labels.size,
                 )
-                longest = [label.most for label in self._asked.labels]
-                self._tools.note({"private texts cut": self._read.cut, "to tokens": longest})
+                longest = [label.most for label in self.asked.labels]
+                self.tools.note({"private texts cut": self._read.cut, "to tokens": longest})
             return self._read
-
-    def _sampler(self, label: LabelPrompt) -> TokenSampler:
-        return TokenSampler(
-            self._mechanism,
-            label.model,
-            label.tokens,
-            label.ending,
-            self._parameters.examples_per_subset,
-            label.most,
-            self._parameters.candidates,
-        )
-
-
-Tokenise = Callable[[str, int], tuple[Sequence[int], bool]]
-"""A text and its label into tokens; and whether it had to be cut."""
 
 
 @dataclass(repr=False)
@@ -153,8 +135,13 @@ class PrivateTexts:
     cut: int = 0
 
 
-def read_private_texts(corpus: BoundedCorpus, tokenise: Tokenise, *, labels: int) -> PrivateTexts:
+def read_private_texts(
+    corpus: BoundedCorpus, tokenise: Callable[[str, int], tuple[Sequence[int], bool]], *, labels: int
+) -> PrivateTexts:
     """One pass over the private records.
+
+    Args:
+        tokenise: a text and its label into tokens; and whether it had to be cut.
 
     Raises:
         PrivacyError: if an owner may have more than one record, which would be sampled as if they were strangers.
@@ -215,8 +202,7 @@ def released(
     keep_unfinished = parameters.unfinished == "keep"
     usable = [each.usable(keep_unfinished=keep_unfinished) for each in exemplars]
     schema = None if asked.check is None else asked.check.schema
-    assert tools.prompts is not None, "a release was made with prompts"
-    document_type = tools.prompts.template.document_type
+    document_type = needed(tools.prompts).template.document_type
     return Released(
         {
             "label": np.array([each.label for each in exemplars], dtype=np.int32),
@@ -226,10 +212,7 @@ def released(
         },
         public_inputs=asked.public_inputs(document_type, schema_source="a schema of your own"),
         noise_check=_noise_check(parameters, exemplars, usable, tools.labels.size),
-        strings={
-            "exemplars": [each.text for each in exemplars],
-            **({} if schema is None else {SCHEMA: [schema.text]}),
-        },
+        strings={"exemplars": [each.text for each in exemplars], **({} if schema is None else {SCHEMA: [schema.text]})},
     )
 
 

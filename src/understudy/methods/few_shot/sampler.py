@@ -139,14 +139,10 @@ class TokenSampler:
 
     @property
     def width(self) -> int:
-        """Tokens to which every row is padded, whatever was decoded before: a function of public parameters."""
         return exemplar_width(self.prompt, self.ending, most=self.most, most_shown=self.most_shown)
 
     def exemplar(
-        self,
-        records: Sequence[NDArray[np.int32]],
-        paid: LabelTokens,
-        check: Callable[[], None] = lambda: None,
+        self, records: Sequence[NDArray[np.int32]], paid: LabelTokens, check: Callable[[], None] = lambda: None
     ) -> DecodedExemplar:
         """Decode tokens until the exemplar ends, or no paid one is left.
 

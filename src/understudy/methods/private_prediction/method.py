@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from understudy.decoding.prompting import build_prompts
-from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
+from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.private_prediction import generate as generating
 from understudy.methods.private_prediction.plan import (
@@ -48,9 +48,7 @@ class PrivatePrediction(Method, PrivatePredictionParameters):
         return make_plan(self, budget, facts)
 
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:  # noqa: ARG002
-        model, prompts = preparation.model, preparation.prompts
-        assert model is not None, "the run loads what a method needs"
-        assert prompts is not None, "and prompts"
+        model, prompts = needed(preparation.model), needed(preparation.prompts)
         _ = self.declared_batches
         asked = build_prompts(
             self, prompts, model, label_names=preparation.labels.names, record_columns=preparation.record_columns
@@ -77,11 +75,7 @@ class PrivatePrediction(Method, PrivatePredictionParameters):
             strings["no records"] = None
         return Contents(
             {TOKENS: ZCDPEvent.kind},
-            {
-                "label": Held("int32", (count,), 0, labels - 1),
-                **numbers,
-                "ended": Held("int32", (count,), 0, 1),
-            },
+            {"label": Held("int32", (count,), 0, labels - 1), **numbers, "ended": Held("int32", (count,), 0, 1)},
             strings,
         )
 

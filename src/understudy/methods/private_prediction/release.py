@@ -34,7 +34,7 @@ from understudy.decoding.prompting import LabelPrompt, LabelPrompts, build_promp
 from understudy.decoding.structured import Fault
 from understudy.decoding.workers import Stop, at_once, run_together
 from understudy.errors import ModelError
-from understudy.methods.base import Released, ReleaseTools
+from understudy.methods.base import Released, ReleaseTools, needed
 from understudy.methods.private_prediction.plan import TOKENS, PrivatePredictionParameters, part_name
 from understudy.methods.private_prediction.sampler import TokenSampler
 from understudy.models.contexts import Contexts
@@ -51,9 +51,7 @@ def release(
     parameters: PrivatePredictionParameters, corpus: BoundedCorpus, plan: Plan, *, tools: ReleaseTools
 ) -> Released:
     """Decode texts for every batch until its private tokens are used up, or ``texts_per_batch`` are there."""
-    model, prompts = tools.model, tools.prompts
-    assert model is not None, "the run loads what a method needs"
-    assert prompts is not None, "and prompts"
+    model, prompts = needed(tools.model), needed(tools.prompts)
     asked = build_prompts(
         parameters, prompts, model, label_names=tools.labels.names, record_columns=tools.record_columns
     )
@@ -81,7 +79,7 @@ def release(
     sampler = TokenSampler(parameters.clip, mechanism, parameters.top_k, parameters.public_temperature, model.encode)
     most, stop = parameters.texts_per_batch or mechanism.tokens, Stop()
     tasks = [
-        partial(_BatchDecoder(sampler, paid, asked.labels[label], batch, (label, number), tools, stop).texts, most)
+        partial(_BatchDecoder(sampler, paid, asked.labels[label], batch, label, number, tools, stop).texts, most)
         for label, of_label in enumerate(batches.of_label)
         for number, batch in enumerate(of_label)
     ]
@@ -90,27 +88,20 @@ def release(
     return collected(parameters, asked, [text for texts in found for text in texts], mechanism, tools)
 
 
+@dataclass(repr=False)
 class _BatchDecoder:
     """The texts of one batch; used by one thread."""
 
-    def __init__(
-        self,
-        sampler: TokenSampler,
-        paid: PaidTokens,
-        prompt: LabelPrompt,
-        batch: Batch,
-        place: tuple[int, int],
-        tools: ReleaseTools,
-        stop: Stop,
-    ) -> None:
-        self._sampler = sampler
-        self._paid = paid
-        self._prompt = prompt
-        self._batch = batch
-        self._label, self._number = place
-        self._tools = tools
-        self._stop = stop
-        self._tokens_spent = self._runs_spent = 0  # by sealed texts
+    sampler: TokenSampler
+    paid: PaidTokens
+    prompt: LabelPrompt
+    batch: Batch
+    label: int
+    number: int
+    tools: ReleaseTools
+    stop: Stop
+    tokens_spent: int = 0  # by sealed texts, as the next
+    runs_spent: int = 0
 
     def texts(self, most: int) -> list[Text]:
         """The sealed texts, and new ones while private tokens are left.
@@ -120,17 +111,17 @@ class _BatchDecoder:
                 near to public would never use its private tokens up.
         """
         texts: list[Text] = []
-        while self._tokens_spent < self._sampler.mechanism.tokens and len(texts) < most:
-            found = self._tools.seal(part_name(self._label, self._number, len(texts)), self._decode).arrays
-            self._tokens_spent += int(found["private"].sum())
-            self._runs_spent += int(found["runs"])
+        while self.tokens_spent < self.sampler.mechanism.tokens and len(texts) < most:
+            found = self.tools.seal(part_name(self.label, self.number, len(texts)), self._decode).arrays
+            self.tokens_spent += int(found["private"].sum())
+            self.runs_spent += int(found["runs"])
             ended = bool(found["ended"])
-            texts.append(Text(self._label, self._number, len(texts), found["tokens"], found["private"], ended))
+            texts.append(Text(self.label, self.number, len(texts), found["tokens"], found["private"], ended))
         self.__dict__.pop("_contexts", None)  # gigabytes
         return texts
 
     def _decode(self) -> Arrays:
-        self._stop.check()
+        self.stop.check()
         try:
             return self._decode_text()
         except Exception as error:
@@ -145,8 +136,8 @@ class _BatchDecoder:
     def _decode_text(self) -> Arrays:
         tokens = self._tokens
         before = tokens.runs_spent
-        text = self._prompt.ending.open(self._prompt.model)
-        decoded = self._sampler.text(self._contexts, self._batch.shares, tokens, text, self._stop.check)
+        text = self.prompt.ending.open(self.prompt.model)
+        decoded = self.sampler.text(self._contexts, self.batch.shares, tokens, text, self.stop.check)
         return {
             "tokens": np.asarray(decoded.tokens, dtype=np.int32),
             "private": np.asarray(decoded.private, dtype=np.bool_),
@@ -157,17 +148,17 @@ class _BatchDecoder:
     @cached_property
     def _tokens(self) -> BatchTokens:
         """The batch's counter, made for its first new text: what the sealed ones have used is known then."""
-        name = f"{self._label}/{self._number}"
-        return self._paid.batch(name, tokens_spent=self._tokens_spent, runs_spent=self._runs_spent)
+        name = f"{self.label}/{self.number}"
+        return self.paid.batch(name, tokens_spent=self.tokens_spent, runs_spent=self.runs_spent)
 
     @cached_property
     def _contexts(self) -> Contexts:
         """The batch's rows in the model, the public one first."""
-        return self._prompt.contexts(
-            self._batch.rows,
-            rows_at_once=self._prompt.model.rows_at_once(self._sampler.mechanism.batch_size),
-            candidates=self._sampler.top_k or None,
-            check=self._stop.check,
+        return self.prompt.contexts(
+            self.batch.rows,
+            rows_at_once=self.prompt.model.rows_at_once(self.sampler.mechanism.batch_size),
+            candidates=self.sampler.top_k or None,
+            check=self.stop.check,
         )
 
 
@@ -188,10 +179,6 @@ class _Progress:
             )
 
 
-Tokenise = Callable[[str, int], tuple[list[int], bool]]
-"""A text and its label into the own tokens of its row; and whether it had to be cut."""
-
-
 @dataclass(repr=False)
 class Batch:
     """The rows of one batch: own tokens, and of how many rows of the same unit each is one. Private."""
@@ -208,14 +195,16 @@ class Batches:
     cut: int = 0
 
 
-def sort_into_batches(corpus: BoundedCorpus, tokenise: Tokenise, *, labels: int, batches: int) -> Batches:
+def sort_into_batches(
+    corpus: BoundedCorpus, tokenise: Callable[[str, int], tuple[list[int], bool]], *, labels: int, batches: int
+) -> Batches:
     """One pass over the private records.
 
     A record's batch within its label is the keyed hash of its owner, or of its own label and text, modulo the public
     number of batches (64 bits: no batch is favoured by more than batches / 2^64). Adding a record moves no other.
 
     Args:
-        labels: size of the label set.
+        tokenise: a text and its label into the own tokens of its row; and whether it had to be cut.
         batches: of each label; public.
     """
     made = Batches([[Batch() for _ in range(batches)] for _ in range(labels)])
@@ -271,8 +260,7 @@ def collected(
         else:
             kept.append(each)
             texts.append(checked)
-    assert tools.prompts is not None, "a release was made with prompts"
-    document_type = tools.prompts.template.document_type
+    document_type = needed(tools.prompts).template.document_type
     return Released(
         _arrays(kept),
         public_inputs=asked.public_inputs(document_type, schema_source=PurePath(parameters.json_schema or "").name),
