@@ -40,12 +40,7 @@ _NEW, _NEXT, _LOOKAHEAD, _SELECT = _PURPOSES = range(4)  # what is drawn in a ro
 
 @dataclass(frozen=True)
 class Work:
-    """What a run takes, if no call fails.
-
-    Args:
-        candidates: of each round, over all labels.
-        calls: of the language model, in each round.
-    """
+    """What each round takes if no call fails: candidates of all labels, and calls of the language model."""
 
     candidates: tuple[int, ...]
     calls: tuple[int, ...]
@@ -106,11 +101,7 @@ def candidates_of(parameters: EvolutionParameters, wanted: Sequence[Sequence[int
 
 
 def require_few(parameters: EvolutionParameters, labels: int) -> None:
-    """See that no round, and not all rounds together, have more candidates than can be stored.
-
-    Raises:
-        ConfigError: if one has.
-    """
+    """See that no round, and not all rounds together, have more candidates than can be stored; else ConfigError."""
     candidates = candidates_per_round(parameters, labels).candidates
     if max(candidates) > MOST_CANDIDATES or sum(candidates) > MOST_IN_ALL:
         raise ConfigError(
@@ -121,11 +112,7 @@ def require_few(parameters: EvolutionParameters, labels: int) -> None:
 
 
 def require_room_for(candidates: int, *, dimension: int) -> None:
-    """See that the embeddings of a round's candidates can be held, before anything is charged.
-
-    Raises:
-        ConfigError: if they cannot.
-    """
+    """See that the embeddings of a round's candidates can be held, before anything is charged; else ConfigError."""
     require_memory(
         candidates * dimension * _CANDIDATE_BYTES,
         what="The embeddings of a round's candidates",
@@ -139,8 +126,7 @@ _CANDIDATE_BYTES = 4 + 2 + 4 + 8  # as embedded, on the grid, as multiplied, and
 def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) -> Arrays:
     """The candidates of a round: chosen texts, their variations, and new texts for labels without any.
 
-    Raises:
-        NoText: no call gave a text, and another run may get some: a vote on nothing new would be wasted.
+    Raises NoText: no call gave a text, and another run may get some: a vote on nothing new would be wasted.
     """
     parameters = api.parameters
     texts, labels, numbers = before.chosen_texts, before.chosen_labels, before.chosen_numbers
@@ -219,11 +205,9 @@ def select(
     all of a label's are 0. A label without candidates gets none.
 
     Args:
-        votes: ``Float64[n]``.
-        labels: ``Int32[n]``, of the candidates.
         sizes: wanted of each label.
         threshold: taken off every vote; what falls below 0 counts as 0. Ties go to the earlier candidate.
-        generator: draws; used by ``proportional`` alone.
+        generator: used by ``proportional`` alone.
     """
     weights = np.maximum(votes - threshold, 0.0)
     chosen = [np.empty(0, dtype=np.int64)]

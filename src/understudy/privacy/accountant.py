@@ -190,8 +190,7 @@ def gaussian_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]
 def zcdp_within(budget: Budget) -> float:
     """The largest rho that implies ``budget``, and no larger (Canonne, Kamath and Steinke 2020, Corollary 13).
 
-    Raises:
-        ConfigError: if delta is 0: zCDP implies no pure differential privacy.
+    Raises ConfigError if delta is 0: zCDP implies no pure differential privacy.
     """
     if budget.delta == 0:
         raise ConfigError(

@@ -78,8 +78,7 @@ class Run:
     def is_above(self, answer: int) -> bool:
         """Whether ``answer`` with its noise reaches the noisy threshold; if so the run is over.
 
-        Raises:
-            PrivacyError: if the run is over.
+        Raises PrivacyError if the run is over.
         """
         if not self.open:
             raise PrivacyError(

@@ -253,8 +253,7 @@ class BatchTokens:
         """
         if self.left < 1:
             raise PrivacyError(
-                "No private token is left to this batch.",
-                "This is a fault of the method: it counts before each draw.",
+                "No private token is left to this batch.", "This is a fault of the method: it counts before each draw."
             )
         self.tokens_spent += 1
         return self._source.choose(utilities, scale=self._mechanism.scale)
@@ -295,9 +294,7 @@ def clip_for(
     """The largest clip range at which ``tokens`` private tokens a batch are within ``budget``.
 
     All but ``budget`` are of :class:`PrivateTokens`; the ``tokens`` + 1 runs of a test are paid for first.
-
-    Raises:
-        ConfigError: if the test alone costs more than the budget, delta is 0, or a parameter is out of its range.
+    Raises ConfigError if the test alone costs more than the budget, delta is 0, or a parameter is out of its range.
     """
     allowed = zcdp_within(budget)
     tests = PrivateTokens(1.0, batch_size, temperature, tokens, test)

@@ -78,8 +78,7 @@ def require_name(config: RunConfig) -> None:
 def check_wanted(config: RunConfig) -> None:
     """See that it is said how many records are wanted, before anything is done.
 
-    Raises:
-        ConfigError: as :func:`wanted`; a method whose Release holds the texts itself needs no number.
+    Raises ConfigError: as :func:`wanted`; a method whose Release holds the texts itself needs no number.
     """
     holds_texts = method_class(config.method).needs.generation_llm == "never"
     if not holds_texts or config.records is not None or config.records_per_label is not None:
@@ -89,8 +88,7 @@ def check_wanted(config: RunConfig) -> None:
 def wanted(config: RunConfig, labels: int) -> list[int]:
     """Synthetic records of each label.
 
-    Raises:
-        ConfigError: if it is not exactly one of ``records`` and ``records_per_label`` that says so, or too many.
+    Raises ConfigError if it is not exactly one of ``records`` and ``records_per_label`` that says so, or too many.
     """
     if (config.records is None) == (config.records_per_label is None):
         raise ConfigError(

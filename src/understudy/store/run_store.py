@@ -159,8 +159,7 @@ class RunStore:
     def value(self, name: str) -> dict[str, NDArray[Any]] | None:
         """The arrays kept under a name, None if there are none.
 
-        Raises:
-            PrivacyError: if their noise has another origin than this run's.
+        Raises PrivacyError if their noise has another origin than this run's.
         """
         found = self._row(name)
         return None if found is None else _decode(found[0])
@@ -173,8 +172,7 @@ class RunStore:
     def digest(self, name: str, *, key: bytes) -> str | None:
         """A keyed SHA-256 (64 hexadecimal digits) of a noisy value with its seal, None if there is none of this name.
 
-        Raises:
-            PrivacyError: as of :meth:`value`.
+        Raises PrivacyError: as of :meth:`value`.
         """
         encoded, seal = self._row(name) or (b"", None)
         if seal is None:
@@ -184,8 +182,7 @@ class RunStore:
     def sealed(self, name: str) -> SealedValue | None:
         """The noisy value kept under a name with its seal, None if there is none.
 
-        Raises:
-            PrivacyError: as of :meth:`value`; or what is kept under the name has no seal, or another value's.
+        Raises PrivacyError: as of :meth:`value`; or what is kept under the name has no seal, or another value's.
         """
         found = self._row(name)
         if found is None:

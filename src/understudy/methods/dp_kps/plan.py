@@ -135,8 +135,7 @@ def mechanisms(
 ) -> dict[str, NoisySum]:
     """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more.
 
-    Raises:
-        ConfigError: if a sum is too large to be stored, or its noise does not fit.
+    Raises ConfigError if a sum is too large to be stored, or its noise does not fit.
     """
     sketches = sketch_names(parameters)
     share = parameters.vocabulary_share
@@ -220,8 +219,7 @@ def require_room(parameters: DPKPSParameters, dimension: int) -> None:
 def require_memory_for_features(parameters: DPKPSParameters, *, terms: int, dimension: int, cure: str) -> None:
     """See that the random features of a vocabulary can be held.
 
-    Raises:
-        ConfigError: if they cannot; ``cure`` says what to do.
+    Raises ConfigError if they cannot; ``cure`` says what to do.
     """
     features = parameters.features
     phases = max(sketch_names(parameters).values()) * terms * features * _PHASE_BYTES

@@ -105,8 +105,7 @@ _TRIED = 256
 def _unit_vectors(embedder: Embedder, terms: Sequence[str]) -> NDArray[np.float32]:
     """Embeddings that the sensitivity bounds of the features can be trusted with: NaN has no cosine.
 
-    Raises:
-        ModelError: if the embedder does not answer with one unit vector per term.
+    Raises ModelError if the embedder does not answer with one unit vector per term.
     """
     vectors = np.asarray(embedder.embed(terms), dtype=np.float32)
     lengths = np.linalg.norm(vectors, axis=-1)

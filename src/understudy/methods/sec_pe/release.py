@@ -144,8 +144,7 @@ def _public_texts(
 def check_public_corpus(parameters: SecPEParameters, labels: LabelSet) -> None:
     """That the public corpus has enough texts for its clusters, seen before anything is charged.
 
-    Raises:
-        ConfigError: if it has not, or has labels where the private table has none.
+    Raises ConfigError if it has not, or has labels where the private table has none.
     """
     if parameters.records_without_secrets_are_public:
         return  # one set of clusters, whatever their labels
@@ -170,8 +169,7 @@ def check_public_corpus(parameters: SecPEParameters, labels: LabelSet) -> None:
 def open_public(parameters: SecPEParameters, labels: LabelSet) -> Corpus:
     """The public corpus, rows that cannot be used left out.
 
-    Raises:
-        ConfigError, CorpusError: if it cannot be read, or there is none.
+    Raises ConfigError or CorpusError if it cannot be read, or there is none.
     """
     if parameters.public_corpus is None:
         raise ConfigError(
