@@ -24,7 +24,7 @@ from test_crash import forgetful
 
 import understudy.run.measuring
 from understudy.evolution.embeddings import PrivateEmbeddings
-from understudy.evolution.population import Population
+from understudy.evolution.loop import Population
 from understudy.ledger import Ledger
 from understudy.methods.registry import load_release
 from understudy.models.types import ChatRequest, Completion

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from understudy.evolution.loop import candidates_of
+from understudy.evolution.loop import Round, candidates_of
 from understudy.evolution.parameters import EvolutionParameters
-from understudy.evolution.population import Round
 from understudy.evolution.variation import TextAPI
 from understudy.parameters import Parameters
 from understudy.prompts.template import PromptTemplate

@@ -17,8 +17,7 @@ from understudy.privacy.accountant import Composition
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import NoiseSource, SystemNoise
-from understudy.privacy.sparse_vector import Run, SparseVector
-from understudy.privacy.tokens import PrivateTokens, clip_for
+from understudy.privacy.tokens import PrivateTokens, Run, SparseVector, clip_for
 
 TOKENS = 4
 

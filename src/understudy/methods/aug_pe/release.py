@@ -33,8 +33,7 @@ from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.evolution.embeddings import PrivateEmbeddings, integer_vectors
-from understudy.evolution.loop import evolve, population_sizes
-from understudy.evolution.population import Round
+from understudy.evolution.loop import Round, evolve, population_sizes
 from understudy.evolution.variation import TextAPI, keywords_of_labels
 from understudy.methods.aug_pe.plan import (
     LABELS,
