@@ -20,7 +20,7 @@ DEMO_LEDGER := out/demo-ledger.sqlite
 
 help:
 	@echo "make demo        synthetic clinic notes from examples/ into $(DEMO)/release, and a report on them"
-	@echo "make demo-fresh  the same from the beginning, with another draw of noise"
+	@echo "make demo-fresh  the same from the beginning, with new noise"
 	@echo "make test        every test"
 	@echo "make lint        style, types and the rules of who may import whom"
 	@echo "make models      put the built-in models into this machine's cache"
@@ -50,7 +50,7 @@ demo: models
 	@$(BIN)/python examples/show.py $(DEMO)
 	@echo
 	@echo "Measuring them against the real notes, and writing the reports."
-	@$(BIN)/understudy zero-shot --config examples/floor.yaml
+	@$(BIN)/understudy baseline --config examples/floor.yaml
 	@$(BIN)/understudy evaluate examples/clinic_notes.csv $(DEMO) --config examples/evaluation.yaml
 	@$(BIN)/understudy report $(DEMO)
 

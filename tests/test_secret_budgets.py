@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from understudy.cli.private import _table
+from understudy.cli.make import _forecast
 from understudy.config import RunConfig, run_config
 from understudy.errors import ConfigError
 from understudy.privacy.events import GaussianEvent
@@ -43,15 +43,15 @@ def test_a_prior_and_a_posterior_are_a_budget_for_secrets() -> None:
         ({"secret_posterior": "1e-3"}, "budget", "secret_prior is missing"),
         ({"secret_prior": "1e-3", "secret_posterior": "1e-4"}, "budget", "secret_prior < secret_posterior < 1"),
         ({"secret_prior": "one", "secret_posterior": "1e-4"}, "budget", "number for secret_prior, got one"),
-        ({**SECRETS, "epsilon": 3}, "budget", r"secrets by a prior and a posterior.*--epsilon and --delta, or"),
-        ({**SECRETS, "delta": 0}, "budget", r"secrets by a prior and a posterior.*--epsilon and --delta, or"),
+        ({**SECRETS, "epsilon": 3}, "budget", r"Two budgets given.*--epsilon and --delta, or"),
+        ({**SECRETS, "delta": 0}, "budget", r"Two budgets given.*--epsilon and --delta, or"),
         ({**SECRETS, "owner": "patient"}, "unit", "owners or secrets, not both"),
         ({**SECRETS, "max_records_per_secret": None}, "unit", "--max-records-per-secret M"),
-        ({**EPSILON, "max_records_per_secret": 5}, "unit", "nothing says how strongly"),
-        ({**EPSILON, "secrets": "name"}, "unit", "nothing says how strongly"),
-        ({**EPSILON, "secrets_file": "names.txt"}, "unit", "nothing says how strongly"),
-        ({**EPSILON, "secret_detectors": "email"}, "unit", "nothing says how strongly"),
-        ({}, "budget", "There is no budget"),
+        ({**EPSILON, "max_records_per_secret": 5}, "unit", "no protection of them is chosen"),
+        ({**EPSILON, "secrets": "name"}, "unit", "no protection of them is chosen"),
+        ({**EPSILON, "secrets_file": "names.txt"}, "unit", "no protection of them is chosen"),
+        ({**EPSILON, "secret_detectors": "email"}, "unit", "no protection of them is chosen"),
+        ({}, "budget", "No privacy budget given"),
     ],
 )
 def test_a_budget_or_a_unit_that_makes_no_sense_is_one_error(values: dict[str, Any], part: str, message: str) -> None:
@@ -77,7 +77,7 @@ def test_what_lasts_holds_the_budget_exactly_and_the_file_of_secrets_by_name_onl
 def made() -> Forecast:
     budget = SecretBudget("1e-4", "1e-3")
     charge = Charge("centres", GaussianEvent(1 / budget.mu * 1.001), {}, "noisy sums")
-    return Forecast(Plan("sec-pe", Unit("secret", 5), budget, (charge,)), {})
+    return Forecast(Plan("sec-pe", Unit("secret", 5), budget, (charge,)), None)
 
 
 def test_a_forecast_for_secrets_has_a_posterior_and_no_epsilon(made: Forecast) -> None:
@@ -90,17 +90,17 @@ def test_a_forecast_for_secrets_has_a_posterior_and_no_epsilon(made: Forecast) -
 
 
 def test_the_table_for_secrets_says_the_posterior_at_the_prior(made: Forecast) -> None:
-    text = _table(made)
+    text = _forecast(made)
     assert "budget (p=0.0001, r=0.001), protecting one secret: all records that hold it" in text
     assert f"together: posterior {made.posterior:.6g} at prior 0.0001" in text
 
 
 def test_a_forecast_for_records_has_an_epsilon_and_no_posterior() -> None:
     plan = Plan("dp-kps", Unit(), Budget(3, "1e-6"), (Charge("sums", GaussianEvent(2), {}, "noisy sums"),))
-    made = Forecast(plan, {})
+    made = Forecast(plan, None)
     assert made.posterior is None
     assert made.epsilon == plan.total == made.to_json()["epsilon"]
-    assert f"together: epsilon {made.epsilon:.6g} at delta 1e-06" in _table(made)
+    assert f"together: epsilon {made.epsilon:.6g} at delta 1e-06" in _forecast(made)
 
 
 def test_what_is_secret_is_part_of_what_a_resumed_run_shares_with_the_first() -> None:

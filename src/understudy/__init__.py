@@ -1,7 +1,7 @@
 """understudy: differentially private synthetic stand-ins for private text corpora.
 
 >>> import understudy as us
->>> us.Budget(6, "1e-6")
+>>> us.Budget(epsilon=6, delta="1e-6")
 Budget(epsilon=Fraction(6, 1), delta=Fraction(1, 1000000))
 
 Everything below loads when it is first used, so that ``import understudy`` is light.
@@ -9,39 +9,56 @@ Everything below loads when it is first used, so that ``import understudy`` is l
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+_VERBS = "plan run release generate baseline evaluate audit audit_mechanism report compare"
 _PUBLIC = {
-    "AugPE": "understudy.methods.aug_pe.method",
-    "Budget": "understudy.privacy.guarantee",
-    "Corpus": "understudy.corpus",
-    "DPKPS": "understudy.methods.dp_kps.method",
-    "FewShot": "understudy.methods.few_shot.method",
-    "Listener": "understudy.run",
-    "PrivatePrediction": "understudy.methods.private_prediction.method",
-    "Release": "understudy.release",
-    "Result": "understudy.run",
-    "SecPE": "understudy.methods.sec_pe.method",
-    "SecretBudget": "understudy.privacy.secrets.budget",
-    "Statement": "understudy.statement",
-    "UnderstudyError": "understudy.errors",
-    "UnderstudyWarning": "understudy.errors",
-    "evaluate": "understudy.assess.evaluate",
-    "generate": "understudy.run",
-    "load_release": "understudy.methods.loading",
-    "plan": "understudy.api",
-    "read_corpus": "understudy.corpus",
-    "release_corpus": "understudy.run",
-    "synthesize": "understudy.run",
-    "zero_shot": "understudy.run.baseline",
+    name: module
+    for module, names in {
+        "understudy.api": _VERBS,
+        "understudy.audit.mechanisms.audit": "MechanismAudit",
+        "understudy.audit.run_audit": "RunAudit",
+        "understudy.corpus": "Corpus read_corpus",
+        "understudy.errors": "UnderstudyError UnderstudyWarning",
+        "understudy.methods.aug_pe.method": "AugPE",
+        "understudy.methods.dp_kps.method": "DPKPS",
+        "understudy.methods.few_shot.method": "FewShot",
+        "understudy.methods.loading": "load_release",
+        "understudy.methods.private_prediction.method": "PrivatePrediction",
+        "understudy.methods.sec_pe.method": "SecPE",
+        "understudy.metrics.evaluation": "Evaluation",
+        "understudy.privacy.guarantee": "Budget",
+        "understudy.privacy.secrets.budget": "SecretBudget",
+        "understudy.release": "Release",
+        "understudy.report.write": "ReportPaths",
+        "understudy.run.forecast": "Forecast",
+        "understudy.run.listener": "Listener",
+        "understudy.run.result": "Result",
+        "understudy.statement": "Statement",
+    }.items()
+    for name in names.split()
 }
 
 if TYPE_CHECKING:
-    from understudy.api import plan
-    from understudy.assess.evaluate import evaluate
+    from understudy.api import (
+        audit,
+        audit_mechanism,
+        baseline,
+        compare,
+        evaluate,
+        generate,
+        plan,
+        release,
+        report,
+        run,
+    )
+    from understudy.audit.mechanisms.audit import MechanismAudit
+    from understudy.audit.run_audit import RunAudit
     from understudy.corpus import Corpus, read_corpus
     from understudy.errors import UnderstudyError, UnderstudyWarning
     from understudy.methods.aug_pe.method import AugPE
@@ -50,11 +67,14 @@ if TYPE_CHECKING:
     from understudy.methods.loading import load_release
     from understudy.methods.private_prediction.method import PrivatePrediction
     from understudy.methods.sec_pe.method import SecPE
+    from understudy.metrics.evaluation import Evaluation
     from understudy.privacy.guarantee import Budget
     from understudy.privacy.secrets.budget import SecretBudget
     from understudy.release import Release
-    from understudy.run import Listener, Result, generate, release_corpus, synthesize
-    from understudy.run.baseline import zero_shot
+    from understudy.report.write import ReportPaths
+    from understudy.run.forecast import Forecast
+    from understudy.run.listener import Listener
+    from understudy.run.result import Result
     from understudy.statement import Statement
 
 __all__ = [
@@ -62,25 +82,45 @@ __all__ = [
     "AugPE",
     "Budget",
     "Corpus",
+    "Evaluation",
     "FewShot",
+    "Forecast",
     "Listener",
+    "MechanismAudit",
     "PrivatePrediction",
     "Release",
+    "ReportPaths",
     "Result",
+    "RunAudit",
     "SecPE",
     "SecretBudget",
     "Statement",
     "UnderstudyError",
     "UnderstudyWarning",
+    "audit",
+    "audit_mechanism",
+    "baseline",
+    "compare",
     "evaluate",
     "generate",
     "load_release",
     "plan",
     "read_corpus",
-    "release_corpus",
-    "synthesize",
-    "zero_shot",
+    "release",
+    "report",
+    "run",
 ]
+
+
+class _Package(ModuleType):
+    """Keeps ``us.run`` the verb: importing the subpackage ``understudy.run`` would put the subpackage in its place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _PUBLIC and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

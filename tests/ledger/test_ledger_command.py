@@ -85,7 +85,7 @@ def test_history_lists_runs_and_as_json_every_charge(where: str) -> None:
         ledger.charge("clinic", plan, run_id="r1", note="a test")
     last = call(where, "history clinic").output.splitlines()[-1]
     assert last.split("\t")[1:] == ["test", "0.333334, 0", "sums", "r1", "a test"]
-    (entry,) = json.loads(call(where, "history clinic --json").output)
+    (entry,) = json.loads(call(where, "history clinic --json").output)["entries"]
     assert entry["cost"] == {"epsilon": "1/3", "delta": "0"}
     assert entry["charges"] == [charge.to_json() for charge in plan.charges]
     assert entry["cap"] is None
@@ -110,12 +110,12 @@ def test_an_unknown_dataset_is_an_error(where: str) -> None:
 
 def test_a_terminal_gets_a_table(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     call(where, "open clinic --epsilon 1 --delta 1e-6")
-    monkeypatch.setattr("understudy.cli.table._on_terminal", lambda: True)
+    monkeypatch.setattr("understudy.cli.output._on_terminal", lambda: True)
     shown = call(where, "show").output
     assert "clinic" in shown
     assert "━" in shown or "─" in shown
 
 
 def test_importing_the_command_loads_no_database() -> None:
-    code = "import sys, understudy.cli.ledger; assert not {'sqlalchemy', 'rich', 'numpy'} & sys.modules.keys()"
+    code = "import sys, understudy.cli.manage; assert not {'sqlalchemy', 'rich', 'numpy'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)

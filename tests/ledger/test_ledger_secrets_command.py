@@ -98,7 +98,7 @@ def test_show_and_history_give_the_prior_and_the_posterior(where: str) -> None:
     heads, last = call(where, "history clinic").output.splitlines()
     assert heads.split("\t")[2] == "prior, posterior"
     assert last.split("\t")[1:] == ["test", "0.0001, 0.000333334", "sums", "r1", "a test"]
-    (entry,) = json.loads(call(where, "history clinic --json").output)
+    (entry,) = json.loads(call(where, "history clinic --json").output)["entries"]
     assert entry["cost"] == {"prior": "1/10000", "posterior": "1/3000"}
 
 

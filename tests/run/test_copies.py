@@ -12,7 +12,6 @@ import pytest
 from clinic import settings
 from run_fixtures import runs_charged
 
-from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import LedgerError
 from understudy.ledger import Ledger
@@ -21,6 +20,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum
 from understudy.privacy.unit import Unit
 from understudy.release import Release
+from understudy.run import pipeline as running
 from understudy.store import RunStore
 
 REFUSED = r"drawn and used already, from another copy of this folder.*--fresh"

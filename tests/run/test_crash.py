@@ -18,13 +18,13 @@ from clinic import FakeChat, settings
 from run_fixtures import runs_charged
 
 import understudy.outputs
-from understudy import run as running
 from understudy.config import run_config
 from understudy.corpus import Corpus
 from understudy.ledger import Ledger
 from understudy.outputs import OutputFolder
 from understudy.privacy.mechanisms import NoisySum
 from understudy.release import Release
+from understudy.run import pipeline as running
 from understudy.store import AnswerStore, RunStore
 
 STEPS = (

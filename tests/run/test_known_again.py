@@ -17,7 +17,6 @@ from clinic import COLUMNS, flags, rows, settings, write_csv
 from run_fixtures import Said, runs_charged
 
 import understudy as us
-from understudy import run as running
 from understudy.config import run_config
 from understudy.corpus import read_corpus
 from understudy.corpus.identity import Lines
@@ -25,6 +24,7 @@ from understudy.errors import CorpusError, LedgerError, ResumeError, UnderstudyW
 from understudy.ledger import Ledger
 from understudy.ledger.sketches import Sketch
 from understudy.privacy.unit import Unit
+from understudy.run import pipeline as running
 
 KEY = b"key"
 

@@ -19,7 +19,6 @@ from clinic import flags
 from parts_method import BATCHES, CHARGE, Drawing, InParts, install, parts
 from run_fixtures import runs_charged
 
-from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import LedgerError, PrivacyError
 from understudy.ledger import Ledger
@@ -29,6 +28,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
 from understudy.release import Release
+from understudy.run import pipeline as running
 from understudy.store import RunStore
 
 REFUSED = r"drawn and used already, from another copy of this folder.*--fresh"

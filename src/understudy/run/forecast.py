@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from understudy.config import RunConfig
@@ -12,17 +11,37 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import load_template
-from understudy.run import label_count, make_plan, require_language_model, wanted
+from understudy.run.planning import label_count, make_plan, require_language_model, wanted
 
 _CHARACTERS_PER_TOKEN = 4.0
 
 
 @dataclass(frozen=True)
+class CallForecast:
+    """What the language model of a run would be asked.
+
+    Args:
+        records: synthetic records.
+        calls: of the language model; where repairs may be fewer (``at_most``), at most so many.
+        input_tokens: at four characters per token.
+        output_tokens: at most.
+        money: at most, in the currency of the prices; None without prices.
+    """
+
+    records: int
+    calls: int = 0
+    at_most: bool = False
+    input_tokens: int = 0
+    output_tokens: int = 0
+    money: float | None = None
+
+
+@dataclass(frozen=True)
 class Forecast:
-    """A plan, what it comes to, and the language model calls that a run would make."""
+    """A plan, what it comes to, and what a run would ask of its language model (None: no texts are to be written)."""
 
     plan: Plan
-    calls: Mapping[str, Any]
+    calls: CallForecast | None
 
     @property
     def epsilon(self) -> float | None:
@@ -42,7 +61,7 @@ class Forecast:
             **({"epsilon": self.epsilon} if self.posterior is None else {"posterior": self.posterior}),
             "charges": [charge.to_json() for charge in self.plan.charges],
             "forecast": dict(self.plan.forecast),
-            "generation": dict(self.calls),
+            "generation": None if self.calls is None else asdict(self.calls),
         }
 
 
@@ -55,9 +74,9 @@ def forecast(config: RunConfig) -> Forecast:
     return Forecast(make_plan(config), _calls(config))
 
 
-def _calls(config: RunConfig) -> dict[str, Any]:
+def _calls(config: RunConfig) -> CallForecast | None:
     if method_class(config.method).exports:
-        return {}  # the Release holds the texts
+        return None  # the Release holds the texts
     generates = config.records is not None or config.records_per_label is not None
     require_language_model(config, releases=True, generates=generates)
     method, labels = make_method(config.method, config.method_parameters), label_count(config)
@@ -66,21 +85,14 @@ def _calls(config: RunConfig) -> dict[str, Any]:
     elif method.asks_for_candidates:
         counts = [0] * labels  # the release asks by itself
     else:
-        return {}
+        return None
     if config.llm == "none":
-        return {"synthetic records": sum(counts), "language model calls": 0}
-    writing: WritingParameters = config.part(WritingParameters)
+        return CallForecast(sum(counts))
+    writing = config.part(WritingParameters)
     asks = method.asks(counts, writing, load_template(writing.document_type, file=writing.prompt))
-    prompt_tokens = round(asks.characters / _CHARACTERS_PER_TOKEN)
-    made: dict[str, Any] = {
-        "synthetic records": sum(counts),
-        "language model calls (at most)" if asks.most else "language model calls": asks.calls,
-        "input tokens (about)": asks.calls * prompt_tokens,
-        "output tokens (at most)": asks.calls * writing.max_tokens,
-    }
+    tokens_in = asks.calls * round(asks.characters / _CHARACTERS_PER_TOKEN)
+    tokens_out = asks.calls * writing.max_tokens
+    money = None
     if config.price_input is not None and config.price_output is not None:
-        tokens = (
-            made["input tokens (about)"] * config.price_input + made["output tokens (at most)"] * config.price_output
-        )
-        made["money (at most, in the currency of the prices)"] = tokens / 1e6
-    return made
+        money = (tokens_in * config.price_input + tokens_out * config.price_output) / 1e6
+    return CallForecast(sum(counts), asks.calls, asks.most, tokens_in, tokens_out, money)
