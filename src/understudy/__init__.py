@@ -45,71 +45,39 @@ _PUBLIC = {
 }
 
 if TYPE_CHECKING:
-    from understudy.api import (
-        audit,
-        audit_mechanism,
-        baseline,
-        compare,
-        evaluate,
-        generate,
-        plan,
-        release,
-        report,
-        run,
-    )
-    from understudy.audit.mechanisms.audit import MechanismAudit
-    from understudy.audit.run_audit import RunAudit
-    from understudy.corpus import Corpus, read_corpus
-    from understudy.errors import UnderstudyError, UnderstudyWarning
-    from understudy.methods.aug_pe.method import AugPE
-    from understudy.methods.dp_kps.method import DPKPS
-    from understudy.methods.few_shot.method import FewShot
-    from understudy.methods.loading import load_release
-    from understudy.methods.private_prediction.method import PrivatePrediction
-    from understudy.methods.sec_pe.method import SecPE
-    from understudy.metrics.evaluation import Evaluation
-    from understudy.privacy.guarantee import Budget
-    from understudy.privacy.secrets.budget import SecretBudget
-    from understudy.release import Release
-    from understudy.report.write import ReportPaths
-    from understudy.run.forecast import Forecast
-    from understudy.run.listener import Listener
-    from understudy.run.result import Result
-    from understudy.statement import Statement
+    from understudy.api import audit as audit
+    from understudy.api import audit_mechanism as audit_mechanism
+    from understudy.api import baseline as baseline
+    from understudy.api import compare as compare
+    from understudy.api import evaluate as evaluate
+    from understudy.api import generate as generate
+    from understudy.api import plan as plan
+    from understudy.api import release as release
+    from understudy.api import report as report
+    from understudy.api import run as run
+    from understudy.audit.mechanisms.audit import MechanismAudit as MechanismAudit
+    from understudy.audit.run_audit import RunAudit as RunAudit
+    from understudy.corpus import Corpus as Corpus
+    from understudy.corpus import read_corpus as read_corpus
+    from understudy.errors import UnderstudyError as UnderstudyError
+    from understudy.errors import UnderstudyWarning as UnderstudyWarning
+    from understudy.methods.aug_pe.method import AugPE as AugPE
+    from understudy.methods.dp_kps.method import DPKPS as DPKPS
+    from understudy.methods.few_shot.method import FewShot as FewShot
+    from understudy.methods.loading import load_release as load_release
+    from understudy.methods.private_prediction.method import PrivatePrediction as PrivatePrediction
+    from understudy.methods.sec_pe.method import SecPE as SecPE
+    from understudy.metrics.evaluation import Evaluation as Evaluation
+    from understudy.privacy.guarantee import Budget as Budget
+    from understudy.privacy.secrets.budget import SecretBudget as SecretBudget
+    from understudy.release import Release as Release
+    from understudy.report.write import ReportPaths as ReportPaths
+    from understudy.run.forecast import Forecast as Forecast
+    from understudy.run.listener import Listener as Listener
+    from understudy.run.result import Result as Result
+    from understudy.statement import Statement as Statement
 
-__all__ = [
-    "DPKPS",
-    "AugPE",
-    "Budget",
-    "Corpus",
-    "Evaluation",
-    "FewShot",
-    "Forecast",
-    "Listener",
-    "MechanismAudit",
-    "PrivatePrediction",
-    "Release",
-    "ReportPaths",
-    "Result",
-    "RunAudit",
-    "SecPE",
-    "SecretBudget",
-    "Statement",
-    "UnderstudyError",
-    "UnderstudyWarning",
-    "audit",
-    "audit_mechanism",
-    "baseline",
-    "compare",
-    "evaluate",
-    "generate",
-    "load_release",
-    "plan",
-    "read_corpus",
-    "release",
-    "report",
-    "run",
-]
+__all__ = [*_PUBLIC]
 
 
 class _Package(ModuleType):

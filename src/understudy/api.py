@@ -2,7 +2,8 @@
 
 An option has the name, the type and the default of the verb's flag (``docs/configuration.md``). The families below say
 which options a verb takes, for type checkers and editors; the pydantic models in :mod:`understudy.config` and beside it
-check the values, and a test sees that both agree.
+check the values, and a test sees that both agree. What is wrong is an :class:`~understudy.errors.UnderstudyError`, of
+a kind that ``docs/errors.md`` lists.
 """
 
 from __future__ import annotations
@@ -213,9 +214,6 @@ def plan(method: Method, budget: Budget | SecretBudget, **options: Unpack[PlanOp
         method: such as ``DPKPS()``.
         budget: what the run may spend.
         options: public facts, such as ``label``, ``labels``, ``expected_records`` and ``records_per_label``.
-
-    Raises:
-        ConfigError: if the run cannot be made.
     """
     return forecast(run_config(_settings(method, budget, options)))
 
@@ -236,9 +234,6 @@ def run(
         budget: what the run may spend; charged in the ledger.
         options: such as ``llm``, ``records_per_label`` and ``output``. Without ``output`` nothing is kept, and a run
             that was killed cannot be resumed.
-
-    Raises:
-        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     return pipeline.run(corpus_config(corpus, method, budget, options), corpus=corpus, listener=listener)
 
@@ -257,9 +252,6 @@ def release(
     Args:
         corpus, method, budget, options: as for :func:`run`.
         resume: as ``release --continue``: use what an earlier release in ``output`` has paid for and not used.
-
-    Raises:
-        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     config = corpus_config(corpus, method, budget, options)
     return pipeline.release(config, corpus=corpus, listener=listener, resume=resume).release
@@ -272,9 +264,6 @@ def generate(made: Release | Folder, *, listener: Listener = SILENT, **options: 
         made: a Release, or its file.
         options: the language model, the writing, the output, and those parameters of the Release's method that are
             free, such as ``length``.
-
-    Raises:
-        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     return pipeline.generate(made, listener=listener, **options)
 
@@ -287,10 +276,6 @@ def baseline(*, listener: Listener = SILENT, **options: Unpack[BaselineOptions])
     Args:
         options: such as ``labels`` (none: texts without labels), ``records_per_label``, ``document_type`` and ``llm``.
             The same call with the same ``output`` asks for nothing twice.
-
-    Raises:
-        ConfigError: if something is missing or unknown, or the output folder holds a run with a promise.
-        ModelError: if the model cannot be loaded, or answers nothing.
     """
     return write_baseline(options, listener=listener)
 
@@ -307,9 +292,6 @@ def evaluate(
         real: the real table: a file, several, or an open corpus.
         synthetic: an output folder of :func:`run` or :func:`generate`, a table, or an open one.
         options: column names are taken from the output folder's Release where it has one and they are not given.
-
-    Raises:
-        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     from understudy.assess.evaluate import evaluate
 
@@ -331,9 +313,6 @@ def audit(
     Args:
         corpus, method, budget: of the run.
         options: of the run, with its ``output``, and of the audit, such as ``canaries``.
-
-    Raises:
-        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     from understudy.audit.running import AuditParameters, audit_run
 
@@ -351,10 +330,6 @@ def audit_mechanism(name: str, budget: Budget, *, runs: int = 5000, confidence: 
         budget: what the mechanism is to promise.
         runs: with the unit, and as many without it.
         confidence: that no bound is too high.
-
-    Raises:
-        ConfigError: if there is no such mechanism, or a number is out of its range.
-        ModelError: if it needs torch, and there is none.
     """
     from understudy.audit.mechanisms.audit import audit_mechanism
     from understudy.audit.mechanisms.registry import ALL, chosen
@@ -372,10 +347,6 @@ def report(*runs: Folder, embedder: str | None = None, seed: int = 0) -> list[Re
         runs: output folders of :func:`run`, :func:`release` or :func:`generate`.
         embedder: of topics and the map. None: the built-in one, or TF-IDF where that is not installed.
         seed: steers the map and which texts are shown.
-
-    Raises:
-        ConfigError: if a folder is not that of a run, or a file in it cannot be read.
-        ModelError: if the embedder cannot be loaded.
     """
     from understudy.models.catalog import load_embedder
     from understudy.outputs import OutputFolder
@@ -405,9 +376,6 @@ def compare(
         output: the page, readable by its owner only unless ``shareable``.
         names: one per run; runs of one name are one line. None: by their methods.
         shareable: show only what was released with a charge.
-
-    Raises:
-        ConfigError: if a run cannot be compared, or the page cannot be written.
     """
     from understudy.report.comparison import write_comparison
 

@@ -84,6 +84,23 @@ class DataParameters(TableParameters):
 
     data: OneOrSeveral = ()
     """Private files: CSV, TSV, JSONL or Parquet, also compressed; globs; ``-`` for standard input."""
+
+
+class ProtectionParameters(Parameters):
+    """What is protected, and how strongly."""
+
+    epsilon: ExactNumber = None
+    """Privacy budget epsilon of this run, 1e-9 to 100000."""
+    delta: ExactNumber = None
+    """Privacy budget delta of this run, 1e-14 to 0.5; 0 for pure differential privacy."""
+    secret_prior: ExactNumber = None
+    """Secret protection instead of (epsilon, delta): the probability of guessing a secret before the release (p)."""
+    secret_posterior: ExactNumber = None
+    """The highest probability of guessing it after the release (r)."""
+    owner: str | None = None
+    """Column of the owners: protects all records of an owner together."""
+    max_records_per_owner: int = Field(5, ge=1, le=10_000)
+    """Contribution bound: records of one owner that are used."""
     secrets: CommaSeparated = ()
     """Columns that list a record's secrets, where secrets are protected."""
     secrets_file: str | None = None
@@ -93,20 +110,58 @@ class DataParameters(TableParameters):
     max_records_per_secret: int | None = Field(None, ge=1, le=1_000_000)
     """Most records that hold one secret (m): declared, and checked before anything is charged."""
 
-    def open_corpus(self, private: Path | None) -> Corpus:
-        """The private table that ``data`` names.
-
-        Args:
-            private: the folder for standard input and for the numbers of bad rows.
+    @property
+    def budget(self) -> Budget | SecretBudget:
+        """The run's budget.
 
         Raises:
-            ConfigError: if no data are named.
-            CorpusError: if the table cannot be read as declared.
+            ConfigError: if a number is missing or out of range, or there are two budgets.
         """
-        if not self.data:
-            raise ConfigError("No private data given.", "Name the files with --data FILE.")
-        source = self.data[0] if len(self.data) == 1 else self.data
-        return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
+        if self.epsilon is None and self.delta is None and not self._protects_secrets:
+            raise ConfigError(
+                "No privacy budget given.",
+                "Give --epsilon and --delta, or to protect secrets --secret-prior and --secret-posterior.",
+            )
+        if not self._protects_secrets:
+            return Budget(self.epsilon, self.delta)  # type: ignore[arg-type]  # None is an error with its own message
+        if self.epsilon is not None or self.delta is not None:
+            raise ConfigError(
+                "Two budgets given, one for records or owners and one for secrets.",
+                "Give --epsilon and --delta, or --secret-prior and --secret-posterior.",
+            )
+        return SecretBudget(self.secret_prior, self.secret_posterior)
+
+    @property
+    def unit(self) -> Unit:
+        """The privacy unit.
+
+        Raises:
+            ConfigError: if secrets are described and not protected, or protected together with owners or without a cap.
+        """
+        if self._protects_secrets:
+            if self.owner:
+                raise ConfigError(
+                    "A run protects owners or secrets, not both.",
+                    "Leave out --owner, or give --epsilon and --delta in place of the prior and the posterior.",
+                )
+            if self.max_records_per_secret is None:
+                raise ConfigError(
+                    "max_records_per_secret is missing.",
+                    "Declare with --max-records-per-secret M the most records that hold one secret; it is checked, and "
+                    "must not be read from the data.",
+                )
+            told = recognised_by(self.secrets, self.secrets_file, self.secret_detectors)
+            return Unit("secret", self.max_records_per_secret, recognised_by=told)
+        if self.secrets or self.secrets_file or self.secret_detectors or self.max_records_per_secret:
+            raise ConfigError(
+                "Secrets are described, but no protection of them is chosen.",
+                "Give --secret-prior P and --secret-posterior R in place of --epsilon and --delta, or leave them out.",
+            )
+        return Unit("owner", self.max_records_per_owner, self.owner) if self.owner else Unit("record")
+
+    @property
+    def _protects_secrets(self) -> bool:
+        return self.secret_prior is not None or self.secret_posterior is not None
 
 
 class LedgerParameters(Parameters):
@@ -122,19 +177,6 @@ class LedgerParameters(Parameters):
     """Add no noise. NOT PRIVATE."""
     insecure_noise_seed: int | None = Field(None, ge=0)
     """Sample repeatable noise. NOT PRIVATE."""
-
-
-class PrivacyParameters(LedgerParameters):
-    """The budget and the ledger."""
-
-    epsilon: ExactNumber = None
-    """Privacy budget epsilon of this run, 1e-9 to 100000."""
-    delta: ExactNumber = None
-    """Privacy budget delta of this run, 1e-14 to 0.5; 0 for pure differential privacy."""
-    secret_prior: ExactNumber = None
-    """Secret protection instead of (epsilon, delta): the probability of guessing a secret before the release (p)."""
-    secret_posterior: ExactNumber = None
-    """The highest probability of guessing it after the release (r)."""
 
 
 class PlanParameters(Parameters):
@@ -213,27 +255,16 @@ def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
 
 
 _OPERATIONAL = {
-    "api_key_env",
-    "base_url",
-    "data",
-    "dataset",
-    "expected_records",
-    "fresh",
-    "ledger",
-    "ledger_id",
-    "max_concurrency",
-    "output",
-    "price_input",
-    "price_output",
-    "spending_cap",
-    "token_cap",
+    *("data", "dataset", "ledger", "ledger_id", "output", "fresh", "expected_records"),
+    *("base_url", "api_key_env", "max_concurrency", "price_input", "price_output", "spending_cap", "token_cap"),
 }
 """Settings that a resumed run may change: they alter neither what is released nor what is written."""
 
 
 class RunConfig(
     DataParameters,
-    PrivacyParameters,
+    ProtectionParameters,
+    LedgerParameters,
     PlanParameters,
     EmbedderParameters,
     PrivateModelParameters,
@@ -246,58 +277,20 @@ class RunConfig(
     method: str = DEFAULT_METHOD
     method_parameters: dict[str, Any] = Field(default_factory=dict)
 
-    @property
-    def budget(self) -> Budget | SecretBudget:
-        """The run's budget.
+    def open_corpus(self, private: Path | None) -> Corpus:
+        """The private table that ``data`` names.
+
+        Args:
+            private: the folder for standard input and for the numbers of bad rows.
 
         Raises:
-            ConfigError: if a number is missing or out of range, or there are two budgets.
+            ConfigError: if no data are named.
+            CorpusError: if the table cannot be read as declared.
         """
-        if self.epsilon is None and self.delta is None and not self._protects_secrets:
-            raise ConfigError(
-                "No privacy budget given.",
-                "Give --epsilon and --delta, or to protect secrets --secret-prior and --secret-posterior.",
-            )
-        if not self._protects_secrets:
-            return Budget(self.epsilon, self.delta)  # type: ignore[arg-type]  # None is an error with its own message
-        if self.epsilon is not None or self.delta is not None:
-            raise ConfigError(
-                "Two budgets given, one for records or owners and one for secrets.",
-                "Give --epsilon and --delta, or --secret-prior and --secret-posterior.",
-            )
-        return SecretBudget(self.secret_prior, self.secret_posterior)
-
-    @property
-    def unit(self) -> Unit:
-        """The privacy unit.
-
-        Raises:
-            ConfigError: if secrets are described and not protected, or protected together with owners or without a cap.
-        """
-        if self._protects_secrets:
-            if self.owner:
-                raise ConfigError(
-                    "A run protects owners or secrets, not both.",
-                    "Leave out --owner, or give --epsilon and --delta in place of the prior and the posterior.",
-                )
-            if self.max_records_per_secret is None:
-                raise ConfigError(
-                    "max_records_per_secret is missing.",
-                    "Declare with --max-records-per-secret M the most records that hold one secret; it is checked, and "
-                    "must not be read from the data.",
-                )
-            told = recognised_by(self.secrets, self.secrets_file, self.secret_detectors)
-            return Unit("secret", self.max_records_per_secret, recognised_by=told)
-        if self.secrets or self.secrets_file or self.secret_detectors or self.max_records_per_secret:
-            raise ConfigError(
-                "Secrets are described, but no protection of them is chosen.",
-                "Give --secret-prior P and --secret-posterior R in place of --epsilon and --delta, or leave them out.",
-            )
-        return Unit("owner", self.max_records_per_owner, self.owner) if self.owner else Unit("record")
-
-    @property
-    def _protects_secrets(self) -> bool:
-        return self.secret_prior is not None or self.secret_posterior is not None
+        if not self.data:
+            raise ConfigError("No private data given.", "Name the files with --data FILE.")
+        source = self.data[0] if len(self.data) == 1 else self.data
+        return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
 
     @property
     def lasting(self) -> dict[str, Any]:
@@ -325,7 +318,10 @@ WRITING_GROUPS: Groups = (WritingParameters, ModelParameters, PlanParameters)
 
 def release_groups(method: type[Any]) -> Groups:
     """The groups of ``release``: also what the method's release needs of prompts and models."""
-    groups: Groups = (DataParameters, PrivacyParameters, EmbedderParameters, OutputParameters)
+    groups: Groups = (
+        *(DataParameters, ProtectionParameters, LedgerParameters),
+        *(EmbedderParameters, OutputParameters),
+    )
     if method.needs_private_model:
         groups += (PrivateModelParameters, WritingParameters)
     return groups + (WRITING_GROUPS if method.asks_for_candidates else ())

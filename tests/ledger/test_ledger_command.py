@@ -41,7 +41,7 @@ def test_open_makes_a_dataset_with_a_cap(where: str) -> None:
 
 
 def test_open_takes_unit_and_rule(where: str) -> None:
-    call(where, "open clinic --epsilon 3 --delta 1e-6 --unit owner --owner-column patient --max-records 5 --rule rdp")
+    call(where, "open clinic --epsilon 3 --delta 1e-6 --owner patient --max-records-per-owner 5 --rule rdp")
     with Ledger(where) as ledger:
         dataset = ledger.dataset("clinic")
     assert dataset is not None
@@ -51,18 +51,12 @@ def test_open_takes_unit_and_rule(where: str) -> None:
     )
 
 
-@pytest.mark.parametrize("words", ["--unit owner", "--owner-column patient", "--unit record --owner-column patient"])
-def test_a_dataset_of_owners_names_their_column_and_no_other_does(where: str, words: str) -> None:
-    with pytest.raises(ConfigError, match="--unit owner and --owner-column NAME together"):
-        call(where, f"open clinic --epsilon 3 --delta 1e-6 {words}")
-
-
 def test_raise_raises_the_cap_and_nothing_else(where: str) -> None:
     call(where, "open clinic --epsilon 3 --delta 1e-6")
     with pytest.raises(LedgerError, match="--raise"):
         call(where, "open clinic --epsilon 4 --delta 1e-6")
-    with pytest.raises(ConfigError, match="Leave out --unit"):
-        call(where, "open clinic --epsilon 4 --delta 1e-6 --raise --unit owner")
+    with pytest.raises(ConfigError, match="--raise changes the cap alone"):
+        call(where, "open clinic --epsilon 4 --delta 1e-6 --raise --owner patient")
     call(where, "open clinic --epsilon 4 --delta 1e-6 --raise")
     assert "clinic\trecord\tbasic\t4, 1e-06" in call(where, "show clinic").output
     assert "cap raised\t4, 1e-06" in call(where, "history clinic").output

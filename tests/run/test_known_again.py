@@ -159,7 +159,7 @@ def test_a_strict_ledger_refuses_a_dataset_that_nobody_opened_before_anything_is
     (tmp_path / "notes.csv").unlink()
     with pytest.raises(LedgerError, match=r"strict.*understudy ledger open clinic --epsilon E --delta D"):
         release(values)
-    with pytest.raises(LedgerError, match=r"understudy ledger open clinic --unit owner --owner-column clinician"):
+    with pytest.raises(LedgerError, match=r"understudy ledger open clinic --owner clinician"):
         release(values, owner="clinician")
     settings(tmp_path)  # writes the table again
     with Ledger(values["ledger"]) as ledger:

@@ -24,14 +24,10 @@ from understudy import api
 from understudy.assess.tables import EvaluationConfig
 from understudy.audit.running import AuditParameters
 from understudy.config import (
-    DataParameters,
     EmbedderParameters,
-    LedgerParameters,
     ModelParameters,
     OutputParameters,
     PlanParameters,
-    PrivacyParameters,
-    PrivateModelParameters,
     RunConfig,
     TableParameters,
 )
@@ -366,10 +362,7 @@ _WIDER = {  # by the models' types: what a caller may give too
 BY_ROUND = {"population", "blank_probability", "temperatures"}
 _FREE = [method_class(name).generation_parameters for name in method_names()]
 OPTIONS: dict[type, set[type[Parameters]]] = {
-    api.RunOptions: {
-        *(LedgerParameters, DataParameters, EmbedderParameters, PrivateModelParameters),
-        *(WritingParameters, ModelParameters, PlanParameters, OutputParameters),
-    },
+    api.RunOptions: {RunConfig},
     api.GenerateOptions: {
         *(EmbedderParameters, WritingParameters, ModelParameters, PlanParameters, OutputParameters, *_FREE)
     },
@@ -378,11 +371,11 @@ OPTIONS: dict[type, set[type[Parameters]]] = {
     api.AuditOptions: {AuditParameters, RunConfig},
     api.PlanOptions: {RunConfig},
 }
-_BUDGET = {*PrivacyParameters.model_fields} - {*LedgerParameters.model_fields} | {"method", "method_parameters"}
+_BUDGET = {"epsilon", "delta", "secret_prior", "secret_posterior", "method", "method_parameters"}
 _OF_THE_CORPUS = {*TableParameters.model_fields, "data", "secrets"} - {"max_records_per_owner"}
 _OF_FILES = {"data", "format", "delimiter", "quotes", "encoding", "on_bad_row", "max_cell_bytes"}
 ELSEWHERE = {
-    api.RunOptions: _OF_THE_CORPUS,
+    api.RunOptions: _OF_THE_CORPUS | _BUDGET,
     api.AuditOptions: _OF_THE_CORPUS | _BUDGET,
     api.PlanOptions: _OF_FILES | _BUDGET,
 }

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from understudy.privacy.accountant import CrossRunRule
     from understudy.privacy.guarantee import Budget
     from understudy.privacy.secrets.budget import SecretBudget
-    from understudy.privacy.unit import UnitKind
 
 
 _location_option = click.option(
@@ -43,28 +42,17 @@ def ledger() -> None:
     """What each dataset may spend, has spent, and on what."""
 
 
-@ledger.command("open")
+def _open_groups(_args: Sequence[str]) -> Groups:
+    from understudy.config import ProtectionParameters
+
+    return (ProtectionParameters,)
+
+
+_BUDGETS = ("epsilon", "delta", "secret_prior", "secret_posterior")
+
+
+@ledger.command("open", cls=ParametersCommand, groups=_open_groups, main=(*_BUDGETS, "owner", "secrets"))
 @click.argument("name")
-@click.option("--epsilon", metavar="E", help="The cap: what all runs together may spend.")
-@click.option("--delta", metavar="D", help="The cap's delta; 0 for pure differential privacy.")
-@click.option("--secret-prior", metavar="P", help="The cap for secrets: the chance to guess one before any run, ...")
-@click.option("--secret-posterior", metavar="R", help="... and the highest that all runs together may raise it to.")
-@click.option(
-    "--unit",
-    "kind",
-    type=click.Choice(["record", "owner", "secret"]),
-    help="What is protected.  [default: record]",
-)
-@click.option("--owner-column", metavar="NAME", help="Whose values tell owners apart; needed with --unit owner.")
-@click.option("--secrets", metavar="COLUMNS", help="Columns that list secrets, as the runs will name them.")
-@click.option("--secrets-file", metavar="FILE", help="The file of secrets, as the runs will name it.")
-@click.option("--secret-detectors", metavar="NAMES", help="The detectors, as the runs will name them.")
-@click.option(
-    "--max-records",
-    type=int,
-    metavar="K",
-    help="How many records of one owner runs are expected to use at most (default: 1), or how many hold one secret.",
-)
 @click.option(
     "--rule",
     type=click.Choice(["basic", "rdp"]),
@@ -75,64 +63,35 @@ def ledger() -> None:
 @json_option
 @_location_option
 def open_command(
-    name: str,
-    *,
-    epsilon: str | None,
-    delta: str | None,
-    secret_prior: str | None,
-    secret_posterior: str | None,
-    kind: UnitKind | None,
-    owner_column: str | None,
-    secrets: str | None,
-    secrets_file: str | None,
-    secret_detectors: str | None,
-    max_records: int | None,
-    rule: CrossRunRule | None,
-    raises: bool,
-    as_json: bool,
-    location: str | None,
+    name: str, *, rule: CrossRunRule | None, raises: bool, as_json: bool, location: str | None, **values: Any
 ) -> None:
-    """Open the dataset NAME with a cap on what all of its runs together may spend."""
-    from understudy.privacy.unit import Unit, recognised_by
+    """Open the dataset NAME with a cap on what all of its runs together may spend.
 
-    cap = _cap(epsilon, delta, secret_prior, secret_posterior)
-    if raises and (kind, owner_column, max_records, rule) != (None, None, None, None):
-        raise ConfigError(
-            "--raise changes the cap alone.", "Leave out --unit, --owner-column, --max-records and --rule."
-        )
-    if (kind == "owner") != (owner_column is not None):
-        raise ConfigError(
-            "A dataset of owners, and no other, has an owner column.",
-            "Give --unit owner and --owner-column NAME together.",
-        )
-    if kind == "secret" and max_records is None:
-        raise ConfigError(
-            "No bound declared on the records that hold one secret.", "Give --max-records M with --unit secret."
-        )
-    if secret_detectors is not None:
-        from understudy.corpus.secrets import make_detectors
+    What is protected is described as in a run.
+    """
+    from understudy.config import ProtectionParameters
+    from understudy.corpus.secrets import make_detectors
 
-        make_detectors(_listed(secret_detectors))
-    told = recognised_by(_listed(secrets), secrets_file, _listed(secret_detectors))
-    if (kind == "secret") != (told is not None) and not raises:
-        raise ConfigError(
-            "A dataset of secrets, and no other, says how they are recognised.",
-            "Give --unit secret with --secrets, --secrets-file or --secret-detectors, as the runs will.",
-        )
-    unit = Unit(kind or "record", 1 if max_records is None else max_records, owner_column, told)
+    flags = given(values, None)
+    if raises and (rule or flags.keys() - set(_BUDGETS)):
+        raise ConfigError("--raise changes the cap alone.", "Leave out --rule, and what is protected.")
+    protection = ProtectionParameters(**flags)
+    make_detectors(protection.secret_detectors)
     with _ledger(location) as book:
         if raises:
-            dataset = book.raise_cap(name, cap=cap)
+            dataset = book.raise_cap(name, cap=protection.budget)
         else:
-            dataset = book.open_dataset(name, cap=cap, unit=unit, rule=rule)
+            unit = protection.unit
+            if unit.kind == "secret" and unit.recognised_by is None:
+                raise ConfigError(
+                    "No secrets described.",
+                    "Name them with --secrets, --secrets-file or --secret-detectors, as the runs will.",
+                )
+            dataset = book.open_dataset(name, cap=protection.budget, unit=unit, rule=rule)
         if as_json:
             show_json({**_facts(book), **dataset.to_json()})
         else:
             click.echo(f"Dataset {name} is open in {book.location}: cap {dataset.cap}.")
-
-
-def _listed(names: str | None) -> list[str]:
-    return [name.strip() for name in (names or "").split(",") if name.strip()]
 
 
 @ledger.command()
@@ -213,24 +172,6 @@ def _facts(book: Ledger) -> dict[str, Any]:
 def _title(book: Ledger) -> str:
     strict = "; strict: runs open no dataset" if book.strict else ""
     return printable(f"Ledger {book.id} at {book.location}{strict}.")
-
-
-def _cap(epsilon: str | None, delta: str | None, prior: str | None, posterior: str | None) -> Budget | SecretBudget:
-    from understudy.privacy.guarantee import Budget
-    from understudy.privacy.secrets.budget import SecretBudget
-
-    if (epsilon, delta, prior, posterior) == (None, None, None, None):
-        raise ConfigError(
-            "No cap given.", "Give --epsilon and --delta, or for secrets --secret-prior and --secret-posterior."
-        )
-    if prior is None and posterior is None:
-        return Budget(epsilon, delta)  # type: ignore[arg-type]  # None is an error with its own message
-    if epsilon is not None or delta is not None:
-        raise ConfigError(
-            "A cap is an epsilon and a delta, or a prior and a posterior for secrets.",
-            "Give --epsilon and --delta, or --secret-prior and --secret-posterior.",
-        )
-    return SecretBudget(prior, posterior)
 
 
 _State = tuple["Dataset", "Budget | SecretBudget | None", "Budget | SecretBudget | None"]
@@ -420,16 +361,16 @@ write, say), not as the number found here."""
 
 
 def _secrets_groups(_args: Sequence[str]) -> Groups:
-    from understudy.config import DataParameters
+    from understudy.config import DataParameters, ProtectionParameters
 
-    return (DataParameters,)
+    return (DataParameters, ProtectionParameters)
 
 
 _SECRETS: dict[str, Any] = {
     "cls": ParametersCommand,
     "groups": _secrets_groups,
     "main": ("data", "text", "record_columns", "label", "labels", "secrets", "secrets_file", "secret_detectors"),
-    "without": ("max_records_per_owner", "max_records_per_secret"),
+    "without": (*_BUDGETS, "max_records_per_owner", "max_records_per_secret"),
 }
 
 

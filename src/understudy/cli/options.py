@@ -76,7 +76,11 @@ class ParametersCommand(click.Command):
         self._titled: list[tuple[str, list[click.Option]]] = []
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        self._titled = [(_title(group), self._flags(group)) for group in self._groups(tuple(args))]
+        self._titled, seen = [], set(self._without)
+        for group in self._groups(tuple(args)):
+            options = [option for option in options_of(group) if option.name not in seen]
+            self._titled.append(((group.__doc__ or group.__name__).split("\n")[0].rstrip("."), options))
+            seen |= {str(option.name) for option in options}
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -96,13 +100,6 @@ class ParametersCommand(click.Command):
         if left_out:
             formatter.write_paragraph()
             formatter.write_text(f"{left_out} more options: --help-all.")
-
-    def _flags(self, group: type[Parameters]) -> list[click.Option]:
-        return [option for option in options_of(group) if option.name not in self._without]
-
-
-def _title(group: type[Parameters]) -> str:
-    return (group.__doc__ or group.__name__).split("\n")[0].rstrip(".")
 
 
 def _section(ctx: click.Context, formatter: click.HelpFormatter, title: str, options: Sequence[click.Option]) -> None:
