@@ -28,7 +28,7 @@ _PUBLIC = {
         "understudy.methods.aug_pe.method": "AugPE",
         "understudy.methods.dp_kps.method": "DPKPS",
         "understudy.methods.few_shot.method": "FewShot",
-        "understudy.methods.loading": "load_release",
+        "understudy.methods.registry": "load_release",
         "understudy.methods.private_prediction.method": "PrivatePrediction",
         "understudy.methods.sec_pe.method": "SecPE",
         "understudy.metrics.evaluation": "Evaluation",
@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from understudy.methods.aug_pe.method import AugPE as AugPE
     from understudy.methods.dp_kps.method import DPKPS as DPKPS
     from understudy.methods.few_shot.method import FewShot as FewShot
-    from understudy.methods.loading import load_release as load_release
     from understudy.methods.private_prediction.method import PrivatePrediction as PrivatePrediction
+    from understudy.methods.registry import load_release as load_release
     from understudy.methods.sec_pe.method import SecPE as SecPE
     from understudy.metrics.evaluation import Evaluation as Evaluation
     from understudy.privacy.guarantee import Budget as Budget

@@ -301,7 +301,9 @@ class RunConfig(
         """
         method = make_method(self.method, self.method_parameters)
         own = method_class(self.method).parameters(**self.method_parameters)
-        unused = {"method_parameters", *(ModelParameters.model_fields if method.exports else ())}
+        unused = {"method_parameters"}
+        if method.needs.generation_llm == "never":
+            unused |= ModelParameters.model_fields.keys()
         fields = self.model_dump(mode="json", exclude=_OPERATIONAL | unused)
         if self.epsilon is not None or self._protects_secrets:
             fields |= budget_fields(self.budget)
@@ -322,9 +324,9 @@ def release_groups(method: type[Any]) -> Groups:
         *(DataParameters, ProtectionParameters, LedgerParameters),
         *(EmbedderParameters, OutputParameters),
     )
-    if method.needs_private_model:
+    if method.needs.private_model:
         groups += (PrivateModelParameters, WritingParameters)
-    return groups + (WRITING_GROUPS if method.asks_for_candidates else ())
+    return groups + (WRITING_GROUPS if method.needs.candidates else ())
 
 
 def run_config(values: Mapping[str, Any]) -> RunConfig:

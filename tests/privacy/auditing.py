@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from understudy.audit.bounds import limits
-from understudy.audit.mechanisms.noisy_sums import paid
-
-__all__ = ["epsilon_found", "paid"]
 
 CHANCE = 1e-6
 

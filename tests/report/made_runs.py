@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ from understudy.outputs import OutputFolder
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release
-from understudy.statement import Statement
+from understudy.statement import Sealed, Statement
 from understudy.writing.records import SyntheticRecord
 
 LABELS = ("cardiology", "neurology", "skin")
@@ -45,17 +47,17 @@ def made_statement(
     noise = [3.0, 3.0] if isinstance(budget, SecretBudget) else gaussian_split(budget, [1, 4])
     unit = Unit("secret", 3, recognised_by="detectors email") if secret else Unit()
     charges = tuple(
-        Charge(name, GaussianEvent(each), {}, f"noisy {name} counts")
+        Charge(name, Declared(GaussianEvent(each)), f"noisy {name} counts")
         for name, each in zip(("vocabulary", "density"), noise, strict=True)
     )
-    return Statement.of(
+    made = Statement.of(
         Plan(method, unit, budget, charges),
         public_inputs={"vocabulary": {"source": "terms.txt", "sha256": "ab" * 32}},
         labels_declared=True,
         dataset="clinic",
-        private=private,
         notes=("A note of the method.",),
     )
+    return replace(made, sealed=Sealed("system" if private else "none", "0" * 32, "1" * 32, 1))
 
 
 def made_texts(count: int = 30) -> list[tuple[str, int]]:
@@ -197,7 +199,7 @@ def charge_metrics(folder: OutputFolder, accuracy: float = 0.75, *, private: boo
             for label, share in zip(LABELS, (0.5, 0.3, 0.2), strict=True)
         ),
     )
-    charge = Charge("metrics", PureEvent(0.5), {}, "noisy counts of labels")
+    charge = Charge("metrics", Declared(PureEvent(0.5)), "noisy counts of labels")
     fields = {
         "version": 1,
         **told_table(folder),

@@ -16,7 +16,7 @@ from run_fixtures import Said, runs_charged
 import understudy as us
 from understudy.config import run_config
 from understudy.errors import ConfigError, LedgerError, ReleaseError, ResumeError
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.release import Release
 from understudy.run import pipeline as running
 from understudy.store import RunStore

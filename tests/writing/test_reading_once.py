@@ -45,7 +45,7 @@ from understudy.corpus.secrets.text import fold, pieces
 from understudy.evolution.variation import with_blanks
 from understudy.prompts import predicting
 from understudy.prompts.evolving import fill_in
-from understudy.writing.tidying import tidy
+from understudy.writing.answers import tidy
 from understudy.models.dialect import read_answer
 from understudy.models.types import Completion
 from understudy.decoding.structured import RecordCheck

@@ -30,11 +30,11 @@ from understudy.errors import ConfigError, CorpusError
 from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, disk_faults, private_folder, read_lines, read_whole
 from understudy.metrics.evaluation import Evaluation
 from understudy.metrics.sample import Sample
-from understudy.models.trust import require_trusted
+from understudy.models.trials import require_trusted
 from understudy.models.types import Embedder
 from understudy.outputs import OutputFolder
 from understudy.privacy.exact import require_epsilon
-from understudy.privacy.origin import SYSTEM
+from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
 from understudy.run.charging import ledger_of
 from understudy.run.listener import SILENT, Listener

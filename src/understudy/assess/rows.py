@@ -9,10 +9,9 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
-from understudy.corpus.delimited import lift_cell_limit
-from understudy.corpus.formulas import unescaped
+from understudy.corpus.delimited import lift_cell_limit, unescaped
 from understudy.outputs import LABEL, PROVENANCE, TEXT
-from understudy.release.pages import count_values
+from understudy.parquet import count_values
 
 MOST_ROWS = 2_000_000
 """Rows of a synthetic table that a report is made of."""

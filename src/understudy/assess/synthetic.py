@@ -12,7 +12,8 @@ from typing import Any
 from understudy.assess.rows import MOST_BYTES, MOST_ROWS, TooLarge, read_rows
 from understudy.corpus import canonical
 from understudy.errors import ConfigError
-from understudy.outputs import LABEL, PROVENANCE, TEXT, file_sha256, find_table
+from understudy.files import file_sha256
+from understudy.outputs import LABEL, PROVENANCE, TEXT, find_table
 from understudy.untrusted import parse_json
 
 MOST_CHARACTERS = 20_000

@@ -12,7 +12,7 @@ from understudy.config import RunConfig
 from understudy.corpus import Corpus
 from understudy.corpus.labels import Label
 from understudy.corpus.secrets import SecretFinder, secret_finder
-from understudy.corpus.secrets.records import read_secrets
+from understudy.corpus.secrets.incidence import read_secrets
 from understudy.corpus.write import write_table
 from understudy.errors import CorpusError
 from understudy.files import PRIVATE_MODE, atomic_file

@@ -284,7 +284,7 @@ def report(
 @release_size_option
 def show(release: str, as_json: bool, max_release_bytes: int | None) -> None:
     """Show the privacy statement of the Release file RELEASE."""
-    from understudy.methods.loading import load_release
+    from understudy.methods.registry import load_release
 
     made = load_release(release, max_bytes=max_release_bytes)
     if as_json:
@@ -293,7 +293,7 @@ def show(release: str, as_json: bool, max_release_bytes: int | None) -> None:
                 "statement": made.statement.to_json(),
                 "parameters": dict(made.parameters),
                 "schema": made.schema.to_json(),
-                "noise_check": dict(made.noise_check),
+                "noise_check": made.noise_check.to_json(),
             }
         )
         return

@@ -34,15 +34,14 @@ from understudy.config import (
     release_groups,
     run_config,
 )
-from understudy.methods.loading import load_release
-from understudy.methods.registry import method_class, method_names
+from understudy.methods.registry import load_release, method_class, method_names
 from understudy.outputs import OutputFolder
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release.reading import read_method
 from understudy.run import pipeline
 from understudy.run.baseline import BaselineParameters, write_baseline
-from understudy.run.forecast import CallForecast, Forecast, forecast
+from understudy.run.forecast import Forecast, forecast
 from understudy.run.result import Result
 
 _BUDGET = ("epsilon", "delta", "dataset")
@@ -80,7 +79,7 @@ def _method_of_release(args: Sequence[str]) -> type[Any]:
 
 def _generate_groups(args: Sequence[str]) -> Groups:
     method = _method_of_release(args)
-    embedder = (EmbedderParameters,) if method.generates_with_embedder else ()
+    embedder = (EmbedderParameters,) if method.needs.generation_embedder else ()
     return (*WRITING_GROUPS, OutputParameters, *embedder, method.generation_parameters)
 
 
@@ -185,7 +184,6 @@ def _show(result: Result, output_format: str | None, as_json: bool) -> None:
 
 
 def _forecast(made: Forecast) -> str:
-    bought = {**made.plan.forecast, **_calls(made.calls)}
     lines = [
         f"Method {made.plan.method}, budget {made.plan.budget}, protecting {made.plan.unit.describe()}.",
         "",
@@ -194,21 +192,9 @@ def _forecast(made: Forecast) -> str:
         f"  together: {_together(made.plan)}",
         "",
         "What the budget buys:",
-        *(f"  {name}: {f'{each:.4g}' if isinstance(each, float) else each}" for name, each in bought.items()),
+        *(f"  {line}" for facts in (made.plan.forecast, made.calls) for line in facts.lines()),
     ]
     return "\n".join(lines)
-
-
-def _calls(calls: CallForecast | None) -> dict[str, Any]:
-    if calls is None:
-        return {}
-    most = " (at most)" * calls.at_most
-    lines: dict[str, Any] = {"synthetic records": calls.records, f"language model calls{most}": calls.calls}
-    if calls.calls:
-        lines |= {"input tokens (about)": calls.input_tokens, "output tokens (at most)": calls.output_tokens}
-    if calls.money is not None:
-        lines["money (at most, in the currency of the prices)"] = calls.money
-    return lines
 
 
 def _together(plan: Plan) -> str:

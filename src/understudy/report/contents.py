@@ -10,7 +10,7 @@ from typing import Any
 
 from understudy.assess.synthetic import SyntheticText, read_synthetic, require_measured_on
 from understudy.errors import ConfigError
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.metrics.evaluation import Evaluation, load_evaluation
 from understudy.metrics.form import EvaluationForm
 from understudy.metrics.picture import Picture

@@ -9,8 +9,7 @@ from typing import Any
 from understudy.config import RunConfig, run_config
 from understudy.corpus import Corpus
 from understudy.errors import ConfigError
-from understudy.methods.loading import load_release
-from understudy.methods.registry import method_class
+from understudy.methods.registry import load_release, method_class
 from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.release import Release
 from understudy.run.generating import prepare_writing, write_texts
@@ -35,13 +34,13 @@ def release(
     """
     require_name(config)
     require_language_model(config, releases=True, generates=False)
-    method = method_class(config.method)
+    needs = method_class(config.method).needs
     if resume:
         require_continuable(config)
     with open_session(config, config.lasting, noise_source(config)) as session:
         writing = None
-        if method.asks_for_candidates or method.needs_private_model:
-            writing = prepare_writing(session, config, listener, asks=method.asks_for_candidates)
+        if needs.candidates or needs.private_model:
+            writing = prepare_writing(session, config, listener, asks=needs.candidates)
         made = make_release(session, config, corpus, writing, listener, resume=resume)
         return Result(made, folder=session.visible_folder)
 
@@ -55,7 +54,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
     check_wanted(config)
     require_name(config)
     require_language_model(config, releases=True, generates=True)
-    asks = not method_class(config.method).exports
+    asks = method_class(config.method).needs.generation_llm != "never"
     with open_session(config, config.lasting, noise_source(config)) as session:
         writing = prepare_writing(session, config, listener, asks=asks)  # before anything is charged
         made = make_release(session, config, corpus, writing, listener)
@@ -84,7 +83,7 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
     config = run_config({**fixed, **options, "method": made.method})
     check_wanted(config)
     require_language_model(config, releases=False, generates=True)
-    asks = not method_class(config.method).exports
+    asks = method_class(config.method).needs.generation_llm != "never"
     noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: whose folder it may be
     with open_session(config, {**config.lasting, "release": made.digest}, noise) as session:
         writing = prepare_writing(session, config, listener, asks=asks)

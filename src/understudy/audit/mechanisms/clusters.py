@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.audit.bounds import Floats
 from understudy.audit.mechanisms.corpora import Row, corpus
-from understudy.audit.mechanisms.noisy_sums import paid
 from understudy.audit.mechanisms.promise import PosteriorPromise
 from understudy.audit.mechanisms.secret_promise import secret_budget
 from understudy.evolution.embeddings import integer_vectors
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.measurement import exact_sum, measure
+from understudy.privacy.mechanisms import SampledSum
 from understudy.privacy.noise import NoiseSource, SystemNoise
-from understudy.privacy.sampling import SampledSum
 from understudy.privacy.secrets.bounds import poisson_binomial
 from understudy.privacy.secrets.composition import calibrate
 from understudy.privacy.unit import Unit
@@ -48,20 +47,21 @@ def cluster_sums() -> ClusterSums:
 
 
 @dataclass(frozen=True)
-class DrawnAttack:
-    """Is the secret in the corpus of these sums, each of which draws records anew?
+class SampledAttack:
+    """Is the secret in the corpus of these sums, each of which samples records anew?
 
     The score is the log-likelihood ratio along the direction in which the secret's records move the sums, all alike.
 
     Args:
-        mechanism: draws each record of the secret with one rate.
-        releases: how often it is run, with draws of its own each time.
+        mechanism: samples each record of the secret with ``rate``.
+        releases: how often it is run, with a sample of its own each time.
         records: that hold the secret.
         promise: of all releases.
         source: of coins and noise.
     """
 
-    mechanism: SampledSum[Any]
+    mechanism: SampledSum
+    rate: float
     releases: int
     records: int
     promise: PosteriorPromise
@@ -72,30 +72,32 @@ class DrawnAttack:
         unit = Unit("secret", self.records)
         others, mine = [Row(_OTHER, 1)] * 2, [Row(_SECRET)]
         data = corpus([*others, *mine * self.records] if present else others, unit)
-        query, event = self.mechanism.query, self.mechanism.event
-        moved = query.evaluate(corpus(mine, unit), lambda count: np.ones(count, dtype=np.bool_)) / self.mechanism.scale
+        query, scale = cluster_sums(), self.mechanism.scale
+        moved = exact_sum(query, corpus(mine, unit)) / scale
         length = float(np.linalg.norm(moved))
         answers = [
-            np.vdot(self.mechanism.run(data, receipt=paid(query.name, event), source=self.source), moved)
+            np.vdot(measure(self.mechanism, query, data, source=self.source, rates=self.rate), moved)
             for _ in range(runs * self.releases)
         ]
-        along = np.array(answers) * (query.grid / self.mechanism.scale / length)
+        along = np.array(answers) * (self.mechanism.sensitivity.grid / scale / length)
         return np.asarray(self._ratio(along, length).reshape(runs, self.releases).sum(axis=1))
 
     def _ratio(self, along: Floats, length: float) -> Floats:
         from scipy.special import logsumexp
 
         parts = [
-            math.log(chance) + drawn * length * along - (drawn * length) ** 2 / 2
-            for drawn, chance in enumerate(poisson_binomial(self.mechanism.inclusion[0]))
+            math.log(chance) + sampled * length * along - (sampled * length) ** 2 / 2
+            for sampled, chance in enumerate(poisson_binomial(self.mechanism.inclusion[0]))
             if chance > 0
         ]
         return np.asarray(logsumexp(parts, axis=0))
 
 
-def sec_pe(budget: Budget, *, rate: float, records: int, releases: int = 1) -> DrawnAttack:
+def sec_pe(budget: Budget, *, rate: float, records: int, releases: int = 1) -> SampledAttack:
     """Sums with the noise that SecPE's plan would calibrate for the secret alone."""
     inclusion = (((rate, records),),)
     spend = secret_budget(budget)
-    mechanism = SampledSum(cluster_sums(), rate, inclusion, calibrate(spend, inclusion, releases=releases))
-    return DrawnAttack(mechanism, releases, records, PosteriorPromise([mechanism.event] * releases, float(spend.prior)))
+    query, multiplier = cluster_sums(), calibrate(spend, inclusion, releases=releases)
+    mechanism = SampledSum(multiplier, inclusion, query.sensitivity, query.shape)
+    promise = PosteriorPromise([mechanism.event] * releases, float(spend.prior))
+    return SampledAttack(mechanism, rate, releases, records, promise)

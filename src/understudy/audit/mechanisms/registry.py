@@ -13,7 +13,7 @@ from understudy.audit.mechanisms.subsets import few_shot
 from understudy.audit.mechanisms.tokens import private_tokens, token_test
 from understudy.audit.mechanisms.votes import aug_pe
 from understudy.errors import ConfigError
-from understudy.models.extra import require_local
+from understudy.models.machine import require_local
 from understudy.privacy.unit import Unit
 
 ALL = "all"

@@ -12,19 +12,16 @@ from numpy.typing import NDArray
 
 from understudy.audit.bounds import Floats
 from understudy.audit.mechanisms.logits import SURE, Told
-from understudy.audit.mechanisms.noisy_sums import paid
 from understudy.audit.mechanisms.promise import EpsilonPromise
 from understudy.decoding.sums import softmax_sum, vote_sum
-from understudy.methods.few_shot.drawing import deal
+from understudy.methods.few_shot.sampler import deal
 from understudy.privacy.accountant import Composition
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import NoiseSource, SystemNoise
 from understudy.privacy.subsampled import SubsampledTokens, SubsetNoise, subsampled_multiplier, votes_epsilon
 
-NAME = "tokens"
 _MOST_SHOWN = 4
 _FIRST, _SECOND = (SURE, 0.0), (0.0, SURE)
-_PRIORITIES = 2**62
 
 
 @dataclass(frozen=True)
@@ -52,11 +49,10 @@ class SubsetAttack:
         records = [_FIRST, *self.others] if present else list(self.others)
         counts, sums = np.zeros(runs), cache(self._sums)
         for run in range(runs):
-            tokens = self.mechanism.open(paid(NAME, self.mechanism.event), self.source).label(0)
+            tokens = self.mechanism.open(self.source).label(0)
             while tokens.left:
-                included, subset = tokens.sample(len(records))
-                priority = self.source.uniform(len(records), below=_PRIORITIES)
-                dealt = self.deal(included, subset, priority, subsets=self.mechanism.subsets, most=_MOST_SHOWN)
+                sample = tokens.sample(len(records))
+                dealt = self.deal(sample, subsets=self.mechanism.subsets, most=_MOST_SHOWN)
                 said = tuple(records[numbers.min()] if len(numbers) else _SECOND for numbers in dealt)
                 counts[run] += tokens.choose(sums(said)) == 0
         return counts
@@ -78,5 +74,5 @@ def few_shot(noise: SubsetNoise, budget: Budget, *, rate: float, tokens: int) ->
         strength = votes_epsilon(budget, rate=rate, tokens=tokens)
     else:
         strength = subsampled_multiplier(budget, rate=rate, tokens=tokens)
-    mechanism = SubsampledTokens(NAME, noise, 2, strength, rate, tokens)
+    mechanism = SubsampledTokens(noise, 2, strength, rate, tokens)
     return SubsetAttack(mechanism, [_SECOND] * 2, EpsilonPromise(Composition((mechanism.event,)), float(budget.delta)))

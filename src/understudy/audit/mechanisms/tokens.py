@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from understudy.audit.bounds import Floats
 from understudy.audit.mechanisms.logits import SURE, Told
-from understudy.audit.mechanisms.noisy_sums import paid
 from understudy.audit.mechanisms.promise import EpsilonPromise
 from understudy.decoding.sums import Clipping, TokenSums
 from understudy.privacy.accountant import Composition
@@ -23,7 +22,6 @@ from understudy.privacy.token_budget import clip_for
 from understudy.privacy.tokens import PrivateTokens
 
 TOKENS = 4
-NAME = "tokens"
 
 
 @dataclass(frozen=True)
@@ -49,12 +47,12 @@ class TokenAttack:
     def scores(self, runs: int, *, present: bool) -> Floats:
         utilities = self.utilities(present=present)
         half = len(utilities) // 2
-        batches = self.mechanism.open(paid(NAME, self.mechanism.event), self.source)
+        batches = self.mechanism.open(self.source)
         counts = np.zeros(runs)
         for run in range(runs):
             batch = batches.batch()
             while batch.left:
-                counts[run] += batch.draw(utilities) < half
+                counts[run] += batch.choose(utilities) < half
         return counts
 
     def utilities(self, *, present: bool) -> NDArray[np.int64]:
@@ -79,7 +77,7 @@ def private_tokens(
         batch_size: declared; differences: 1.
     """
     clip = clip_for(budget, TOKENS, batch_size=batch_size, temperature=1.0)
-    mechanism = PrivateTokens(NAME, clip, batch_size, 1.0, TOKENS)
+    mechanism = PrivateTokens(clip, batch_size, 1.0, TOKENS)
     first = np.arange(vocabulary) < vocabulary // 2
     favours_second = np.where(first, 0.0, clip)
     others = [np.zeros(vocabulary), favours_second] if clipping == "recenter" else [favours_second]

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from understudy.audit.mechanisms.noisy_sums import SumAttack
+from understudy.audit.mechanisms.noisy_sums import Measured, SumAttack
 from understudy.audit.mechanisms.promise import EpsilonPromise, PosteriorPromise, Promise
 from understudy.audit.mechanisms.secret_promise import secret_budget
 from understudy.evolution.embeddings import Block, integer_vectors
 from understudy.methods.aug_pe.parameters import AugPEParameters
-from understudy.methods.aug_pe.plan import for_unit, noise_multipliers
+from understudy.methods.aug_pe.plan import mechanisms, records_per_unit
 from understudy.methods.aug_pe.votes import VoteHistogram
+from understudy.methods.public import PublicFacts
 from understudy.privacy.accountant import Composition
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import NoisySum
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
@@ -35,7 +34,7 @@ class Embeddings:
     labels: Sequence[int]
     units: Sequence[int]
 
-    def blocks(self) -> Iterator[Block]:
+    def batches(self) -> Iterator[Block]:
         yield Block(
             integer_vectors(np.eye(2, dtype=np.float32)[list(self.places)]),
             np.array(self.labels, dtype=np.int32),
@@ -43,9 +42,9 @@ class Embeddings:
         )
 
 
-def votes(name: str, unit: Unit) -> VoteHistogram:
+def votes(unit: Unit) -> VoteHistogram:
     """The real query: two labels with two candidates each; every record votes for both of its label."""
-    return VoteHistogram(_CANDIDATES, _LABELS, unit, name, NEAREST)
+    return VoteHistogram(_CANDIDATES, _LABELS, unit, NEAREST)
 
 
 def _added(unit: Unit) -> Embeddings:
@@ -54,16 +53,17 @@ def _added(unit: Unit) -> Embeddings:
     return Embeddings([0, 1] + [0] * len(mine), [0, 1, *mine], [0, 1] + [2] * len(mine))
 
 
-def aug_pe(rounds: int, unit: Unit, budget: Budget) -> SumAttack[Any]:
+def aug_pe(rounds: int, unit: Unit, budget: Budget) -> SumAttack:
     """The votes of ``rounds`` rounds with the noise of Aug-PE's own plan. All rounds have the same candidates."""
     spend: Budget | SecretBudget = secret_budget(budget) if unit.kind == "secret" else budget
-    multipliers = noise_multipliers(AugPEParameters(rounds=rounds, nearest=NEAREST), spend)
-    mechanisms = [NoisySum(for_unit(votes(name, unit), unit), "gaussian", each) for name, each in multipliers.items()]
-    return SumAttack(mechanisms, Embeddings([0, 1], [0, 1], [0, 1]), _added(unit), _promise(mechanisms, spend))
+    parameters = AugPEParameters(rounds=rounds, nearest=NEAREST)
+    planned = mechanisms(parameters, spend, PublicFacts(unit), vocabulary_size=None).values()
+    sums = [Measured(mechanism, votes(unit), records_per_unit(unit)) for mechanism in planned]
+    return SumAttack(sums, Embeddings([0, 1], [0, 1], [0, 1]), _added(unit), _promise(sums, spend))
 
 
-def _promise(mechanisms: Sequence[NoisySum[Any]], spend: Budget | SecretBudget) -> Promise:
-    events = tuple(mechanism.event for mechanism in mechanisms)
+def _promise(sums: Sequence[Measured], spend: Budget | SecretBudget) -> Promise:
+    events = tuple(each.mechanism.event for each in sums)
     if isinstance(spend, SecretBudget):
         return PosteriorPromise(events, float(spend.prior))
     return EpsilonPromise(Composition(events), float(spend.delta))

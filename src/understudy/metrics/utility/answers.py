@@ -72,7 +72,7 @@ def answer_scores(
         ModelError: one of them is not finite.
     """
     from understudy.models.contexts import Contexts
-    from understudy.models.threads import single_threaded_inference
+    from understudy.models.machine import single_threaded_inference
 
     scores = np.zeros((len(questions), len(answers)))
     by_length = sorted(range(len(questions)), key=lambda number: len(questions[number]))

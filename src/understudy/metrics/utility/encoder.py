@@ -14,9 +14,9 @@ from understudy.metrics.sample import Sample
 from understudy.metrics.utility.linear import Predict
 from understudy.metrics.utility.network import batches
 from understudy.models.builtin import EMBEDDER, builtin_path
+from understudy.models.catalog import model_folder
 from understudy.models.embedder import load_transformer
-from understudy.models.extra import best_device
-from understudy.models.hub import model_folder
+from understudy.models.machine import best_device
 
 _BATCH = 16
 _EPOCHS = 3

@@ -63,7 +63,7 @@ def measure_in_context(
         ModelError: the model is none on this machine, or cannot be loaded.
     """
     from understudy.models.catalog import load_causal
-    from understudy.models.threads import worker_pool
+    from understudy.models.machine import worker_pool
 
     if min(repetitions, test_texts, tokens) < 1 or min(shots, default=0) < 0:
         raise ConfigError(

@@ -82,7 +82,7 @@ def measure_language_model(
         ModelError: the model is none on this machine, or cannot be loaded.
     """
     from understudy.models.catalog import load_causal
-    from understudy.models.threads import worker_pool
+    from understudy.models.machine import worker_pool
 
     if {UNTUNED, REAL} & set(synthetic) or test_texts < 1:
         raise ConfigError(

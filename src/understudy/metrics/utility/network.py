@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from understudy.metrics.sample import Sample
 from understudy.metrics.utility.exact import ExactLinear
 from understudy.metrics.utility.linear import Predict
-from understudy.models.extra import require_local
-from understudy.models.threads import one_core
+from understudy.models.machine import one_core, require_local
 
 _HIDDEN = (256, 128)
 _BATCH = 128

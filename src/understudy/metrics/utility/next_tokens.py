@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.models.threads import single_threaded_inference
+from understudy.models.machine import single_threaded_inference
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
