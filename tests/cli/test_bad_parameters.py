@@ -22,7 +22,7 @@ from understudy.ledger import Ledger
 from understudy.models.endpoint import EndpointChat
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
-from understudy.release import FORMAT
+from understudy.release import FORMAT, FORMAT_VERSION
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "errors.md"
 
@@ -299,7 +299,9 @@ def test_generate_opens_no_pipe_to_learn_the_method(tmp_path: Path, flag: str | 
 def test_generate_takes_the_method_of_the_argument_and_not_of_a_flags_value(tmp_path: Path) -> None:
     for name in ("few-shot", "aug-pe"):
         with zipfile.ZipFile(tmp_path / name, "w") as archive:
-            archive.writestr("release.json", json.dumps({"format": FORMAT, "format_version": 1, "method": name}))
+            archive.writestr(
+                "release.json", json.dumps({"format": FORMAT, "format_version": FORMAT_VERSION, "method": name})
+            )
     args = ["--examples", str(tmp_path / "few-shot"), str(tmp_path / "aug-pe")]
     assert _method_of_release(args).name == "aug-pe"
     assert _method_of_release(["--keep-formulas", str(tmp_path / "few-shot")]).name == "few-shot"
