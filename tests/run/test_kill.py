@@ -66,6 +66,7 @@ def stored(output: Path) -> tuple[dict[str, bytes], set[str]]:
     return values, texts
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="there is no kill -9")
 def test_five_real_kills_cost_one_charge_one_draw_and_no_answer_twice(tmp_path: Path) -> None:
     output = tmp_path / "out"
