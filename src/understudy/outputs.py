@@ -8,7 +8,6 @@ out/
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -191,12 +190,6 @@ class OutputFolder:
 def find_table(shareable: Path) -> Path | None:
     """The synthetic table in a shareable folder, whichever format it has; None where there is none."""
     return next((path for name in FORMATS if (path := shareable / f"synthetic.{name}").exists()), None)
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hex; read in pieces."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _holds(path: Path, release: Release) -> bool:

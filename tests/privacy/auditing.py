@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from understudy.audit.bounds import limits
-from understudy.audit.mechanisms.noisy_sums import paid
+from understudy.audit.mechanisms.bounds import limits
+from understudy.audit.mechanisms.sums import paid
 
 __all__ = ["epsilon_found", "paid"]
 

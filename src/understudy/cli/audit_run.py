@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from understudy.audit.run_audit import Attack, RunAudit
+from understudy.audit.result import Attack, RunAudit
 from understudy.audit.running import AUDIT, AuditParameters, audit_run
 from understudy.cli.listening import listener
 from understudy.cli.options import options_of

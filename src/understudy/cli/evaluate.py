@@ -16,8 +16,8 @@ from understudy.cli.options import ParametersCommand, given
 from understudy.cli.table import show_table
 from understudy.config import LedgerParameters, TableParameters
 from understudy.errors import ConfigError
-from understudy.metrics.evaluation import Evaluation
-from understudy.metrics.value import Family, Figure
+from understudy.metrics.results import Evaluation
+from understudy.metrics.value import Family, MetricValue
 from understudy.parameters import Parameters
 
 
@@ -72,7 +72,7 @@ def _show(made: Evaluation) -> None:
             show_table(_HEADS, rows)
 
 
-def _row(figure: Figure) -> tuple[str, ...]:
+def _row(figure: MetricValue) -> tuple[str, ...]:
     value = "-" if figure.value is None else f"{figure.value:.4g}"
     reach = "" if figure.interval is None else f"{figure.interval.low:.4g} to {figure.interval.high:.4g}"
     settings = ", ".join(f"{name} {setting}" for name, setting in figure.settings.items())

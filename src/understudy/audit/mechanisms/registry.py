@@ -7,11 +7,8 @@ from functools import partial
 from importlib.util import find_spec
 
 from understudy.audit.mechanisms.audit import Auditable
-from understudy.audit.mechanisms.clusters import sec_pe
-from understudy.audit.mechanisms.corpus_sums import OWNER, TERMS, charged_metrics, dp_kps, one_sum
-from understudy.audit.mechanisms.subsets import few_shot
-from understudy.audit.mechanisms.tokens import private_tokens, token_test
-from understudy.audit.mechanisms.votes import aug_pe
+from understudy.audit.mechanisms.sums import OWNER, TERMS, aug_pe, charged_metrics, dp_kps, one_sum, sec_pe
+from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
 from understudy.errors import ConfigError
 from understudy.models.extra import require_local
 from understudy.privacy.unit import Unit
@@ -71,19 +68,19 @@ _CLUSTERS: tuple[Auditable, ...] = (
     Auditable(
         "clusters",
         "sec-pe: sums of public clusters",
-        "one record more, which holds the secret and is always drawn",
+        "one record more, which holds the secret and is always sampled",
         partial(sec_pe, rate=1.0, records=1),
     ),
     Auditable(
-        "clusters-drawn",
-        "sec-pe: the same over drawn records",
-        "three records more, which hold one secret and are drawn half of the time",
+        "clusters-sampled",
+        "sec-pe: the same over sampled records",
+        "three records more, which hold one secret and are sampled half of the time",
         partial(sec_pe, rate=0.5, records=3),
     ),
     Auditable(
         "sec-pe",
         "sec-pe: two releases",
-        "three records more, which hold one secret and are drawn half of the time",
+        "three records more, which hold one secret and are sampled half of the time",
         partial(sec_pe, rate=0.5, records=3, releases=2),
     ),
 )
@@ -125,14 +122,14 @@ _TOKENS: tuple[Auditable, ...] = (
     Auditable(
         "subsets-sampled",
         "few-shot: noisy sums of samples",
-        f"{_SUBSET}, where it is drawn (half of the time)",
+        f"{_SUBSET}, where it is sampled (half of the time)",
         partial(few_shot, "gaussian", rate=0.5, tokens=1),
         local=True,
     ),
     Auditable(
         "subset-votes",
         "few-shot: votes of samples",
-        f"{_SUBSET}, where it is drawn (half of the time)",
+        f"{_SUBSET}, where it is sampled (half of the time)",
         partial(few_shot, "votes", rate=0.5, tokens=1),
         local=True,
     ),

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from understudy.metrics.leakage.figures import chance_of_none, quantile, ratio
+from understudy.metrics.intervals import NO_TEXTS, chance_of_none, mean_of_choices, quantile, ratio
 from understudy.metrics.leakage.phrases import Ints, Phrases
-from understudy.metrics.value import Figure, Metric
+from understudy.metrics.value import Metric, MetricValue
 
 COPIED = 8
 """Words of a span from which on it counts as copied; Chowdhery et al. 2022 look for 8-grams."""
@@ -63,47 +63,39 @@ UNIQUE = Metric(
 
 
 def measure_copying(
-    real: Sequence[Sequence[str]],
-    others: Mapping[str, Sequence[Sequence[str]]],
-    *,
-    seed: int,
-    draws: int,
-) -> list[Figure]:
-    """Figures of copied spans and n-grams.
+    real: Sequence[Sequence[str]], others: Mapping[str, Sequence[Sequence[str]]], *, seed: int, resamples: int
+) -> list[MetricValue]:
+    """Copied spans and n-grams.
 
     Args:
         real: the words of each real text.
         others: the words of each text, by the name of the table.
-        seed: of the bootstrap.
-        draws: of the bootstrap.
+        seed, resamples: of the bootstrap.
     """
-    figures: list[Figure] = []
+    values: list[MetricValue] = []
+    sampling = {"seed": seed, "resamples": resamples}
     smallest = min(len(texts) for texts in others.values())
     for of, texts in others.items():
         phrases = Phrases(real, texts)
         longest = phrases.longest()
-        figures += [_maximum(longest, size, of) for size in dict.fromkeys((len(longest), smallest))]
-        figures.append(quantile(TYPICAL, longest, 0.95, of, seed=seed, draws=draws))
+        values += [_maximum(longest, size, of) for size in dict.fromkeys((len(longest), smallest))]
+        values.append(quantile(TYPICAL, longest, 0.95, of, none=NO_TEXTS, **sampling))
         covered, words = phrases.covered(COPIED)
-        figures.append(
-            ratio(COVERED, covered, words, of, {"n": COPIED}, none="There are no words.", seed=seed, draws=draws)
-        )
+        values.append(ratio(COVERED, covered, words, of, {"n": COPIED}, none="There are no words.", **sampling))
         for n in NGRAMS:
             in_any, in_one, all_of_them = phrases.ngrams(n)
             none = f"No text has {n} words."
             for metric, found in ((CONTAINED, in_any), (UNIQUE, in_one)):
-                figures.append(ratio(metric, found, all_of_them, of, {"n": n}, none=none, seed=seed, draws=draws))
-    return figures
+                values.append(ratio(metric, found, all_of_them, of, {"n": n}, none=none, **sampling))
+    return values
 
 
-def _maximum(longest: Ints, size: int, of: str) -> Figure:
+def _maximum(longest: Ints, size: int, of: str) -> MetricValue:
     """The maximum of ``size`` texts at random, on average; a maximum has no interval."""
     settings = {"texts": size}
     if size == 0:
-        return Figure(LONGEST, None, of, settings=settings, note="There are no texts.")
-    if size == len(longest):
-        return Figure(LONGEST, float(longest.max()), of, settings=settings)
+        return MetricValue(LONGEST, None, of, settings=settings, note=NO_TEXTS)
     lengths = np.sort(longest)
     up_to = chance_of_none(np.arange(len(lengths))[::-1], len(lengths), size)  # P(maximum <= lengths[i])
-    mean = float(lengths @ np.diff(up_to, prepend=0.0))
-    return Figure(LONGEST, mean, of, settings=settings, note=f"The mean over all choices of {size} of its texts.")
+    mean = float(lengths @ np.diff(up_to, prepend=0.0)) if size < len(lengths) else float(lengths[-1])
+    return MetricValue(LONGEST, mean, of, settings=settings, note=mean_of_choices(size, len(lengths)))
