@@ -233,9 +233,8 @@ def open_real(real: Table | Sequence[str], config: EvaluationConfig, private: Pa
     if isinstance(real, Corpus):
         return real
     if config.text is None and not config.record_columns:
-        raise ConfigError("It is not said which column of the real table holds the texts.", "Name it with --text.")
-    fields = _reading(config)
-    return read_corpus(real, **fields, private_dir=private)
+        raise ConfigError("No text column given.", "Name the column of the real table that holds the texts: --text.")
+    return read_corpus(real, **_reading(config), private_dir=private)
 
 
 def reopened(corpus: Corpus, path: str, config: EvaluationConfig) -> Corpus:
@@ -253,5 +252,5 @@ def reopened(corpus: Corpus, path: str, config: EvaluationConfig) -> Corpus:
 
 
 def _reading(config: EvaluationConfig) -> dict[str, Any]:
-    table: TableParameters = config.part(TableParameters)
-    return table.model_dump(exclude={"max_records_per_owner"})
+    fields: dict[str, Any] = config.part(TableParameters).model_dump(exclude={"max_records_per_owner"})
+    return fields

@@ -76,4 +76,5 @@ def _row(figure: MetricValue) -> tuple[str, ...]:
     value = "-" if figure.value is None else f"{figure.value:.4g}"
     reach = "" if figure.interval is None else f"{figure.interval.low:.4g} to {figure.interval.high:.4g}"
     settings = ", ".join(f"{name} {setting}" for name, setting in figure.settings.items())
+    settings += "" if figure.sample_size is None else f"{settings and ', '}{figure.sample_size} texts"
     return figure.metric.title, figure.of, value, reach, settings, figure.note

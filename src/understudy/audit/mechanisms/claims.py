@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from understudy.audit.mechanisms.bounds import ErrorLimits, Floats
+from understudy.audit.one_run import bisect
 from understudy.privacy.accountant import Composition
 from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, SubsampledGaussianEvent, ZCDPEvent
 from understudy.privacy.guarantee import GDP, ZCDP, Budget, gaussian_noise_multiplier, normal_quantile, phi_bar
@@ -139,13 +140,12 @@ def _rate(event: Event) -> float:
 
 
 def _zcdp_power(rho: float, false_positive: float) -> float:
-    """By halving: what the test's answer may tell of the unit at every order."""
-    low, high = 0.0, 1 - false_positive  # of the share of missed ones
-    for _ in range(40):
-        missed = (low + high) / 2
-        allowed = ErrorLimits(np.array(false_positive), np.array(missed)).rho <= rho
-        low, high = (low, missed) if allowed else (missed, high)
-    return 1 - high
+    """What the test's answer may tell of the unit at every order."""
+
+    def too_few(missed: float) -> bool:
+        return bool(ErrorLimits(np.array(false_positive), np.array(missed)).rho > rho)
+
+    return 1 - bisect(too_few, 0.0, 1 - false_positive)
 
 
 def _certain(event: Event) -> bool:
