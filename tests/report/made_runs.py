@@ -182,6 +182,7 @@ def made_audit(bound: float = 0.21, **changes: Any) -> RunAudit:
         private=True,
         canaries=1000,
         planted=493,
+        synthetic_texts=30,
         confidence=0.95,
         attacks=(Attack(f"n-gram {PLANTED}", 0.5, interval, 0.012, interval, guesses),),
         largest_bound=5.1,

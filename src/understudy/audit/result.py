@@ -65,6 +65,7 @@ class RunAudit:
         private: False where noise was off or seeded: then the promise was not made, and is what a run with noise makes.
         canaries: how many there are.
         planted: how many of them the coins put into the data.
+        synthetic_texts: that the run made.
         confidence: of ``bound``, over all attacks and rules together.
         attacks: what was tried.
         largest_bound: the bound if all guesses had been right: the power of the test.
@@ -80,6 +81,7 @@ class RunAudit:
     private: bool
     canaries: Count
     planted: Count
+    synthetic_texts: Count
     confidence: Share
     attacks: tuple[Attack, ...]
     largest_bound: Number

@@ -154,12 +154,13 @@ def audit_run(
         private=result.statement.private,
         canaries=len(canaries),
         planted=int(canaries.planted.sum()),
+        synthetic_texts=len(texts),
         confidence=parameters.confidence,
         attacks=found,
         largest_bound=power,
         canaries_needed=needed,
         seconds=time.monotonic() - started,
-        settings={**parameters.model_dump(mode="json"), "synthetic_texts": len(texts)},
+        settings=parameters.model_dump(mode="json"),
     )
     with disk_faults(private):
         audit.save(private / AUDIT)

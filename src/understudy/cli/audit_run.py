@@ -55,7 +55,7 @@ def run(config: str, *, output: str | None, insecure_no_noise: bool, fresh: bool
 
 def _show(audit: RunAudit) -> None:
     click.echo(f"Method {audit.method}, protecting {audit.unit}.")
-    texts = audit.settings["synthetic_texts"]
+    texts = audit.synthetic_texts
     click.echo(f"{audit.canaries} canaries, {audit.planted} planted; {texts} synthetic texts; {audit.seconds:.0f} s.\n")
     show_table(("attack", "AUC", "TPR at 1 % FPR", "epsilon at least"), [_row(attack) for attack in audit.attacks])
     click.echo(f"\nPromised: epsilon {audit.epsilon:g} at delta {audit.delta:g}.")

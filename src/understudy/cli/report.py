@@ -76,5 +76,5 @@ def _embedder(spec: str | None) -> Embedder | None:
     except ModelError:
         if spec is not None:
             raise
-        click.echo("The built-in embedder is not on this machine: topics and the map go by the words.", err=True)
+        click.echo("Built-in embedding model not installed; using TF-IDF for topics and the map.", err=True)
         return None
