@@ -29,7 +29,7 @@ from understudy.metrics.fidelity.texts import (
     self_bleu_values,
     vocabulary_values,
 )
-from understudy.metrics.leakage.copying import measure_copying
+from understudy.metrics.leakage import measure_copying
 from understudy.metrics.leakage.near import measure_near_duplicates, measure_neighbours
 from understudy.metrics.leakage.phrases import normal_words
 from understudy.metrics.leakage.replay import measure_replay

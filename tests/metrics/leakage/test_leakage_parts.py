@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import Indel
 
 from understudy.metrics.intervals import chance_of_none
-from understudy.metrics.leakage.copying import measure_copying
+from understudy.metrics.leakage import measure_copying
 from understudy.metrics.leakage.near import measure_near_duplicates, measure_neighbours
 from understudy.metrics.leakage.replay import measure_replay
 from understudy.metrics.sample import Sample
