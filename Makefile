@@ -3,12 +3,12 @@
 #   PYTHON       the Python that makes the virtual environment
 #   VENV         where it stands
 #   TORCH_INDEX  a package index with CPU builds of torch, where the usual one has CUDA builds only
-#   TESTS        arguments for pytest; by default, to use all cores
+#   TESTS        arguments for pytest; by default, to use all cores and leave out the tests marked slow
 
 PYTHON ?= python3
 VENV ?= .venv
 TORCH_INDEX ?=
-TESTS ?= -rs --numprocesses auto --dist worksteal
+TESTS ?= -m "not slow" -rs --numprocesses auto --dist worksteal
 
 EXTRAS := dev,evaluate,local,postgres
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
@@ -21,7 +21,7 @@ DEMO_LEDGER := out/demo-ledger.sqlite
 help:
 	@echo "make demo        synthetic clinic notes from examples/ into $(DEMO)/release, and a report on them"
 	@echo "make demo-fresh  the same from the beginning, with another draw of noise"
-	@echo "make test        every test"
+	@echo "make test        every test but those marked slow, which .ci/run runs too"
 	@echo "make lint        style, types and the rules of who may import whom"
 	@echo "make models      put the built-in models into this machine's cache"
 	@echo "make bench       speed, memory and utility on real text sets, where they are"
@@ -59,11 +59,12 @@ demo-fresh:
 	@rm -rf $(DEMO) $(DEMO)-floor $(DEMO_LEDGER) $(DEMO_LEDGER)-journal
 	@$(MAKE) demo
 
+# Bytecode is written, or every process that a test starts would compile the package again.
 test: $(INSTALLED)
 	@echo "Looking for the built-in models."
 	@$(BIN)/understudy models pull builtin || echo "Without them the tests that need them are skipped."
-	@echo "Running every test."
-	@$(BIN)/python -m pytest $(TESTS)
+	@echo "Running the tests."
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(TESTS)
 
 lint: $(INSTALLED)
 	@echo "Checking style (ruff), types (mypy) and imports (import-linter)."

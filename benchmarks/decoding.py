@@ -26,10 +26,10 @@ from transformers import DynamicCache
 
 from understudy.decoding.candidates import public_candidates
 from understudy.decoding.sums import TokenSums
-from understudy.models import load_causal
+from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
-from understudy.models.threads import worker_count
+from understudy.models.machine import worker_count
 from understudy.privacy.noise import SystemNoise
 
 PREFIX, WIDTH = 60, 100

@@ -1,10 +1,14 @@
-"""What every test shares: hypothesis measures no time, for a busy machine is no fault; ledgers begin by themselves."""
+"""What every test shares: hypothesis measures no time, for a busy machine is no fault; ledgers begin by themselves;
+privacy losses of the same events are computed once."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
+from shutil import disk_usage
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the processors: before any library reads it
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -12,7 +16,16 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the processors: before 
 import pytest
 from hypothesis import settings
 
-sys.path.insert(0, str(Path(__file__).parent / "models"))  # models made in a test
+from understudy.privacy import guarantee
+
+for folder in ("models", "methods/private_prediction"):  # models made in a test
+    sys.path.insert(0, str(Path(__file__).parent / folder))
+
+IN_MEMORY = Path("/dev/shm")
+if os.access(IN_MEMORY, os.W_OK) and disk_usage(IN_MEMORY).free > 4 * 1024**3:
+    os.environ.setdefault(
+        "PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY)
+    )  # no test cuts the power, so none need wait for a disk
 
 settings.register_profile("understudy", deadline=None)
 settings.load_profile("understudy")
@@ -25,3 +38,36 @@ def ledgers_begin_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     Tests of ledgers themselves, and of the documentation, have them as users do.
     """
     monkeypatch.setattr("understudy.ledger.ledger.begins_by_itself", lambda _location: True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def privacy_losses_once() -> Iterator[None]:
+    """Tests compose the same few events again and again, and dp_accounting takes up to seconds for each."""
+    from dp_accounting.pld import common, privacy_loss_distribution
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution, from_privacy_parameters
+
+    once = lru_cache(128)  # by the numbers, and a distribution by its identity
+
+    @once
+    def pure(epsilon: float, delta: float) -> PrivacyLossDistribution:
+        return from_privacy_parameters(common.DifferentialPrivacyParameters(epsilon, delta))
+
+    with pytest.MonkeyPatch.context() as patch:
+        gaussian = once(privacy_loss_distribution.from_gaussian_mechanism)
+        patch.setattr(privacy_loss_distribution, "from_gaussian_mechanism", gaussian)
+        patch.setattr(privacy_loss_distribution, "from_privacy_parameters", lambda each: pure(each.epsilon, each.delta))
+        for name in ("compose", "self_compose", "get_epsilon_for_delta"):
+            patch.setattr(PrivacyLossDistribution, name, once(getattr(PrivacyLossDistribution, name)))
+        patch.setattr(guarantee, "_zcdp_delta", lru_cache(10_000)(guarantee._zcdp_delta))
+        yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest goes first, so that no worker is left alone with it."""
+    items.sort(key=lambda item: 0 if item.get_closest_marker("slow") else 1 if item.path.name == "test_docs.py" else 2)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores, for some tests wait: for a server, a disk, a process that dies."""
+    return 1 + (os.cpu_count() or 1)

@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
-from local_fixtures import make_llama
 from numpy.typing import NDArray
+from script_model import ScriptModel
 
 import understudy.models.catalog
 from understudy.assess.parameters import ChargeParameters, EvaluationParameters
@@ -34,7 +34,6 @@ from understudy.methods.dp_kps.parameters import DPKPSParameters
 from understudy.methods.few_shot.parameters import FewShotParameters
 from understudy.methods.private_prediction.parameters import PrivatePredictionParameters
 from understudy.methods.sec_pe.parameters import ReleaseParameters, SecPEParameters
-from understudy.models.causal import CausalModel
 from understudy.models.types import ChatRequest, Completion
 from understudy.parameters import Parameters
 from understudy.prompts.template import PromptTemplate
@@ -132,10 +131,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr("understudy.ledger.location.state_folder_location", lambda: place)
     monkeypatch.setattr(understudy.models.catalog, "load_embedder", lambda *_, **__: Letters())
     monkeypatch.setattr(understudy.models.catalog, "load_chat", lambda *_, **__: Echo())
-    make_llama(tmp_path / "tiny", window=4096)
-    monkeypatch.setattr(
-        understudy.models.catalog, "load_causal", lambda *_, **__: CausalModel(tmp_path / "tiny", name="tiny")
-    )
+    monkeypatch.setattr(understudy.models.catalog, "load_causal", lambda *_, **__: ScriptModel())
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path

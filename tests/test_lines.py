@@ -12,7 +12,7 @@ from understudy.corpus.labels import declared_labels
 from understudy.corpus.secrets import secret_finder
 from understudy.errors import UnderstudyError
 from understudy.files import UnreadableText, lines_of
-from understudy.prompts.examples import read_examples
+from understudy.prompts.template import read_examples
 from understudy.vocabulary.terms import load_stop_words, load_vocabulary
 
 READERS: dict[str, Callable[[Path], object]] = {

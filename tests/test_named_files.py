@@ -18,9 +18,8 @@ from understudy.decoding.structured import JSONSchema
 from understudy.errors import UnderstudyError
 from understudy.evolution.keywords import _read as read_keywords
 from understudy.files import UnreadableText, read_whole
-from understudy.methods.sec_pe.stricter import read_stricter
-from understudy.prompts.examples import read_examples
-from understudy.prompts.template import load_template
+from understudy.methods.sec_pe.plan import read_per_secret_budgets
+from understudy.prompts.template import load_template, read_examples
 from understudy.vocabulary.terms import load_stop_words, load_vocabulary
 
 READERS: dict[str, Callable[[Path], object]] = {
@@ -39,7 +38,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "schema.json": JSONSchema,
     "evaluated.json": lambda path: evaluated_schema(str(path)),
     "secrets.txt": lambda path: secret_finder(read_corpus([{"note": "x"}], text="note"), file=path),
-    "budgets.csv": lambda path: read_stricter(str(path), 1),
+    "budgets.csv": lambda path: read_per_secret_budgets(str(path), 1),
     "incidence.parquet": Incidence.read,
 }
 

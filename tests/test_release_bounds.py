@@ -21,13 +21,13 @@ import pytest
 
 from test_release_file import make
 from understudy.errors import ConfigError, ReleaseError
+from understudy.parquet import count_values
 from understudy.privacy.events import GaussianEvent, PureEvent, ZCDPEvent
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge
-from understudy.release.archive import ALWAYS_BYTES, MOST_BYTES, MOST_RATIO, unpacked_bound
 from understudy.release.members import arrays_from_bytes, strings_from_bytes, terms_from_bytes
-from understudy.release.pages import count_values
-from understudy.release.reading import read_method, read_release
+from understudy.release.reading import ALWAYS_BYTES, MOST_BYTES, MOST_RATIO, read_method, read_release, unpacked_bound
 from understudy.statement.form import load_statement
 
 MEGABYTE = 1 << 20
@@ -255,9 +255,9 @@ def test_a_manifest_of_another_form_is_one_clear_error(file: Path, change: Calla
         {"budget": Budget(6, 0)},
         {"epsilon_at": {1e-6: 0.1}},
         {"power": 0.02},
-        {"charges": (Charge("density", GaussianEvent(1e-20), {}, "sums"),)},
-        {"charges": (Charge("density", ZCDPEvent(40.0), {}, "choices"),)},
-        {"charges": (Charge("density", PureEvent(7.0), {}, "sums"),), "budget": Budget(6, 0), "epsilon_at": {}},
+        {"charges": (Charge("density", Declared(GaussianEvent(1e-20)), "sums"),)},
+        {"charges": (Charge("density", Declared(ZCDPEvent(40.0)), "choices"),)},
+        {"charges": (Charge("density", Declared(PureEvent(7.0)), "sums"),), "budget": Budget(6, 0), "epsilon_at": {}},
     ],
 )
 def test_a_statement_that_promises_more_than_its_charges_keep_is_refused(tmp_path: Path, lie: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import json
 import pickle
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +15,32 @@ import pytest
 
 from understudy.errors import ReleaseError
 from understudy.privacy.events import GaussianEvent
+from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
-from understudy.release import PublicSchema, Release
-from understudy.release.manifest import FORMAT_VERSION
+from understudy.release import FORMAT_VERSION, PublicSchema, Release
 from understudy.release.reading import read_release
-from understudy.statement import Statement
+from understudy.statement import Sealed, Statement
 
 
 def make(**changes: Any) -> Release:
-    plan = Plan("dp-kps", Unit("owner", 3), Budget(6, "1e-6"), (Charge("density", GaussianEvent(2.0), {}, "sums"),))
+    plan = Plan(
+        "dp-kps", Unit("owner", 3), Budget(6, "1e-6"), (Charge("density", Declared(GaussianEvent(2.0)), "sums"),)
+    )
     fields: dict[str, Any] = {
         "method": "dp-kps",
         "parameters": {"length": 10, "seed": 0, "vocabulary": "words.txt", "top_k": None},
         "schema": PublicSchema("note", "department", ("cardiology", "Übrige"), ("a", "b")),
-        "statement": Statement.of(
-            plan,
-            public_inputs={"vocabulary": {"source": "words.txt", "sha256": "00" * 32}},
-            labels_declared=True,
-            dataset="clinic",
-            private=True,
+        "statement": replace(
+            Statement.of(
+                plan,
+                public_inputs={"vocabulary": {"source": "words.txt", "sha256": "00" * 32}},
+                labels_declared=True,
+                dataset="clinic",
+            ),
+            sealed=Sealed("system", "0" * 32, "1" * 32, 1),
         ),
         "arrays": {
             "density": np.random.default_rng(0).normal(size=(2, 3)),
@@ -43,7 +49,7 @@ def make(**changes: Any) -> Release:
             "empty": np.zeros((0, 3)),
         },
         "terms": ["heart attack", "größe", "मरीज़"],
-        "noise_check": {"vocabulary terms released": 3, "warning": "little"},
+        "noise_check": Facts((Fact("terms", 3, "vocabulary terms released"),), ("little",)),
     }
     return Release(**{**fields, **changes})
 
@@ -62,14 +68,14 @@ def file(tmp_path: Path) -> Path:
 
 def same(one: Release, other: Release) -> bool:
     return (
-        (one.method, dict(one.parameters), one.schema, one.statement, list(one.terms), dict(one.noise_check))
+        (one.method, dict(one.parameters), one.schema, one.statement, list(one.terms), one.noise_check)
         == (
             other.method,
             dict(other.parameters),
             other.schema,
             other.statement,
             list(other.terms),
-            dict(other.noise_check),
+            other.noise_check,
         )
         and one.arrays.keys() == other.arrays.keys()
         and all(
@@ -104,7 +110,7 @@ def test_what_is_saved_is_loaded(file: Path) -> None:
 
 
 def test_a_release_without_arrays_terms_or_labels_survives_too(tmp_path: Path) -> None:
-    bare = make(arrays={}, terms=[], noise_check={}, schema=PublicSchema())
+    bare = make(arrays={}, terms=[], noise_check=Facts(), schema=PublicSchema())
     bare.save(tmp_path / "bare")
     assert same(load_release(tmp_path / "bare"), bare)
 
@@ -280,6 +286,16 @@ def test_a_missing_file_and_a_folder_are_clear_errors(tmp_path: Path) -> None:
 
 
 def test_the_noise_check_names_the_labels_of_its_lists() -> None:
-    one = make(noise_check={"terms": 3, "strong, by label": [5, 7]}, schema=PublicSchema("text", "ward", ("a", "b")))
-    assert one.noise_lines == ["terms: 3", "strong, by label: a 5, b 7"]
-    assert make(noise_check={"strong": [5]}, schema=PublicSchema()).noise_lines == ["strong: 5"]
+    facts = Facts((Fact("terms", 3, "terms"), Fact("strong", (5, 7), "strong")))
+    assert make(noise_check=facts, schema=PublicSchema("text", "ward", ("a", "b"))).noise_lines == [
+        "terms: 3",
+        "strong: a 5, b 7",
+    ]
+    alone = Facts((Fact("strong", (5,), "strong"),))
+    assert make(noise_check=alone, schema=PublicSchema()).noise_lines == ["strong: 5"]
+
+
+def test_a_release_of_an_earlier_version_is_refused_in_one_sentence(file: Path) -> None:
+    rewrite_manifest(file, lambda manifest: manifest.update(format_version=FORMAT_VERSION - 1))
+    with pytest.raises(ReleaseError, match=r"earlier version .*\(format 1\)\. Generate with that version"):
+        load_release(file)

@@ -11,7 +11,9 @@ from understudy.cli.private import _table
 from understudy.config import RunConfig, run_config
 from understudy.errors import ConfigError
 from understudy.privacy.events import GaussianEvent
+from understudy.privacy.facts import Facts
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
@@ -76,8 +78,8 @@ def test_what_lasts_holds_the_budget_exactly_and_the_file_of_secrets_by_name_onl
 @pytest.fixture
 def made() -> Forecast:
     budget = SecretBudget("1e-4", "1e-3")
-    charge = Charge("centres", GaussianEvent(1 / budget.mu * 1.001), {}, "noisy sums")
-    return Forecast(Plan("sec-pe", Unit("secret", 5), budget, (charge,)), {})
+    charge = Charge("centres", Declared(GaussianEvent(1 / budget.mu * 1.001)), "noisy sums")
+    return Forecast(Plan("sec-pe", Unit("secret", 5), budget, (charge,)), Facts())
 
 
 def test_a_forecast_for_secrets_has_a_posterior_and_no_epsilon(made: Forecast) -> None:
@@ -96,8 +98,8 @@ def test_the_table_for_secrets_says_the_posterior_at_the_prior(made: Forecast) -
 
 
 def test_a_forecast_for_records_has_an_epsilon_and_no_posterior() -> None:
-    plan = Plan("dp-kps", Unit(), Budget(3, "1e-6"), (Charge("sums", GaussianEvent(2), {}, "noisy sums"),))
-    made = Forecast(plan, {})
+    plan = Plan("dp-kps", Unit(), Budget(3, "1e-6"), (Charge("sums", Declared(GaussianEvent(2)), "noisy sums"),))
+    made = Forecast(plan, Facts())
     assert made.posterior is None
     assert made.epsilon == plan.total == made.to_json()["epsilon"]
     assert f"together: epsilon {made.epsilon:.6g} at delta 1e-06" in _table(made)

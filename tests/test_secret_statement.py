@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from understudy.privacy.events import Event, GaussianEvent, MixtureEvent
+from understudy.privacy.events import GaussianEvent, MixtureEvent
 from understudy.privacy.guarantee import normal_quantile, phi_bar
+from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
-from understudy.statement import NOT_PRIVATE, Statement
+from understudy.statement import NOT_PRIVATE, Sealed, Statement
 from understudy.statement.rounding import round_up
 from understudy.statement.secrets import NOT_COVERED, PRIORS
 
@@ -20,16 +22,29 @@ BUDGET = SecretBudget("1e-4", "1e-3")
 ALL_DRAWN = MixtureEvent(5 * 1.5905, (((1.0, 5),),))
 
 
-def statement(event: Event = ALL_DRAWN, *, budget: SecretBudget = BUDGET, m: int = 5, **options: Any) -> Statement:
-    parameters = {"incidence": options.pop("incidence", "private")}
-    return Statement.of(
-        Plan("sec-pe", Unit("secret", m), budget, (Charge("centres", event, parameters, "noisy sums"),)),
+def statement(
+    event: GaussianEvent | MixtureEvent = ALL_DRAWN,
+    *,
+    budget: SecretBudget = BUDGET,
+    m: int = 5,
+    private: bool = True,
+    **options: Any,
+) -> Statement:
+    incidence = "cd" * 32 if options.pop("incidence", "private") == "public" else None
+    sensitivity = Sensitivity.of_counts(1)
+    mechanism = (
+        SampledSum(event.noise_multiplier, event.inclusion, sensitivity, (3,), incidence)
+        if isinstance(event, MixtureEvent)
+        else NoisySum("gaussian", event.noise_multiplier, sensitivity, (3,))
+    )
+    made = Statement.of(
+        Plan("sec-pe", Unit("secret", m), budget, (Charge("centres", mechanism, "noisy sums"),)),
         public_inputs={"public corpus": {"source": "news.csv", "sha256": "ab" * 32}},
         labels_declared=options.pop("labels_declared", True),
         dataset="clinic",
-        private=options.pop("private", True),
         **options,
     )
+    return replace(made, sealed=Sealed("system" if private else "none", "0" * 32, "1" * 32, 1))
 
 
 @pytest.mark.parametrize(

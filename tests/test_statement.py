@@ -4,37 +4,49 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from understudy.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Composition, gaussian_split, pure_split
 from understudy.privacy.events import Event, GaussianEvent, PureEvent
 from understudy.privacy.guarantee import GDP, Budget
+from understudy.privacy.mechanisms import Declared, NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.sealed import NoiseOrigin, Seal
 from understudy.privacy.unit import Unit
-from understudy.statement import NOT_PRIVATE, Statement
+from understudy.statement import NOT_PRIVATE, Sealed, Statement
 from understudy.statement.epsilon import DELTAS, NOT_COVERED
+from understudy.statement.form import StatementForm, load_statement
 from understudy.statement.rounding import round_up
 
 PUBLIC = {"vocabulary": {"source": "built-in", "sha256": "ab" * 32}, "prompt": {"source": "general"}}
 
 
 def statement(*events: Event, budget: Budget, private: bool = True, **options: Any) -> Statement:
-    charges = tuple(
-        Charge(f"release {number}", event, {"noise_multiplier": 1.25}, "noisy counts")
-        for number, event in enumerate(events)
-    )
-    return Statement.of(
+    charges = tuple(Charge(f"release {number}", Declared(event), "noisy counts") for number, event in enumerate(events))
+    made = Statement.of(
         Plan("dp-kps", options.pop("unit", Unit()), budget, charges),
         public_inputs=PUBLIC,
         labels_declared=options.pop("labels_declared", True),
         dataset="clinic",
-        private=private,
         **options,
     )
+    return made.with_seals(seals(made, noise="system" if private else "none"))
+
+
+def seals(made: Statement, *, noise: NoiseOrigin = "system") -> list[Seal]:
+    """Of one value per charge, as a run's store has them."""
+    return [
+        Seal(charge.name, charge.event, made.unit, noise, "0" * 32, "1" * 32, 1, rows="2" * 64)
+        for charge in made.charges
+    ]
 
 
 def gaussian(epsilon: float = 6, delta: str = "1e-6", **options: Any) -> Statement:
@@ -144,8 +156,99 @@ def test_the_statement_for_machines_is_plain_json_without_infinities() -> None:
         json.dumps(made.to_json(), allow_nan=False)
 
 
-def test_a_statement_written_before_secrets_were_known_is_still_read() -> None:
+# -- a promise is a property of the values ----------------------------------------------------------------------------
+
+
+def test_a_statement_without_values_promises_nothing() -> None:
+    made = replace(gaussian(), sealed=None)
+    assert not made.private
+    assert NOT_PRIVATE in made.to_markdown()
+    assert Statement.from_json(json.loads(json.dumps(made.to_json()))) == made
+
+
+def test_the_seals_of_all_values_make_a_statement_private_and_only_what_may_be_shown_is_in_it() -> None:
     made = gaussian()
-    fields = made.to_json()
-    assert fields.pop("posterior_at") == []
-    assert Statement.from_json(fields) == made
+    assert made.private
+    assert made.sealed == Sealed("system", "0" * 32, "1" * 32, 1)
+    assert "2" * 64 not in json.dumps(made.to_json())  # the keyed hash of the rows stays in private/
+
+
+@pytest.mark.parametrize("noise", ["seeded", "none"])
+def test_values_of_insecure_noise_make_no_statement_private(noise: NoiseOrigin) -> None:
+    made = gaussian()
+    assert not made.with_seals(seals(made, noise=noise)).private
+
+
+@pytest.mark.parametrize(("change", "value"), [("ledger_id", ""), ("charge_number", 0)])
+def test_values_that_no_ledger_booked_make_no_statement_private(change: str, value: object) -> None:
+    made = gaussian()
+    assert not made.with_seals([replace(seal, **{change: value}) for seal in seals(made)]).private  # type: ignore[arg-type]
+
+
+ALTERED: dict[str, Callable[[list[Seal]], list[Seal]]] = {
+    "no value": lambda seals: [],
+    "a charge without a value": lambda seals: seals[:1],
+    "a value of no charge": lambda seals: [*seals, replace(seals[0], name="other")],
+    "one of another run": lambda seals: [seals[0], replace(seals[1], run_id="9" * 32)],
+    "one of another ledger": lambda seals: [seals[0], replace(seals[1], ledger_id="9" * 32)],
+    "one of another charge": lambda seals: [seals[0], replace(seals[1], charge_number=2)],
+    "one without noise": lambda seals: [seals[0], replace(seals[1], noise="none")],
+    "one of another event": lambda seals: [seals[0], replace(seals[1], event=GaussianEvent(100.0))],
+    "one of another unit": lambda seals: [seals[0], replace(seals[1], unit=Unit("owner", 3))],
+}
+
+
+@pytest.mark.parametrize("alter", ALTERED.values(), ids=ALTERED)
+def test_values_that_are_not_those_of_the_charges_make_no_statement(alter: Callable[[list[Seal]], list[Seal]]) -> None:
+    made = gaussian()
+    with pytest.raises(PrivacyError, match="not those that the plan's charges pay for"):
+        made.with_seals(alter(seals(made)))
+
+
+def test_parts_of_a_charge_are_its_values() -> None:
+    made = gaussian()
+    first, second = seals(made)
+    parts = [first, *(replace(second, name=f"{second.name}/{number}") for number in range(3))]
+    assert made.with_seals(parts) == made
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"private": True, "sealed": None},
+        {"private": False},
+        {"sealed": {"noise": "none", "run_id": "0" * 32, "ledger_id": "1" * 32, "charge_number": 1}},
+        {"sealed": {"noise": "system", "run_id": "0" * 32, "ledger_id": "", "charge_number": 1}},
+        {"sealed": {"noise": "system", "run_id": "0" * 32, "ledger_id": "1" * 32, "charge_number": 0}},
+        {"sealed": {"noise": "system", "run_id": "0" * 32, "ledger_id": "1" * 32, "charge_number": -1}},
+        {"sealed": {"noise": "dice", "run_id": "0" * 32, "ledger_id": "1" * 32, "charge_number": 1}},
+        {"sealed": {"noise": "system", "run_id": "0" * 32, "ledger_id": "<b>", "charge_number": 1}},
+    ],
+    ids=str,
+)
+def test_a_statement_that_says_it_is_private_where_its_seal_does_not_is_refused(
+    tmp_path: Path, lie: dict[str, Any]
+) -> None:
+    fields = gaussian().to_json()
+    path = tmp_path / "statement.json"
+    path.write_text(json.dumps(fields), "utf-8")
+    assert load_statement(path) == gaussian()
+    path.write_text(json.dumps({**fields, **lie}), "utf-8")
+    with pytest.raises(ConfigError, match="no privacy statement"):
+        load_statement(path)
+
+
+def test_a_charge_whose_event_is_not_that_of_its_mechanism_is_no_statement() -> None:
+    made = gaussian()
+    charge = Charge("sums", NoisySum("gaussian", 50.0, Sensitivity.of_counts(3), (3,)), "noisy counts")
+    fields = replace(made, charges=(charge,)).to_json()
+    StatementForm.model_validate(fields)
+    for mechanism in (
+        {**fields["charges"][0]["mechanism"], "noise_multiplier": 60.0},
+        {**fields["charges"][0]["mechanism"], "noise": "laplace"},
+        {"kind": "noisy-sum"},
+        {"kind": "other"},
+        {},
+    ):
+        with pytest.raises(ValueError, match="charges"):
+            StatementForm.model_validate({**fields, "charges": [{**fields["charges"][0], "mechanism": mechanism}]})

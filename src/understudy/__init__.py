@@ -31,7 +31,7 @@ _PUBLIC = {
     "UnderstudyWarning": "understudy.errors",
     "evaluate": "understudy.assess.evaluate",
     "generate": "understudy.run",
-    "load_release": "understudy.methods.loading",
+    "load_release": "understudy.methods.registry",
     "plan": "understudy.api",
     "read_corpus": "understudy.corpus",
     "release_corpus": "understudy.run",
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from understudy.methods.aug_pe.method import AugPE
     from understudy.methods.dp_kps.method import DPKPS
     from understudy.methods.few_shot.method import FewShot
-    from understudy.methods.loading import load_release
     from understudy.methods.private_prediction.method import PrivatePrediction
+    from understudy.methods.registry import load_release
     from understudy.methods.sec_pe.method import SecPE
     from understudy.privacy.guarantee import Budget
     from understudy.privacy.secrets.budget import SecretBudget

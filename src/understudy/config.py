@@ -225,9 +225,9 @@ GROUPS: dict[str, tuple[type[Parameters], ...]] = {
 def release_groups(method: type[Any]) -> tuple[type[Parameters], ...]:
     """The groups of ``release``: also what the method's release needs of prompts and models."""
     groups = GROUPS["release"]
-    if method.needs_private_model:
+    if method.needs.private_model:
         groups += (ReleaseModelParameters, WritingParameters)
-    return groups + (_CANDIDATES if method.asks_for_candidates else ())
+    return groups + (_CANDIDATES if method.needs.candidates else ())
 
 
 def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
@@ -337,7 +337,10 @@ class RunConfig(
         """
         method = make_method(self.method, self.method_parameters)
         own = method_class(self.method).parameters(**self.method_parameters)
-        unused = {"method_parameters", *(ModelParameters.model_fields if method.exports else ())}
+        unused = {
+            "method_parameters",
+            *(ModelParameters.model_fields if method.needs.generation_llm == "never" else ()),
+        }
         fields = self.model_dump(mode="json", exclude=_OPERATIONAL | unused)
         if self.epsilon is not None or self._protects_secrets:
             fields |= budget_fields(self.budget)

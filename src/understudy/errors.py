@@ -1,12 +1,10 @@
 """Every error that understudy raises on purpose.
 
-An error says in one sentence what is wrong and in one what to do about it. No
-message ever quotes a private text, a row number, or a count of private rows:
-those go to ``private/`` (see :mod:`understudy.corpus`).
+An error says in one sentence what is wrong and in one what to do about it. No message ever quotes a private text, a row
+number, or a count of private rows: those go to ``private/`` (see :mod:`understudy.corpus`).
 
-The command line ends with the ``exit_code`` of the error's class (documented in
-``docs/errors.md``). This module imports nothing, so that every floor of the
-house, :mod:`understudy.privacy` included, may import it.
+The command line ends with the ``exit_code`` of the error's class (documented in ``docs/errors.md``). This module
+imports nothing, so that every floor of the house, :mod:`understudy.privacy` included, may import it.
 """
 
 from __future__ import annotations

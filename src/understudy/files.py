@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, Literal
@@ -21,18 +22,12 @@ _PRIVATE_FOLDER, _SHARED_FOLDER, _OTHERS_WRITE = 0o700, 0o755, 0o022
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
 _NO_FOLDER = {errno.EEXIST, errno.ENOTDIR}  # a file stands where the folder should
 
-AGAIN = "repeat the same command: it goes on where it was, and nothing is charged twice."
-
-
+AGAIN = "repeat the same command: it resumes, and nothing is charged twice."
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # two letters: C:/ is a drive
 
 
 def require_local(path: str | os.PathLike[str]) -> None:
-    """See that a path is one of this machine: ``s3://bucket/x`` would be a folder named ``s3:`` here.
-
-    Raises:
-        ConfigError: it is an address.
-    """
+    """See that a path is one of this machine: ``s3://bucket/x`` would be a folder named ``s3:`` here."""
     shown = os.fspath(path)
     if _ADDRESS.match(shown):
         raise ConfigError(
@@ -45,12 +40,7 @@ def require_local(path: str | os.PathLike[str]) -> None:
 def atomic_file(path: Path, *, mode: int = SHARED_MODE) -> Iterator[BinaryIO]:
     """Open a new file that takes ``path``'s place, synced to disk, once the block ends without an exception.
 
-    Args:
-        path: the file to make or replace.
-        mode: permissions of the new file, before the umask.
-
-    Raises:
-        ConfigError: ``path`` is an address.
+    ``mode`` are its permissions before the umask. ConfigError where ``path`` is an address.
     """
     require_local(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
@@ -71,6 +61,12 @@ class UnreadableText(Exception):
     """A text file that cannot be read. The message says why, in words that quote nothing of it."""
 
 
+def cannot_read(file: str, error: Exception, cure: str) -> ConfigError:
+    """The error for a public file that cannot be read, as an :class:`UnreadableText` or a parser's exception says."""
+    why = error if isinstance(error, UnreadableText) else type(error).__name__
+    return ConfigError(f"{file} cannot be read ({why}).", cure)
+
+
 MOST_BYTES = 1 << 28
 """Of a public list, uncompressed."""
 MOST_SETTINGS_BYTES = 1 << 24
@@ -85,10 +81,7 @@ def is_pipe_or_device(path: Path) -> bool:
 def read_whole(
     path: Path, *, most: int = MOST_BYTES, opener: Callable[[Path, Literal["rb"]], IO[bytes]] = open
 ) -> bytes:
-    """The bytes of a file that the user named.
-
-    Args:
-        opener: what opens it, such as ``gzip.open``.
+    """The bytes of a file that the user named, opened by ``opener``, such as ``gzip.open``.
 
     Raises:
         UnreadableText: it cannot be opened, is a pipe or device, or holds more than ``most`` bytes.
@@ -108,11 +101,7 @@ def read_whole(
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file: see :func:`lines_of`.
-
-    Raises:
-        UnreadableText: it cannot be read (:func:`read_whole`), or is no such text.
-    """
+    """The lines of a UTF-8 file; raises as :func:`read_whole` and :func:`lines_of` do."""
     return lines_of(read_whole(path.expanduser()))
 
 
@@ -132,11 +121,7 @@ def lines_of(data: bytes) -> list[str]:
 
 
 def private_folder(path: Path) -> Path:
-    """Make ``path`` with mode 0700, unless it is there already.
-
-    Raises:
-        ConfigError: ``path`` is an address.
-    """
+    """Make ``path`` with mode 0700, unless it is there already; ConfigError where it is an address."""
     require_local(path)
     shared_folder(path.parent)
     path.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
@@ -162,10 +147,8 @@ def only_owner_writes(folder: Path) -> None:
 
 @contextmanager
 def disk_faults(place: Path) -> Iterator[None]:
-    """Say in words that a disk is full, read-only or failing, whoever met it while working on ``place``.
-
-    Raises:
-        StorageError: in place of such an OSError; any other is none of ours.
+    """Say in words (a StorageError) that a disk is full, read-only or failing, whoever met it while working on
+    ``place``.
     """
     try:
         yield
@@ -195,3 +178,15 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def files_sha256(folder: Path, files: Iterable[Path]) -> str:
+    """SHA-256 over several files: over the sorted lines ``<sha256>  <path within folder>``."""
+    lines = sorted(f"{file_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

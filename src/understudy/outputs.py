@@ -20,8 +20,7 @@ from understudy.corpus.labels import canonical
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, UnderstudyError
 from understudy.files import PRIVATE_MODE, atomic_file, only_owner_writes, require_local, shared_folder, storage_error
-from understudy.methods.loading import load_release
-from understudy.methods.registry import method_names
+from understudy.methods.registry import load_release, method_names
 from understudy.release import PublicSchema, Release
 from understudy.statement import Statement
 from understudy.writing.records import SyntheticRecord
@@ -33,11 +32,7 @@ TEXT, LABEL, PROVENANCE = "text", "label", "provenance"
 
 @dataclass(frozen=True)
 class OutputFolder:
-    """Paths of one run's results.
-
-    Raises:
-        ConfigError: ``root`` is an address.
-    """
+    """Paths of one run's results; ConfigError where ``root`` is an address."""
 
     root: Path
 
@@ -53,11 +48,7 @@ class OutputFolder:
         return self.root / "release"
 
     def make(self) -> None:
-        """Make the shareable folder, in which only its owner may write.
-
-        Raises:
-            StorageError: if it cannot be made.
-        """
+        """Make the shareable folder, in which only its owner may write; StorageError if it cannot be made."""
         try:
             only_owner_writes(shared_folder(self.shareable))
         except OSError as error:
@@ -116,10 +107,8 @@ class OutputFolder:
     def clear(self, *, keep: Release | None = None) -> None:
         """Remove what an earlier run wrote, halves of files included: nothing of it may stand under a new statement.
 
-        The old statement goes last: at every moment, what is there is under its own statement or under none.
-
-        Args:
-            keep: a Release whose file, if it is here, stays.
+        The old statement goes last: at every moment, what is there is under its own statement or under none. The file
+        of the Release ``keep``, if it is here, stays.
         """
         releases = self._releases
         for path in self._written:

@@ -25,10 +25,9 @@ class Form(BaseModel):
 
 
 def read_json(path: Path, *, most: int = MOST_BYTES, values: int | None = MOST_VALUES) -> dict[str, Any]:
-    """The fields of a JSON file.
+    """The fields of a JSON file of at most ``most`` bytes and ``values`` values, about.
 
-    Args:
-        values: how many it may hold, about; None where it holds texts, whose commas count as well.
+    ``values`` is None where it holds texts, whose commas count as well.
 
     Raises:
         OSError: the file cannot be read.
@@ -44,11 +43,7 @@ def read_json(path: Path, *, most: int = MOST_BYTES, values: int | None = MOST_V
 
 
 def parse_json(data: bytes | bytearray, *, values: int | None = MOST_VALUES) -> dict[str, Any]:
-    """The fields of a JSON object.
-
-    Raises:
-        ValueError: it is none, is nested too deep, or holds numbers or strings that nothing else can.
-    """
+    """The fields of a JSON object; ValueError where it is none, nests too deep, or holds what nothing else can."""
     if values is not None and sum(data.count(mark) for mark in (b",", b"[", b"{")) > values:
         raise ValueError("it holds too many values")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,16 +16,17 @@ from understudy.assess.counting import MetricCounts
 from understudy.audit.mechanisms.audit import VIOLATION
 from understudy.audit.mechanisms.sums import OWNER, aug_pe, charged_metrics, cluster_sums, dp_kps, one_sum, sec_pe
 from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
-from understudy.corpus.bounding import BoundedCorpus
+from understudy.corpus.bounding import BoundedBatch
 from understudy.decoding.sums import Sums, TokenSums
+from understudy.evolution.embeddings import Block
 from understudy.methods.aug_pe.votes import VoteHistogram
-from understudy.methods.dp_kps.density import TermDensity, TermHistogram, TermRows
+from understudy.methods.dp_kps.density import WEIGHT_GRID, SequenceDensity, TermDensity, TermHistogram, TermRows
 from understudy.methods.sec_pe.clusters import ClusterSums
-from understudy.privacy.mechanisms import GroupSum
+from understudy.privacy.mechanisms import Sensitivity
 from understudy.privacy.noise import InsecureSeededNoise, NoiseKind
-from understudy.privacy.subsampled import SubsampledTokens
+from understudy.privacy.subsampled import Sample, SubsampledTokens
 from understudy.privacy.unit import Unit
-from understudy.vocabulary.top_terms import TermCounts
+from understudy.queries.counts import TermCounts
 
 
 class Less(InsecureSeededNoise):
@@ -64,15 +65,17 @@ ATTACKS: dict[str, Any] = {
 @pytest.mark.parametrize("name", ATTACKS)
 def test_half_of_the_noise_is_caught(name: str) -> None:
     pure = name.endswith(("laplace", "votes")) and name != "votes"
-    done = audited(replace(ATTACKS[name](), source=Less(0)), runs=8_000 if pure else 2_500)
+    done = audited(replace(ATTACKS[name](), source=Less(0)), runs=5_000 if pure else 2_500)
     assert done.violated
     assert done.verdict == VIOLATION
 
 
 def query_replaced(attack: Any, query: Any) -> Any:
-    """The same noise, the same claim, another query; with noise that is fast and repeatable."""
-    mechanism = replace(attack.mechanisms[0], query=query)
-    return replace(attack, mechanisms=[mechanism], source=InsecureSeededNoise(0))
+    """The same noise multiplier, the same claim, another query with the sensitivity that it states; with noise that
+    is fast and repeatable."""
+    (planned,) = attack.sums
+    mechanism = replace(planned.mechanism, sensitivity=query.sensitivity)
+    return replace(attack, sums=[replace(planned, mechanism=mechanism, query=query)], source=InsecureSeededNoise(0))
 
 
 def caught(attack: Any, *, runs: int = 2_500) -> bool:
@@ -87,18 +90,14 @@ class ForgottenTerms(TermCounts):
     """Noise for one term a record."""
 
     @property
-    def l1_sensitivity(self) -> float:
-        return self.grid
-
-    @property
-    def l2_sensitivity(self) -> float:
-        return self.grid
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_counts(1)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_counts_that_forget_how_many_terms_a_record_has_are_caught(noise: NoiseKind) -> None:
     attack = one_sum("counts", noise, BUDGET)
-    counts: Any = attack.mechanisms[0].query
+    counts: Any = attack.sums[0].query
     assert caught(query_replaced(attack, ForgottenTerms(counts.matcher, counts.size, counts.terms_per_record)))
 
 
@@ -106,18 +105,17 @@ def test_counts_that_forget_how_many_terms_a_record_has_are_caught(noise: NoiseK
 class WholeWeights(TermHistogram):
     """Every term weighs 1: a sum instead of an average."""
 
-    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         histogram = np.zeros(self.shape, dtype=np.int64)
-        for rows, labels, _ in self.rows.batches(data):
-            for row, label in zip(rows, labels, strict=True):
-                histogram[label, row[row >= 0]] += int(self.grid)
+        for row, label in zip(self.rows.of(batch), batch.labels, strict=True):
+            histogram[label, row[row >= 0]] += WEIGHT_GRID
         return histogram
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_a_histogram_of_sums_instead_of_averages_is_caught(noise: NoiseKind) -> None:
     attack = one_sum("histogram", noise, BUDGET)
-    query: Any = attack.mechanisms[0].query
+    query: Any = attack.sums[0].query
     assert caught(query_replaced(attack, WholeWeights(query.rows, query.labels, query.terms, noise)))
 
 
@@ -126,13 +124,13 @@ class WrongNorm(TermHistogram):
     """Weights of L2 norm 1 under noise for L1 norm 1: the divisor of the other noise."""
 
     @property
-    def l1_sensitivity(self) -> float:
-        return self.grid
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(WEIGHT_GRID, WEIGHT_GRID, WEIGHT_GRID)
 
 
 def test_a_histogram_with_the_divisor_of_the_other_noise_is_caught() -> None:
     attack = one_sum("histogram", "laplace", BUDGET)
-    query: Any = attack.mechanisms[0].query
+    query: Any = attack.sums[0].query
     assert caught(query_replaced(attack, WrongNorm(query.rows, query.labels, query.terms, "gaussian")), runs=12_000)
 
 
@@ -141,69 +139,77 @@ class SummedFeatures(TermDensity):
     """The features of a record's terms are added up, as printed, and not scaled onto the ball of one term."""
 
     def _norms(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.where((rows >= 0).any(axis=1), self._bound, 0.0)
+        return np.where((rows >= 0).any(axis=1), self.sensitivity.of(self.noise) / WEIGHT_GRID, 0.0)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_a_density_of_summed_features_is_caught(noise: NoiseKind) -> None:
     attack = one_sum("density", noise, BUDGET)
-    query: Any = attack.mechanisms[0].query
+    query: Any = attack.sums[0].query
     alike = np.tile(query.features[:1], (len(query.features), 1))  # terms that mean the same
     assert caught(query_replaced(attack, SummedFeatures(query.rows, query.labels, alike, noise)))
-    assert not caught(query_replaced(attack, replace(query, features=alike)))
+    assert not caught(query_replaced(attack, replace(query, features=alike)), runs=1_000)
 
 
-class EveryPair(TermRows):
+class NextTerms(TermRows):
+    """Without the first term."""
+
+    def of(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return np.roll(super().of(batch), -1, axis=1)
+
+
+class EveryPair(SequenceDensity):
     """All pairs of terms that follow one another, and not the first one alone."""
 
-    def batches(self, data: BoundedCorpus) -> Iterator[Any]:
-        for rows, labels, shares in super().batches(data):
-            yield rows, labels, shares
-            yield np.roll(rows, -1, axis=1), labels, shares
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        after = replace(self, rows=NextTerms(self.rows.matcher, self.rows.terms_per_record))
+        return super().of_batch(batch) + SequenceDensity.of_batch(after, batch)
 
 
 def test_a_density_of_all_of_a_records_sequences_is_caught() -> None:
     attack = one_sum("sequences", "gaussian", BUDGET)
-    query: Any = attack.mechanisms[0].query
-    every = EveryPair(query.rows.matcher, query.rows.terms_per_record)
-    assert caught(query_replaced(attack, replace(query, rows=every)))
+    query: Any = attack.sums[0].query
+    assert caught(query_replaced(attack, EveryPair(**vars(query))))
 
 
 def test_two_sums_that_each_spend_the_whole_budget_are_caught() -> None:
     attack = dp_kps("gaussian", Unit(), LOUD)
-    (whole,) = one_sum("counts", "gaussian", LOUD).mechanisms
-    both = [replace(each, noise_multiplier=whole.noise_multiplier) for each in attack.mechanisms]
-    assert not caught(attack)
-    assert caught(replace(attack, mechanisms=both))
+    (whole,) = one_sum("counts", "gaussian", LOUD).sums
+    assert not caught(attack, runs=1_000)
+    assert caught(with_multiplier(attack, whole.mechanism.noise_multiplier))
 
 
-class NotShared(TermRows):
+def with_multiplier(attack: Any, noise_multiplier: float) -> Any:
+    """All sums with this noise."""
+    sums = [replace(each, mechanism=replace(each.mechanism, noise_multiplier=noise_multiplier)) for each in attack.sums]
+    return replace(attack, sums=sums)
+
+
+class NotShared(TermHistogram):
     """An owner's records are added up, and not averaged."""
 
-    def batches(self, data: BoundedCorpus) -> Iterator[Any]:
-        for rows, labels, shares in super().batches(data):
-            yield rows, labels, np.ones_like(shares)
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return super().of_batch(replace(batch, shares=np.ones_like(batch.shares)))
 
 
 def test_an_owners_records_that_are_not_averaged_are_caught() -> None:
     attack = dp_kps("gaussian", OWNER, BUDGET)
-    counts, histogram = attack.mechanisms
-    query: Any = histogram.query
-    added = replace(query, rows=NotShared(query.rows.matcher, query.rows.terms_per_record))
-    assert caught(replace(attack, mechanisms=[counts, replace(histogram, query=added)]))
+    counts, histogram = attack.sums
+    added = NotShared(**vars(histogram.query))
+    assert caught(replace(attack, sums=[counts, replace(histogram, query=added)]), runs=1_000)
 
 
 class OneBlock(MetricCounts):
     """Noise for one block of counts, where a record is in each."""
 
     @property
-    def l1_sensitivity(self) -> float:
-        return self.grid
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_counts(1, grid=self.grid)
 
 
 def test_charged_metrics_that_forget_a_block_are_caught() -> None:
     attack = charged_metrics(Unit(), BUDGET)
-    query: Any = attack.mechanisms[0].query
+    query: Any = attack.sums[0].query
     assert caught(query_replaced(attack, OneBlock(**vars(query))))
 
 
@@ -213,46 +219,45 @@ def test_charged_metrics_that_forget_a_block_are_caught() -> None:
 class WholeVotes(VoteHistogram):
     """k whole votes a record."""
 
-    def evaluate(self, data: Any) -> NDArray[np.int64]:
-        return np.rint(super().evaluate(data) * math.sqrt(self.neighbours)).astype(np.int64)
+    def of_batch(self, batch: Block) -> NDArray[np.int64]:
+        return np.rint(super().of_batch(batch) * math.sqrt(self.neighbours)).astype(np.int64)
 
 
 def test_votes_that_are_not_split_among_the_nearest_are_caught() -> None:
     attack = aug_pe(1, Unit(), LOUD)
-    query: Any = attack.mechanisms[0].query
+    query: Any = attack.sums[0].query
     assert caught(query_replaced(attack, WholeVotes(**vars(query))))
 
 
 class VotesOfEachLabel(VoteHistogram):
     """An owner's votes are normalised in each label, and not together."""
 
-    def _by_owner(self, votes: Any) -> NDArray[np.int64]:
+    def of_batch(self, batch: Block) -> NDArray[np.int64]:
         total = np.zeros(self.shape, dtype=np.int64)
-        for units, chosen in votes:
-            for label in np.unique(self.labels):
-                here = np.where(self.labels[chosen] == label, chosen, -1)
-                total += super()._by_owner([(units, here)])
+        for label in np.unique(self.labels):
+            here = batch.labels == label
+            total += super().of_batch(Block(batch.vectors[here], batch.labels[here], batch.units[here]))
         return total
 
 
 def test_an_owners_votes_that_are_normalised_label_by_label_are_caught() -> None:
     attack = aug_pe(1, OWNER, LOUD)
-    query: Any = attack.mechanisms[0].query
+    query: Any = attack.sums[0].query
     assert caught(query_replaced(attack, VotesOfEachLabel(**vars(query))))
 
 
 def test_rounds_with_the_noise_of_one_are_caught() -> None:
     attack, one = aug_pe(3, Unit(), BUDGET), aug_pe(1, Unit(), BUDGET)
-    noise = one.mechanisms[0].noise_multiplier
-    rounds = [replace(each, noise_multiplier=noise) for each in attack.mechanisms]
-    assert caught(replace(attack, mechanisms=rounds))
+    assert caught(with_multiplier(attack, one.sums[0].mechanism.noise_multiplier))
 
 
 def test_votes_of_secrets_that_count_one_record_where_three_hold_the_secret_are_caught() -> None:
     attack = aug_pe(1, Unit("secret", 3), BUDGET)
-    group = attack.mechanisms[0].query
-    assert isinstance(group, GroupSum)
-    assert caught(query_replaced(attack, group.query))
+    (group,) = attack.sums
+    assert group.records_per_unit == 3
+    assert group.mechanism.sensitivity == group.query.sensitivity.times(3)
+    one = replace(attack, sums=[replace(group, records_per_unit=1)])
+    assert caught(query_replaced(one, group.query), runs=1_000)
 
 
 # -- sec-pe -----------------------------------------------------------------------------------------------------------
@@ -261,15 +266,15 @@ def test_votes_of_secrets_that_count_one_record_where_three_hold_the_secret_are_
 class TwoStatistics(ClusterSums):
     """Sizes and centres from one draw, each at the noise of one alone: the square root of two is left out."""
 
-    def _add(self, sums: NDArray[np.int64], vectors: NDArray[np.int16], labels: NDArray[np.int32]) -> None:
-        for share in (1e-9, 1 - 1e-9):
-            ClusterSums(self.clusters, self.embedder, self.clip, share)._add(sums, vectors, labels)
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        each = [ClusterSums(self.clusters, self.embedder, self.clip, share) for share in (1e-9, 1 - 1e-9)]
+        return each[0].of_batch(batch) + each[1].of_batch(batch)
 
 
-def test_two_statistics_at_the_noise_of_one_are_caught() -> None:
-    attack = sec_pe(LOUD, rate=1.0, records=1)
-    both = replace(attack.mechanism, query=TwoStatistics(**vars(cluster_sums())))
-    assert caught(replace(attack, mechanism=both))
+def test_two_statistics_at_the_noise_of_one_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    attack, both = sec_pe(LOUD, rate=1.0, records=1), TwoStatistics(**vars(cluster_sums()))
+    monkeypatch.setattr(sys.modules[sec_pe.__module__], "cluster_sums", lambda: both)
+    assert caught(attack)
 
 
 def test_the_noise_for_one_record_where_up_to_three_are_drawn_is_caught() -> None:
@@ -304,8 +309,8 @@ class ActualSize(TokenSums):
 def test_a_mean_over_the_actual_number_of_rows_is_caught() -> None:
     """Declared are twenty rows; there are none but the unit's and one other."""
     attack = private_tokens("recenter", BUDGET, batch_size=20)
-    assert not caught(attack)
-    assert caught(replace(attack, sums=ActualSize(**vars(attack.sums))))
+    assert not caught(attack, runs=1_000)
+    assert caught(replace(attack, sums=ActualSize(**vars(attack.sums))), runs=1_000)
 
 
 class NotDivided(TokenSums):
@@ -317,7 +322,7 @@ class NotDivided(TokenSums):
 
 def test_an_owners_rows_that_are_not_divided_are_caught() -> None:
     attack = private_tokens("recenter", BUDGET, rows=3)
-    assert caught(replace(attack, sums=NotDivided(**vars(attack.sums))))
+    assert caught(replace(attack, sums=NotDivided(**vars(attack.sums))), runs=1_000)
 
 
 class EqualNoise(InsecureSeededNoise):
@@ -355,18 +360,16 @@ class Everybody(InsecureSeededNoise):
         return np.ones(len(rates), dtype=np.bool_)
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "votes"])
-def test_a_sample_of_everybody_is_caught(noise: Any) -> None:
+@pytest.mark.parametrize(("noise", "runs"), [("gaussian", 1_000), ("votes", 6_000)])
+def test_a_sample_of_everybody_is_caught(noise: Any, runs: int) -> None:
     attack = few_shot(noise, BUDGET, rate=0.1, tokens=1)
-    assert not caught(attack, runs=6_000)
-    assert audited(replace(attack, source=Everybody(0)), runs=6_000).violated
+    assert not caught(attack, runs=runs)
+    assert audited(replace(attack, source=Everybody(0)), runs=runs).violated
 
 
-def ordered(
-    included: NDArray[np.bool_], subset: NDArray[np.int64], priority: NDArray[np.int64], *, subsets: int, most: int
-) -> list[NDArray[np.int64]]:
+def ordered(sample: Sample, *, subsets: int, most: int) -> list[NDArray[np.int64]]:
     """An ordered sample, cut into equal parts: one record more moves all that follow."""
-    return [part[:most] for part in np.array_split(np.flatnonzero(included), subsets)]
+    return [part[:most] for part in np.array_split(np.flatnonzero(sample.included), subsets)]
 
 
 def test_an_ordered_sample_cut_into_subsets_is_caught() -> None:
@@ -376,5 +379,5 @@ def test_an_ordered_sample_cut_into_subsets_is_caught() -> None:
     wide: SubsampledTokens = replace(attack.mechanism, subsets=6)
     others = [says[number % 2 == 1] for number in range(11)]
     shifted = replace(attack, mechanism=wide, others=others)
-    assert not caught(shifted)
-    assert caught(replace(shifted, deal=ordered))
+    assert not caught(shifted, runs=1_000)
+    assert caught(replace(shifted, deal=ordered), runs=1_000)

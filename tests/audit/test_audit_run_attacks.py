@@ -28,8 +28,10 @@ from understudy.audit.scoring import (
     term_scores,
 )
 from understudy.errors import ConfigError
+from understudy.labels import LabelSet
 from understudy.methods.dp_kps.parameters import DPKPSParameters
 from understudy.methods.dp_kps.plan import make_plan
+from understudy.methods.public import PublicFacts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 
@@ -91,11 +93,12 @@ def test_terms_are_counted_wherever_they_stand(canaries: Canaries) -> None:
 def release_of(canaries: Canaries, counts: dict[str, float], scores: dict[str, list[float]]) -> Any:
     """A dp-kps Release of two labels that holds these terms."""
     parameters = DPKPSParameters(top_terms=len(counts), length=1)
-    plan = make_plan(parameters, Budget(2, "1e-6"), unit=Unit(), labels=2, vocabulary_size=1000)
+    labels = LabelSet(("a", "b"))
+    plan = make_plan(parameters, Budget(2, "1e-6"), PublicFacts(Unit(), labels), vocabulary_size=1000)
     return SimpleNamespace(
         parameters={**parameters.model_dump(), "seed": 0},
         statement=SimpleNamespace(charges=plan.charges),
-        schema=SimpleNamespace(labels=("a", "b")),
+        schema=SimpleNamespace(labels=labels.names, label_set=labels),
         terms=list(counts),
         arrays={"counts": np.array(list(counts.values())), "density": np.array(list(scores.values())).T},
     )

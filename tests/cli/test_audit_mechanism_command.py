@@ -78,7 +78,7 @@ def test_without_torch_what_needs_it_is_left_out_of_all_and_refused_by_name(
     two = {name: MECHANISMS[name] for name in ("label-counts", "subsets")}
     monkeypatch.setattr("understudy.audit.mechanisms.registry.MECHANISMS", two)
     monkeypatch.setattr("understudy.audit.mechanisms.registry.find_spec", lambda _: None)
-    monkeypatch.setattr("understudy.models.extra.find_spec", lambda _: None)
+    monkeypatch.setattr("understudy.models.machine.find_spec", lambda _: None)
     said = understudy("audit", "mechanism", "all", "--runs", "100", "--confidence", "0.999999")
     assert said.code == 0
     assert "subsets" not in said.out

@@ -22,7 +22,7 @@ from understudy.ledger import Ledger
 from understudy.models.endpoint import EndpointChat
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
-from understudy.release.manifest import FORMAT
+from understudy.release import FORMAT
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "errors.md"
 

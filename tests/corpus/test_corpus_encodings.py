@@ -11,7 +11,7 @@ import pytest
 from corpus_tables import texts_of
 
 from understudy.corpus import read_corpus
-from understudy.corpus.encodings import check_encoding
+from understudy.corpus.sources import check_encoding
 from understudy.errors import ConfigError
 
 LEADS = [bytes(pair) for pair in itertools.product(range(256), repeat=2)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from understudy.assess.synthetic import read_synthetic
 from understudy.assess.tables import open_table
 from understudy.corpus import read_corpus, write_table
-from understudy.corpus.formulas import escaped, unescaped
+from understudy.corpus.delimited import escaped, unescaped
 from understudy.errors import ConfigError
 from understudy.outputs import OutputFolder
 from understudy.release import PublicSchema

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from understudy.corpus import read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.readers import MOST_NESTED, nests_within
+from understudy.privacy.measurement import exact_sum
+from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
+from understudy.queries.counts import TermCounts
 from understudy.vocabulary.matcher import TermMatcher
-from understudy.vocabulary.top_terms import GRID, TermCounts
 
 BREAKS = [
     "\r",
@@ -135,12 +137,12 @@ def test_a_record_of_thirty_segments_moves_the_vocabulary_by_no_more_than_declar
         path = tmp_path / "t.csv"
         path.write_bytes(table("csv", rows))
         corpus = read_corpus(path, text="note", on_bad_row="skip", **how)
-        return counts.evaluate(BoundedCorpus(corpus, Unit(), b"key"))
+        return exact_sum(counts, BoundedCorpus(corpus, Unit(), b"key"))
 
     for write in (as_pandas, as_csv, one_line):
         for quotes in ("multiline", "line", "none"):
             moved = evaluate([write(message).encode()], quotes=quotes) - evaluate([], quotes=quotes)
-            assert np.linalg.norm(moved) / GRID <= math.sqrt(10) + 1e-12
+            assert np.linalg.norm(moved) / COUNT_GRID <= math.sqrt(10) + 1e-12
 
 
 def _called_from(depth: int, call):

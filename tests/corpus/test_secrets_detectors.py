@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.corpus.secrets import BUILT_IN, make_detectors
-from understudy.corpus.secrets.checksums import IBAN_LENGTHS, luhn, mod11, mod97
+from understudy.corpus.secrets.detectors import IBAN_LENGTHS, luhn, mod11, mod97
 from understudy.errors import ConfigError
 
 FOUND = {

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from understudy.corpus.secrets import SecretFinder, make_detectors, pii
+from understudy.corpus.secrets import SecretFinder, detectors, make_detectors
 from understudy.errors import ConfigError
 
 
@@ -19,8 +19,8 @@ def test_without_the_extra_a_presidio_detector_is_one_clear_error(monkeypatch) -
     def import_module(name: str):
         raise ImportError(name)
 
-    monkeypatch.setattr(pii, "import_module", import_module)
-    pii._recognizers.cache_clear()
+    monkeypatch.setattr(detectors, "import_module", import_module)
+    detectors._recognizers.cache_clear()
     with pytest.raises(ConfigError, match=r"understudy\[pii\]"):
         make_detectors(["presidio:IT_FISCAL_CODE"])
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from understudy.corpus.check import RowCheck
+from understudy.corpus.corpus import RowCheck
 from understudy.corpus.schema import Schema
 from understudy.decoding.structured import Fault, JSONSchema, RecordCheck, read_records
 from understudy.errors import ConfigError

@@ -18,7 +18,7 @@ from multiprocessing.connection import Client, Connection
 from typing import Any
 
 import sqlalchemy as sa
-from ledger_plans import RECORD, pure_plan
+from ledger_plans import RECORD, pure_plan, seal_of
 
 from understudy.errors import BudgetExceeded, LedgerError
 from understudy.ledger import Ledger
@@ -38,14 +38,14 @@ def race(connection: Connection, location: str, number: int) -> None:
         for name in iter(connection.recv, None):
             accepted = [f"{name}-shared"]
             ledger.open_dataset(name, cap=Budget(1, 0), unit=RECORD)
-            ledger.charge(name, plan, run_id=f"{name}-shared")
+            receipt = ledger.charge(name, plan, run_id=f"{name}-shared")
             with suppress(BudgetExceeded):
                 ledger.charge(name, plan, run_id=f"{name}-{number}")
                 accepted.append(f"{name}-{number}")
             connection.send(accepted)
             connection.recv()
             try:
-                ledger.confirm(f"{name}-shared", "sums/0", f"drawn by {number}")
+                ledger.confirm(receipt.seal("sums/0", noise="system", rows=""), f"drawn by {number}")
                 connection.send(f"drawn by {number}")
             except LedgerError:
                 connection.send(None)
@@ -73,7 +73,7 @@ def use(connection: Connection, location: str, work: list[tuple[str, str]], stub
 
 def charge_or_confirm(ledger: Ledger, run_id: str, part: str) -> None:
     if part:
-        ledger.confirm(run_id, part, f"digest of {part}")
+        ledger.confirm(seal_of(ledger, run_id, part), f"digest of {part}")
     else:
         ledger.charge("d", _PLAN, run_id=run_id)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from understudy.ledger import Ledger, rows
 from understudy.privacy.accountant import gaussian_split
-from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, PureEvent
+from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, PureEvent, event_from_json
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.sealed import Seal
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
@@ -24,7 +27,7 @@ def gaussian_plan(epsilon: object, delta: object = "1e-6") -> Plan:
 
 
 def _plan(budget: Budget | SecretBudget, event: Event, unit: Unit, why: str) -> Plan:
-    return Plan("test", unit, budget, (Charge("sums", event, {"N": 3, "scale": 0.1}, why),))
+    return Plan("test", unit, budget, (Charge("sums", Declared(event), why),))
 
 
 SECRET = Unit("secret", 5, recognised_by="detector email")
@@ -36,3 +39,14 @@ def secret_plan(prior: object = "1e-4", posterior: object = "1e-3", *, unit: Uni
     budget = SecretBudget(prior, posterior)
     multiplier = unit.max_records / budget.mu * (1 + 1e-3) * noise
     return _plan(budget, MixtureEvent(multiplier, (((1.0, unit.max_records),),)), unit, "to test")
+
+
+def seal_of(ledger: Ledger, run_id: str, name: str = "sums") -> Seal:
+    """Of a value of a booked run, as the receipt of its charge gives it."""
+    with ledger._database.read() as connection:
+        booked = rows.booked(connection, run_id)
+        assert booked is not None
+        number = rows.entry_number(connection, run_id)
+    event = event_from_json(booked[1].charges[0]["event"])
+    assert booked[1].unit is not None
+    return Seal(name, event, booked[1].unit, "system", run_id, ledger.id, number)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from ledger_plans import CAP, RECORD, gaussian_plan, pure_plan
+from ledger_plans import CAP, RECORD, gaussian_plan, pure_plan, seal_of
 
 from understudy.cli import cli
 from understudy.errors import LedgerError
 from understudy.ledger import Ledger
-from understudy.ledger.sketches import Sketch
+from understudy.ledger.values import Sketch
 
 _NOTHING = ["", "nonsense", b"\xff\xfe", 7, -1.5, "null", "[]", "{}", "[1]", "\x00", "'", "1e999999999"]
 _NUMBERS = ["0", "-1", "1/0", "1/", "nan", "inf", "1e400", "1" * 5000, "٣", "1.5", " 1", "1/10\n"]
@@ -72,7 +72,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ledger.charge("clinic", pure_plan("0.1"), run_id="r1")
         ledger.raise_cap("clinic", cap=type(CAP)(2, "1e-6"))
         ledger.identify("clinic", "aa", sketch=Sketch((1, 2, 3)))
-        ledger.confirm("r1", "sums", "digest")
+        ledger.confirm(seal_of(ledger, "r1"), "digest")
     return path
 
 
@@ -161,4 +161,4 @@ def test_a_damaged_digest_is_the_same_error(whole: Path, tmp_path: Path, value: 
     path = tmp_path / "ledger.sqlite"
     damage(whole, path, ("understudy_draw", "digest", "1"), value)
     with Ledger(path) as ledger, pytest.raises(LedgerError, match="The ledger is damaged"):
-        ledger.confirm("r1", "sums", "digest")
+        ledger.confirm(seal_of(ledger, "r1"), "digest")

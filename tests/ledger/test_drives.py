@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from understudy.errors import LedgerError, UnderstudyWarning
-from understudy.ledger import Ledger, drives
+from understudy.ledger import Ledger, location
 
 _LINUX = """\
 /dev/vda / ext4 rw 0 0
@@ -53,7 +53,7 @@ _REFUSED = [
     ],
 )
 def test_a_drive_s_type_is_read_from_the_mount_table(table: str, path: str, kind: str) -> None:
-    assert drives.drive_type(table, PurePosixPath(path)) == kind
+    assert location.drive_type(table, PurePosixPath(path)) == kind
 
 
 @pytest.mark.parametrize("kind", _REFUSED)
@@ -93,11 +93,11 @@ def test_a_new_ledger_that_will_be_gone_with_its_container_is_warned_of(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has other types")
 def test_this_machines_mount_table_is_read(tmp_path: Path) -> None:
-    assert drives.drive_type_of(tmp_path) != drives.UNKNOWN
+    assert location.drive_type_of(tmp_path) != location.UNKNOWN
 
 
 def test_a_machine_that_lists_no_mounts_has_unknown_drives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "exists", lambda _path, **_: False)
     monkeypatch.setenv("PATH", str(tmp_path))
     if sys.platform != "win32":
-        assert drives.drive_type_of(tmp_path) == drives.UNKNOWN
+        assert location.drive_type_of(tmp_path) == location.UNKNOWN

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from ledger_plans import CAP, RECORD, gaussian_plan, pure_plan
+from ledger_plans import CAP, RECORD, gaussian_plan, pure_plan, seal_of
 
 from understudy.errors import BudgetExceeded, ConfigError, LedgerError, PrivacyError
-from understudy.ledger import Ledger
+from understudy.ledger import Ledger, rows
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
@@ -30,9 +31,9 @@ def test_a_receipt_pays_for_each_release_once(ledger: Ledger) -> None:
     ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
     plan = pure_plan("0.1")
     receipt = ledger.charge("clinic", plan, run_id="r1")
-    receipt.pay("sums", plan.charges[0].event)
-    with pytest.raises(PrivacyError):
-        receipt.pay("sums", PureEvent(0.1))
+    assert receipt.pay("sums") == plan.charges[0].mechanism
+    with pytest.raises(PrivacyError, match="no unused charge"):
+        receipt.pay("sums")
 
 
 def test_ten_times_a_tenth_fits_into_one_exactly(ledger: Ledger) -> None:
@@ -77,7 +78,7 @@ def test_the_same_run_is_booked_once_and_counts_as_paid(ledger: Ledger) -> None:
     ledger.charge("clinic", plan, run_id="r1")
     ledger.check("clinic", plan, run_id="r1")
     again = ledger.charge("clinic", plan, run_id="r1")
-    again.pay("sums", plan.charges[0].event)
+    again.pay("sums")
     ledger.charge("clinic", pure_plan(1, why="the same, in other words"), run_id="r1")
     assert len(ledger.history("clinic")) == 1
 
@@ -227,20 +228,73 @@ def test_a_renamed_copy_is_noticed_and_grown_data_are_added(ledger: Ledger) -> N
 def test_a_value_is_confirmed_once_and_another_of_the_same_charge_is_refused(ledger: Ledger) -> None:
     ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
     plan = pure_plan("0.1")
-    for run_id, name in [("r1", "sums"), ("r1", "other")]:
-        with pytest.raises(PrivacyError, match="no charge"):
-            ledger.confirm(run_id, name, "aa")
-        ledger.charge("clinic", plan, run_id="r1")
+    ledger.charge("clinic", plan, run_id="r1")
     ledger.charge("clinic", plan, run_id="r1", kept={"sums": "not used yet"})
+    seal = seal_of(ledger, "r1")
     for _ in range(2):
-        ledger.confirm("r1", "sums", "aa")
+        ledger.confirm(seal, "aa")
     for call in (
-        lambda: ledger.confirm("r1", "sums", "bb"),
+        lambda: ledger.confirm(seal, "bb"),
         lambda: ledger.charge("clinic", plan, run_id="r1"),
         lambda: ledger.charge("clinic", plan, run_id="r1", kept={"sums": "bb"}),
     ):
-        with pytest.raises(LedgerError, match=r"drawn and used already, from another copy.*--fresh"):
+        with pytest.raises(LedgerError, match=r"sampled and used already, from another copy.*--fresh"):
             call()
     ledger.charge("clinic", plan, run_id="r1", kept={"sums": "aa", "later": "cc"})
     ledger.charge("clinic", plan, run_id="r2", kept={})
-    ledger.confirm("r2", "sums", "bb")
+    ledger.confirm(seal_of(ledger, "r2"), "bb")
+
+
+def test_the_receipt_of_a_charge_seals_private_values_of_its_entry(ledger: Ledger) -> None:
+    ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+    plan = pure_plan("0.1")
+    first, second = (ledger.charge("clinic", plan, run_id=run_id) for run_id in ("r1", "r2"))
+    again = ledger.charge("clinic", plan, run_id="r1")
+    seals = [each.seal("sums", noise="system", rows="rows") for each in (first, second, again)]
+    assert all(seal.private for seal in seals)
+    assert [(seal.run_id, seal.ledger_id) for seal in seals[:2]] == [("r1", ledger.id), ("r2", ledger.id)]
+    assert seals[0] == seals[2]
+    assert seals[0].charge_number != seals[1].charge_number
+    for seal in seals:
+        ledger.confirm(seal, f"digest of {seal.run_id}")
+
+
+FORGED: dict[str, dict[str, object]] = {
+    "seeded": {"noise": "seeded"},
+    "without noise": {"noise": "none"},
+    "of no ledger": {"ledger_id": ""},
+    "of another ledger": {"ledger_id": "f" * 32},
+    "of no charge": {"charge_number": 0},
+    "of the entry of another run": {"charge_number": 2},
+    "of an entry that is not there": {"charge_number": 99},
+    "of another run": {"run_id": "r2"},
+    "of a run that was never charged": {"run_id": "r3"},
+    "of another charge": {"name": "other"},
+    "of a part of another charge": {"name": "other/sums"},
+    "of another event": {"event": PureEvent(0.01)},
+    "of another kind of unit": {"unit": Unit("owner", 3, "patient")},
+}
+
+
+@pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
+def test_a_seal_that_is_not_that_of_a_booked_charge_is_not_confirmed(ledger: Ledger, change: dict[str, object]) -> None:
+    ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+    for run_id in ("r1", "r2"):
+        ledger.charge("clinic", pure_plan("0.1"), run_id=run_id)
+    seal = replace(seal_of(ledger, "r1"), charge_number=1)
+    assert seal == seal_of(ledger, "r1")
+    with pytest.raises(PrivacyError, match="no charge that pays for the value"):
+        ledger.confirm(replace(seal, **change), "aa")  # type: ignore[arg-type]
+    with ledger._database.read() as connection:
+        assert not any(rows.drawn(connection, run_id) for run_id in ("r1", "r2", "r3"))
+    ledger.confirm(seal, "aa")
+
+
+def test_a_contribution_bound_other_than_the_charged_one_is_not_confirmed(ledger: Ledger) -> None:
+    owner = Unit("owner", 3, "patient")
+    ledger.open_dataset("clinic", cap=CAP, unit=owner)
+    ledger.charge("clinic", pure_plan("0.1", unit=owner), run_id="r1")
+    seal = seal_of(ledger, "r1")
+    with pytest.raises(PrivacyError, match="no charge that pays for the value"):
+        ledger.confirm(replace(seal, unit=Unit("owner", 4, "patient")), "aa")
+    ledger.confirm(seal, "aa")

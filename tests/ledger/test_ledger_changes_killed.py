@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_plans import CAP, RECORD, pure_plan
+from ledger_plans import CAP, RECORD, pure_plan, seal_of
 from ledger_workers import started
 from ledgers import new_ledger
 from test_beginning import as_version_1, in_a_log
@@ -77,7 +77,7 @@ def charged(location: str) -> list[Any]:
     with new_ledger(location) as ledger:
         ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
         ledger.charge("clinic", pure_plan("0.6"), run_id="r1")
-        ledger.confirm("r1", "sums", "digest")
+        ledger.confirm(seal_of(ledger, "r1"), "digest")
         history = ledger.history("clinic")
     as_version_1(location)
     return history

@@ -63,6 +63,7 @@ def test_what_twenty_killed_processes_had_done_is_there_and_what_was_torn_is_who
         assert spent.epsilon * 10000 == runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("crash", ["stop_at_once", "kill_server", "kill_backend"])
 def test_a_server_that_is_killed_forgets_nothing_that_it_had_committed(crash: str) -> None:
     """It syncs, and recovers from its log."""

@@ -21,7 +21,7 @@ def test_a_cap_and_a_charge_for_secrets_are_kept_exactly(location: str) -> None:
     with Ledger.create(location) as ledger:
         opened = ledger.open_dataset("clinic", cap=SECRET_CAP, unit=SECRET)
         assert ledger.remaining("clinic") == SECRET_CAP
-        ledger.charge("clinic", plan, run_id="r1", note="first try").pay("sums", plan.charges[0].event)
+        ledger.charge("clinic", plan, run_id="r1", note="first try").pay("sums")
     with Ledger(location) as ledger:
         assert ledger.dataset("clinic") == opened
         assert (opened.cap, opened.unit, opened.rule) == (SECRET_CAP, SECRET, "rdp")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +15,24 @@ from ledger_plans import CAP, RECORD, pure_plan
 from understudy.errors import LedgerError, PrivacyError
 from understudy.ledger import Ledger, rows
 from understudy.ledger.schema import draws
-from understudy.run.charging import _confirmed
+from understudy.privacy.noise import SystemNoise
+from understudy.privacy.plan import Receipt
+from understudy.privacy.sealed import Seal
+from understudy.run.measuring import Measurements
 from understudy.store import RunStore
 
 THREADS = 4
+PLAN = pure_plan("1/2")
 
 
-def charged(ledger: Ledger, run_id: str = "run") -> None:
+def charged(ledger: Ledger, run_id: str = "run") -> Receipt:
     """A run whose one charge, ``sums``, is booked."""
     ledger.open_dataset("d", cap=CAP, unit=RECORD)
-    ledger.charge("d", pure_plan("1/2"), run_id=run_id)
+    return ledger.charge("d", PLAN, run_id=run_id)
+
+
+def sealed(receipt: Receipt, name: str) -> Seal:
+    return receipt.seal(name, noise="system", rows="rows")
 
 
 def drawn(ledger: Ledger, run_id: str = "run") -> dict[str, str]:
@@ -32,23 +41,23 @@ def drawn(ledger: Ledger, run_id: str = "run") -> dict[str, str]:
 
 
 def test_parts_that_threads_confirm_at_once_are_all_there(ledger: Ledger) -> None:
-    charged(ledger)
+    receipt = charged(ledger)
     digests = {f"sums/{number % 7}/{number}": f"{number:064x}" for number in range(200)}
     with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(lambda item: ledger.confirm("run", *item), digests.items()))
+        list(pool.map(lambda item: ledger.confirm(sealed(receipt, item[0]), item[1]), digests.items()))
     assert drawn(ledger) == digests
     assert len(ledger.history("d")) == 1
-    ledger.charge("d", pure_plan("1/2"), run_id="run", kept={**digests, "sums/9": "not confirmed yet"})
-    ledger.confirm("run", "sums/0/0", digests["sums/0/0"])
+    ledger.charge("d", PLAN, run_id="run", kept={**digests, "sums/9": "not confirmed yet"})
+    ledger.confirm(sealed(receipt, "sums/0/0"), digests["sums/0/0"])
     assert drawn(ledger) == digests
 
 
 def test_of_threads_that_confirm_one_part_differently_one_wins(ledger: Ledger) -> None:
-    charged(ledger)
+    seal = sealed(charged(ledger), "sums/0")
 
     def confirm(digest: str) -> str | None:
         try:
-            ledger.confirm("run", "sums/0", digest)
+            ledger.confirm(seal, digest)
         except LedgerError:
             return None
         return digest
@@ -62,22 +71,22 @@ def test_of_threads_that_confirm_one_part_differently_one_wins(ledger: Ledger) -
 
 @pytest.mark.parametrize("kept", [{}, {"sums/0": "a"}, {"sums/0": "a", "sums/1": "c"}, {"sums": "a"}])
 def test_a_run_that_lacks_a_confirmed_part_or_has_another_is_refused(ledger: Ledger, kept: dict[str, str]) -> None:
-    charged(ledger)
-    ledger.confirm("run", "sums/0", "a")
-    ledger.confirm("run", "sums/1", "b")
+    receipt = charged(ledger)
+    ledger.confirm(sealed(receipt, "sums/0"), "a")
+    ledger.confirm(sealed(receipt, "sums/1"), "b")
     with pytest.raises(LedgerError, match="from another copy"):
-        ledger.charge("d", pure_plan("1/2"), run_id="run", kept=kept)
-    ledger.charge("d", pure_plan("1/2"), run_id="run", kept={"sums/0": "a", "sums/1": "b", "sums/2": "c"})
+        ledger.charge("d", PLAN, run_id="run", kept=kept)
+    ledger.charge("d", PLAN, run_id="run", kept={"sums/0": "a", "sums/1": "b", "sums/2": "c"})
 
 
 def test_a_part_is_none_of_another_charge_or_run(ledger: Ledger) -> None:
-    charged(ledger)
-    ledger.charge("d", pure_plan("1/2"), run_id="other")
-    for run_id, name in [("run", "sum/0"), ("run", "/sums"), ("nobody", "sums/0")]:
+    seal = sealed(charged(ledger), "sums/0")
+    other = sealed(ledger.charge("d", PLAN, run_id="other"), "sums/0")
+    for change in ({"name": "sum/0"}, {"name": "/sums"}, {"run_id": "nobody"}, {"run_id": "other"}):
         with pytest.raises(PrivacyError, match="no charge"):
-            ledger.confirm(run_id, name, "a")
-    ledger.confirm("run", "sums/0", "a")
-    ledger.confirm("other", "sums/0", "b")
+            ledger.confirm(replace(seal, **change), "a")
+    ledger.confirm(seal, "a")
+    ledger.confirm(other, "b")
     assert (drawn(ledger), drawn(ledger, "other")) == ({"sums/0": "a"}, {"sums/0": "b"})
 
 
@@ -87,14 +96,14 @@ def test_confirming_takes_no_longer_after_many_parts(tmp_path: Path) -> None:
     def seconds(count: int) -> float:
         """The fastest of a few confirmations: what the machine does besides only adds."""
         with Ledger.create(tmp_path / f"{count}.sqlite") as ledger:
-            charged(ledger)
+            receipt = charged(ledger)
             with ledger._database.write() as connection:
                 before = [{"run_id": "run", "name": f"sums/x/{n}", "digest": "0", "at": ""} for n in range(count)]
                 connection.execute(sa.insert(draws), before)
             times = []
             for number in range(20):
                 start = time.perf_counter()
-                ledger.confirm("run", f"sums/{number}", "a")
+                ledger.confirm(sealed(receipt, f"sums/{number}"), "a")
                 times.append(time.perf_counter() - start)
         return min(times)
 
@@ -107,8 +116,8 @@ def test_parts_that_threads_keep_and_confirm_at_once_come_back_as_they_were(tmp_
         Ledger.create(tmp_path / "ledger.sqlite") as ledger,
         RunStore.open(tmp_path / "private", noise="system") as store,
     ):
-        charged(ledger, store.run_id)
-        keep = _confirmed(ledger, pure_plan("1/2"), store)
+        receipt = charged(ledger, store.run_id)
+        door = Measurements(PLAN, receipt, SystemNoise(), store, ledger, "rows")
         names = [f"sums/{number % 3}/{number}" for number in range(300)]
 
         def value(name: str) -> dict[str, np.ndarray]:
@@ -116,10 +125,12 @@ def test_parts_that_threads_keep_and_confirm_at_once_come_back_as_they_were(tmp_
             return {"tokens": np.arange(number, dtype=np.int32), "private": np.arange(number) % 2 == 0}
 
         with ThreadPoolExecutor(THREADS) as pool:
-            returned = dict(zip(names, pool.map(lambda name: keep(name, lambda: value(name)), names), strict=True))
+            found = pool.map(lambda name: door.seal(name, lambda: value(name)).arrays, names)
+            returned = dict(zip(names, found, strict=True))
         digests = {name: store.digest(name, key=ledger.fingerprint_key) for name in store.names()}
         assert drawn(ledger, store.run_id) == digests
         assert sorted(names) == store.names()
+        assert store.private
     with RunStore.open(tmp_path / "private", noise="system") as store:
         for name in names:
             stored = store.value(name)

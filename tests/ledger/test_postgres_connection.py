@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
@@ -19,12 +19,14 @@ from understudy.ledger import Ledger
 from understudy.ledger.database import Database
 from understudy.ledger.location import parse_location
 from understudy.ledger.schema import metadata
-from understudy.ledger.sketches import Sketch
+from understudy.ledger.values import Sketch
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Receipt
+from understudy.privacy.sealed import Seal
 
 PLAN = pure_plan("0.1")
-PART = ("sums/0", "digest")
-DRAWN = dict([PART])
+PART, DIGEST = "sums/0", "digest"
+DRAWN = {PART: DIGEST}
 SKETCH = Sketch((1,))
 LOGIN = b"\0"  # the one message without a letter before its length
 
@@ -36,6 +38,12 @@ class Names:
     dataset: str
     run: str
     content: str
+    receipts: list[Receipt] = field(default_factory=list, compare=False)
+
+    @property
+    def seal(self) -> Seal:
+        """Of the part that is confirmed."""
+        return self.receipts[0].seal(PART, noise="system", rows="")
 
     @classmethod
     def new(cls) -> Names:
@@ -67,24 +75,24 @@ def opened(ledger: Ledger, names: Names) -> None:
 def charged(ledger: Ledger, names: Names) -> None:
     opened(ledger, names)
     ledger.identify(names.dataset, names.content)
-    ledger.charge(names.dataset, PLAN, run_id=names.run)
+    names.receipts.append(ledger.charge(names.dataset, PLAN, run_id=names.run))
 
 
 def drawn(ledger: Ledger, names: Names) -> None:
     charged(ledger, names)
-    ledger.confirm(names.run, *PART)
+    ledger.confirm(names.seal, DIGEST)
 
 
 OPERATIONS = {
     "open_dataset": Operation(nothing, lambda it, names: it.open_dataset(names.dataset, cap=CAP, unit=RECORD).cap),
     "raise_cap": Operation(charged, lambda it, names: it.raise_cap(names.dataset, cap=Budget(2, "1e-6")).cap),
     "identify": Operation(opened, lambda it, names: it.identify(names.dataset, names.content, sketch=SKETCH)),
-    "charge": Operation(opened, lambda it, names: it.charge(names.dataset, PLAN, run_id=names.run).run_id == names.run),
+    "charge": Operation(opened, lambda it, names: it.charge(names.dataset, PLAN, run_id=names.run).pay("sums")),
     "charge again": Operation(
-        drawn, lambda it, names: it.charge(names.dataset, PLAN, run_id=names.run, kept=DRAWN).run_id == names.run
+        drawn, lambda it, names: it.charge(names.dataset, PLAN, run_id=names.run, kept=DRAWN).pay("sums")
     ),
-    "confirm": Operation(charged, lambda it, names: it.confirm(names.run, *PART)),
-    "confirm again": Operation(drawn, lambda it, names: it.confirm(names.run, *PART)),
+    "confirm": Operation(charged, lambda it, names: it.confirm(names.seal, DIGEST)),
+    "confirm again": Operation(drawn, lambda it, names: it.confirm(names.seal, DIGEST)),
     "dataset": Operation(opened, lambda it, names: getattr(it.dataset(names.dataset), "cap", None)),
     "datasets": Operation(opened, lambda it, names: names.dataset in [each.name for each in it.datasets()]),
     "history": Operation(charged, lambda it, names: [entry.cost for entry in it.history(names.dataset)]),
@@ -128,8 +136,8 @@ def state(ledger: Ledger, names: Names) -> str:
             rows = sorted(str(tuple(row)) for row in connection.execute(select, {"value": value}))
             found.append(f"{table}: {rows}")
     text = "\n".join(found)
-    for name, value in vars(names).items():
-        text = text.replace(value, name)
+    for name in ("dataset", "run", "content"):
+        text = text.replace(getattr(names, name), name)
     return text
 
 

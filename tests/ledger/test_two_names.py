@@ -13,7 +13,7 @@ import pytest
 from ledger_plans import CAP, RECORD, pure_plan
 
 from understudy.errors import LedgerError
-from understudy.ledger import Ledger, whole_file
+from understudy.ledger import Ledger, location
 from understudy.privacy.guarantee import Budget
 
 _SCRIPT = Path(__file__).with_name("two_names.py")
@@ -126,7 +126,7 @@ def test_mount_points_are_read_whatever_is_in_their_names(
     table.write_text(
         f"36 35 98:0 / / rw - ext4 /dev/vda rw\n37 36 98:0 /x {escaped} rw shared:1 - ext4 /dev/vda rw\n", "utf-8"
     )
-    monkeypatch.setattr(whole_file, "_MOUNTS", table)
+    monkeypatch.setattr(location, "_MOUNTS", table)
     with pytest.raises(LedgerError, match="mounted as a single file"):
         Ledger(path)
 

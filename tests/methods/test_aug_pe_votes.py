@@ -27,13 +27,15 @@ from tiny_corpora import (
     random_rows,
 )
 
+from understudy.errors import PrivacyError
 from understudy.evolution.embeddings import Block, PrivateEmbeddings, integer_vectors, private_vectors
 from understudy.evolution.voting import nearest
-from understudy.methods.aug_pe.votes import GRID, VoteHistogram
+from understudy.methods.aug_pe.plan import vote_sensitivity
+from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.privacy.events import GaussianEvent
-from understudy.privacy.mechanisms import SMALLEST_SIGMA, GroupSum, NoisySum
-from understudy.privacy.noise import SystemNoise
-from understudy.privacy.plan import Charge, Receipt
+from understudy.privacy.measurement import exact_sum, measure
+from understudy.privacy.mechanisms import COUNT_GRID, SMALLEST_SIGMA, NoisySum
+from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.privacy.unit import Unit
 
 SECRET = Unit("secret", 4)
@@ -45,14 +47,18 @@ distances = pytest.mark.parametrize("distance", ["cosine", "l2"])
 
 @dataclass(frozen=True)
 class InMemory:
-    """Private embeddings without a file. The text "nothing" has no vector."""
+    """Private embeddings without a file, three units in a block. The text "nothing" has no vector."""
 
     whole: Block
 
-    def blocks(self, rows: int = 3) -> Iterator[Block]:
-        for start in range(0, len(self.whole.labels), rows):
-            some = slice(start, start + rows)
-            yield Block(self.whole.vectors[some], self.whole.labels[some], self.whole.units[some])
+    def batches(self) -> Iterator[Block]:
+        found, units = np.unique(self.whole.units, return_inverse=True)
+        for start in range(0, len(found), 3):
+            yield part(self.whole, (units >= start) & (units < start + 3))
+
+
+def part(block: Block, rows: NDArray[np.bool_]) -> Block:
+    return Block(block.vectors[rows], block.labels[rows], block.units[rows])
 
 
 @cache
@@ -73,9 +79,9 @@ def embedded(rows: Sequence[Row], unit: Unit, *, batch_size: int = 4) -> InMemor
     )
 
 
-def for_unit(votes: VoteHistogram) -> Any:
-    """What is released: for a secret, the votes of a group of records."""
-    return GroupSum(votes, votes.unit.max_records) if votes.unit.kind == "secret" else votes
+def vectors_of(unit: Unit) -> int:
+    """How many vectors one unit adds: a secret is a group of records."""
+    return unit.max_records if unit.kind == "secret" else 1
 
 
 CANDIDATES = integer_vectors(HashEmbedder().embed([*WORDS, *WORDS]))
@@ -84,7 +90,7 @@ CANDIDATES = integer_vectors(HashEmbedder().embed([*WORDS, *WORDS]))
 def query(unit: Unit = RECORD, kind: type[VoteHistogram] = VoteHistogram, **parameters: Any) -> VoteHistogram:
     """Twelve candidates, twice each, of three labels."""
     labels = (np.arange(len(CANDIDATES)) % LABELS).astype(np.int32)
-    return kind(CANDIDATES, labels, unit, "votes-1", **parameters)
+    return kind(CANDIDATES, labels, unit, **parameters)
 
 
 @cache
@@ -114,23 +120,25 @@ def all_neighbours(unit: Unit) -> Iterator[Neighbours]:
         yield Neighbours(rows, [larger[place] for place in generator.permutation(len(larger))])
 
 
-def largest_movement(query: Any, unit: Unit, norm: str = "gaussian") -> float:
-    return max(movement(query, pair, unit, bound=embedded).of(norm) for pair in neighbours(unit))
+def largest_movement(query: Any, unit: Unit, *, records: int = 1) -> float:
+    return max(movement(query, pair, unit, bound=embedded, records=records).l2 for pair in neighbours(unit))
 
 
 @units
 @ks
 @distances
 def test_no_unit_moves_the_votes_by_more_than_they_declare(unit: Unit, k: int, distance: str) -> None:
-    votes = for_unit(query(unit, neighbours=k, distance=distance))
-    assert largest_movement(votes, unit) <= 1
-    assert largest_movement(votes, unit, "laplace") <= 1
+    votes = query(unit, neighbours=k, distance=distance)
+    for pair in neighbours(unit):
+        moved = movement(votes, pair, unit, bound=embedded, records=vectors_of(unit))
+        assert moved.l1 <= 1
+        assert moved.l2 <= 1
 
 
 @units
 @ks
 def test_the_worst_unit_comes_within_a_thousandth(unit: Unit, k: int) -> None:
-    assert largest_movement(for_unit(query(unit, neighbours=k)), unit) > 0.999
+    assert largest_movement(query(unit, neighbours=k), unit, records=vectors_of(unit)) > 0.999
 
 
 @units
@@ -141,21 +149,23 @@ def test_a_unit_adds_its_own_vector_whoever_stands_beside_it(unit: Unit, k: int,
     for pair in neighbours(unit):
         alone = [row for row in pair.larger if row.owner == "zoe"]
         smaller = [row for row in pair.larger if row.owner != "zoe"]
-        added = votes.evaluate(embedded(pair.larger, unit)) - votes.evaluate(embedded(smaller, unit))  # type: ignore[arg-type]
-        assert np.array_equal(added, votes.evaluate(embedded(alone, unit, batch_size=1)))  # type: ignore[arg-type]
+        added = exact_sum(votes, embedded(pair.larger, unit)) - exact_sum(votes, embedded(smaller, unit))
+        assert np.array_equal(added, exact_sum(votes, embedded(alone, unit, batch_size=1)))
 
 
-def test_a_query_of_candidates_not_known_yet_declares_the_same() -> None:
-    early, votes = VoteHistogram.of_size(24, name="votes-1"), query()
-    for each in (early, votes):
-        assert (each.name, each.shape, each.grid, each.l2_sensitivity) == ("votes-1", (24,), GRID, GRID)
+@units
+def test_candidates_that_are_not_known_yet_are_planned_for_with_the_same_sensitivity(unit: Unit) -> None:
+    planned, votes = vote_sensitivity(2, unit), query(unit, neighbours=2)
+    assert votes.sensitivity == planned
+    assert (planned.l2, planned.grid) == (COUNT_GRID, COUNT_GRID)
+    assert votes.shape == (24,)
 
 
 # -- what is counted --------------------------------------------------------------------------------------------------
 
 
 def counted(rows: Sequence[Row], votes: VoteHistogram) -> NDArray[np.float64]:
-    return np.asarray(votes.evaluate(embedded(rows, votes.unit)) / GRID)  # type: ignore[arg-type]
+    return exact_sum(votes, embedded(rows, votes.unit)) / COUNT_GRID
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -192,7 +202,7 @@ def test_no_records_no_candidates_or_a_label_of_neither_run_to_the_end(unit: Uni
     alone = replace(votes, labels=np.zeros_like(votes.labels))
     for rows in ([], [Row("nothing", 0)], [Row("text", 1, "zoe")], [Row("text", label, "zoe") for label in range(3)]):
         for each, size in ((votes, 24), (none, 0), (alone, 24)):
-            total = each.evaluate(embedded(rows, unit))  # type: ignore[arg-type]
+            total = exact_sum(each, embedded(rows, unit))
             assert total.shape == each.shape == (size,)
             assert total.dtype == np.int64
         assert movement(none, Neighbours([], list(rows)), unit, bound=embedded).l2 == 0
@@ -208,11 +218,11 @@ def test_of_candidates_all_alike_the_first_of_a_label_gets_all_votes() -> None:
 def test_the_file_on_disk_says_what_memory_says(tmp_path: Path) -> None:
     rows = [Row(f"text {number}", number % LABELS, f"owner {number % 7}") for number in range(40)]
     for unit in UNITS.values():
-        batches = ((batch.texts, batch.labels, batch.units) for batch in bounded(rows, unit).batches())
-        on_disk = PrivateEmbeddings.build(batches, HashEmbedder(), folder=tmp_path, key=repr(unit))
         votes = query(unit, neighbours=2)
-        assert np.array_equal(votes.evaluate(on_disk), votes.evaluate(embedded(rows, unit)))  # type: ignore[arg-type]
-        assert votes.evaluate(on_disk).sum() > 0
+        for size in (1, 5, 8192):
+            on_disk = PrivateEmbeddings(bounded(rows, unit), HashEmbedder(), tmp_path, repr(unit), rows=size)
+            assert np.array_equal(exact_sum(votes, on_disk), exact_sum(votes, embedded(rows, unit)))
+            assert exact_sum(votes, on_disk).sum() > 0
 
 
 # -- noise ------------------------------------------------------------------------------------------------------------
@@ -222,11 +232,10 @@ def test_the_file_on_disk_says_what_memory_says(tmp_path: Path) -> None:
 def test_the_noise_has_the_declared_scale_in_votes(unit: Unit) -> None:
     """Two-sided at alpha = 1e-6: 2/3 and 3/2 of the scale would fail."""
     many = replace(query(unit), candidates=np.tile(query().candidates, (40, 1)), labels=np.tile(query().labels, 40))
-    mechanism = NoisySum(for_unit(many), "gaussian", 1.5)
-    event = mechanism.event
-    assert event == GaussianEvent(1.5)
-    receipt = Receipt("run", (Charge("votes-1", event, {}, "to test"),))
-    noisy = mechanism.run(embedded([], unit), receipt=receipt, source=SystemNoise())  # type: ignore[arg-type]
+    records = vectors_of(unit)
+    mechanism = NoisySum("gaussian", 1.5, many.sensitivity.times(records), (None,))
+    assert mechanism.event == GaussianEvent(1.5)
+    noisy = measure(mechanism, many, embedded([], unit), source=SystemNoise(), records_per_unit=records)
 
     def p_value(scale: float) -> float:
         below = stats.chi2.cdf(float(np.square(noisy / scale).sum()), noisy.size)
@@ -240,7 +249,13 @@ def test_the_noise_has_the_declared_scale_in_votes(unit: Unit) -> None:
 
 
 def test_any_sensible_noise_is_fine_on_the_grid() -> None:
-    assert NoisySum(query(), "gaussian", 1 / 64).scale >= SMALLEST_SIGMA
+    assert NoisySum("gaussian", 1 / 64, query().sensitivity, (None,)).scale >= SMALLEST_SIGMA
+
+
+def test_votes_of_a_secret_are_refused_by_a_sum_that_was_planned_for_one_record() -> None:
+    one = NoisySum("gaussian", 1.0, query(SECRET).sensitivity, (None,))
+    with pytest.raises(PrivacyError, match="not the one that was planned"):
+        measure(one, query(SECRET), embedded([], SECRET), source=InsecureNoNoise(), records_per_unit=vectors_of(SECRET))
 
 
 # -- broken twins -----------------------------------------------------------------------------------------------------
@@ -249,51 +264,45 @@ def test_any_sensible_noise_is_fine_on_the_grid() -> None:
 class PerLabel(VoteHistogram):
     """An owner's votes are normalised in each label by themselves: who has records in three labels weighs sqrt(3)."""
 
-    def evaluate(self, data: Any) -> NDArray[np.int64]:
-        total = np.zeros(self.shape, dtype=np.int64)
-        for label in range(LABELS):
-            mine = data.whole.labels == label
-            part = Block(data.whole.vectors[mine], data.whole.labels[mine], data.whole.units[mine])
-            total += super().evaluate(InMemory(part))  # type: ignore[arg-type]
-        return total
+    def of_batch(self, batch: Block) -> NDArray[np.int64]:
+        return sum(
+            (super(PerLabel, self).of_batch(part(batch, batch.labels == label)) for label in range(LABELS)),
+            np.zeros(self.shape, dtype=np.int64),
+        )
 
 
 class NotJoint(VoteHistogram):
     """Every record of an owner has a whole vote."""
 
-    def evaluate(self, data: Any) -> NDArray[np.int64]:
-        return query(RECORD).evaluate(data)
+    def of_batch(self, batch: Block) -> NDArray[np.int64]:
+        return query(RECORD).of_batch(batch)
 
 
 class WholeVotes(VoteHistogram):
     """A whole vote for each of the k nearest."""
 
-    def evaluate(self, data: Any) -> NDArray[np.int64]:
+    vote = COUNT_GRID
+
+    def of_batch(self, batch: Block) -> NDArray[np.int64]:
         total = np.zeros(self.shape, dtype=np.int64)
-        for chosen in nearest(data.blocks(), self.candidates, self.labels, k=self.neighbours):
-            np.add.at(total, chosen[chosen >= 0], GRID)
+        (chosen,) = nearest([batch], self.candidates, self.labels, k=self.neighbours)
+        np.add.at(total, chosen[chosen >= 0], self.vote)
         return total
 
 
-class RoundedUp(VoteHistogram):
+class RoundedUp(WholeVotes):
     """Parts of a vote are rounded up."""
 
-    def evaluate(self, data: Any) -> NDArray[np.int64]:
-        total = np.zeros(self.shape, dtype=np.int64)
-        for chosen in nearest(data.blocks(), self.candidates, self.labels, k=self.neighbours):
-            np.add.at(total, chosen[chosen >= 0], math.ceil(GRID / math.sqrt(self.neighbours)))
-        return total
+    vote = math.ceil(COUNT_GRID / math.sqrt(3))
 
 
 class Competing(VoteHistogram):
     """A candidate counts the records of a block above the block's mean: a record moves its neighbours' votes."""
 
-    def evaluate(self, data: Any) -> NDArray[np.int64]:
-        vectors = data.whole.vectors.astype(np.float64)
-        if not len(vectors):
-            return np.zeros(self.shape, dtype=np.int64)
+    def of_batch(self, batch: Block) -> NDArray[np.int64]:
+        vectors = batch.vectors.astype(np.float64)
         scores = (vectors - vectors.mean(axis=0)) @ self.candidates.T.astype(np.float64)
-        return np.bincount(scores.argmax(axis=1), minlength=self.shape[0]).astype(np.int64) * GRID
+        return np.bincount(scores.argmax(axis=1), minlength=self.shape[0]).astype(np.int64) * COUNT_GRID
 
 
 BROKEN = {

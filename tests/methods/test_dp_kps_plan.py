@@ -11,14 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.errors import ConfigError
-from understudy.methods.base import PublicFacts
+from understudy.labels import LabelSet
+from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
 from understudy.methods.dp_kps.generate import draw_sequences
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
-from understudy.methods.dp_kps.plan import count_noise, make_plan, noise_multipliers, require_room, score_noise
+from understudy.methods.dp_kps.plan import make_plan, mechanisms, require_room, score_noise
+from understudy.methods.public import PublicFacts
 from understudy.privacy.guarantee import GDP, Budget
+from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
+from understudy.queries.counts import TermCounts
+from understudy.vocabulary.matcher import TermMatcher
 
 BUDGET = Budget(6, "1e-6")
 
@@ -29,7 +34,17 @@ def parameters_of(**parameters: Any) -> DPKPSParameters:
 
 def plan(budget: Budget = BUDGET, **parameters: Any) -> Plan:
     chosen = parameters_of(**parameters)
-    return make_plan(chosen, budget, unit=Unit(), labels=4, vocabulary_size=50_000, expected_records=10_000)
+    facts = PublicFacts(Unit(), LabelSet(tuple("abcd")), expected_records=10_000)
+    return make_plan(chosen, budget, facts, vocabulary_size=50_000)
+
+
+def noise_multipliers(parameters: DPKPSParameters) -> dict[str, float]:
+    sums = mechanisms(parameters, BUDGET, labels=4, vocabulary_size=50_000)
+    return {name: mechanism.noise_multiplier for name, mechanism in sums.items()}
+
+
+def labels_of(count: int) -> PublicFacts:
+    return PublicFacts(Unit(), LabelSet(tuple(f"label {number}" for number in range(count))))
 
 
 @given(
@@ -92,21 +107,20 @@ def test_sequences_longer_than_what_counts_of_a_record_are_refused_in_the_plan()
 def test_a_sum_too_large_to_be_stored_is_refused_in_the_plan(
     parameters: dict[str, Any], labels: int, fewer: str
 ) -> None:
-    numbers: dict[str, Any] = {"unit": Unit(), "vocabulary_size": 50_000}
     with pytest.raises(ConfigError, match="would hold 1e\\+08 numbers") as caught:
-        make_plan(parameters_of(**parameters), BUDGET, labels=labels, **numbers)
+        make_plan(parameters_of(**parameters), BUDGET, labels_of(labels), vocabulary_size=50_000)
     assert f"Lower {fewer}" in caught.value.cure
-    assert make_plan(parameters_of(**parameters), BUDGET, labels=labels - 1, **numbers)
+    assert make_plan(parameters_of(**parameters), BUDGET, labels_of(labels - 1), vocabulary_size=50_000)
 
 
 def test_features_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.models.memory._memory", lambda: 2**30)
+    monkeypatch.setattr("understudy.models.machine._memory", lambda: 2**30)
     require_room(parameters_of(features=2000, top_terms=1000), 384)
     for mode, length in (("independent", 10), ("iterative", 10)):
         many = parameters_of(mode=mode, length=length, features=10_000, top_terms=5_000)
         with pytest.raises(ConfigError, match="GiB of memory, and this machine has 1"):
             require_room(many, 384)
-    with pytest.raises(ConfigError, match="'embeddings' would hold"):
+    with pytest.raises(ConfigError, match="One noisy value would hold"):
         require_room(parameters_of(top_terms=1_000_000), 384)
 
 
@@ -132,11 +146,11 @@ def test_gaussian_noise_without_a_delta_is_one_clear_error() -> None:
 
 
 def test_the_share_of_the_vocabulary_is_a_share_of_mu_squared_or_of_epsilon() -> None:
-    gaussian = noise_multipliers(parameters_of(vocabulary_share=0.2), BUDGET)
+    gaussian = noise_multipliers(parameters_of(vocabulary_share=0.2))
     mu = GDP(math.sqrt(sum(m**-2 for m in gaussian.values())))
     assert gaussian["vocabulary"] ** -2 == pytest.approx(0.2 * mu.mu**2)
     assert mu.epsilon(1e-6) == pytest.approx(6, rel=1e-6)
-    laplace = noise_multipliers(parameters_of(vocabulary_share=0.2, noise="laplace", mode="iterative"), BUDGET)
+    laplace = noise_multipliers(parameters_of(vocabulary_share=0.2, noise="laplace", mode="iterative"))
     assert 1 / laplace["vocabulary"] == pytest.approx(0.2 * 6)
     assert [1 / laplace[f"sequences-{m}"] for m in (1, 2, 4, 8, 10)] == pytest.approx([0.8 * 6 / 5] * 5)
 
@@ -154,18 +168,19 @@ def test_sequences_longer_than_the_privatised_vocabulary_are_one_clear_error() -
 
 def test_the_forecast_says_noise_in_records_and_signal_against_it() -> None:
     forecast = plan(noise="gaussian").forecast
-    multipliers = noise_multipliers(parameters_of(), BUDGET)
-    assert forecast["vocabulary count noise (std, records)"] == pytest.approx(multipliers["vocabulary"] * math.sqrt(10))
-    assert forecast["density score noise (std, records)"] == pytest.approx(multipliers["density"])
-    assert forecast["records (as declared)"] == 10_000
-    assert forecast["signal / noise of a term that 5% of a label's records hold"] == pytest.approx(
+    multipliers = noise_multipliers(parameters_of())
+    assert forecast["vocabulary_count_noise"] == pytest.approx(multipliers["vocabulary"] * math.sqrt(10))
+    assert forecast["density_score_noise"] == pytest.approx(multipliers["density"])
+    assert forecast["expected_records"] == 10_000
+    assert forecast["signal_to_noise_at_5_percent"] == pytest.approx(
         2_500 * 0.05 / math.sqrt(10) / multipliers["density"]
     )
 
 
 def test_without_a_declared_size_the_forecast_names_none() -> None:
-    made = make_plan(parameters_of(), BUDGET, unit=Unit(), labels=1, vocabulary_size=50_000)
-    assert not any("declared" in name or "signal" in name for name in made.forecast)
+    made = make_plan(parameters_of(), BUDGET, PublicFacts(Unit()), vocabulary_size=50_000)
+    names = [entry.name for entry in made.forecast.entries]
+    assert names == ["vocabulary_count_noise", "vocabulary_noise_floor", "density_score_noise"]
 
 
 @pytest.mark.parametrize(
@@ -181,8 +196,12 @@ def test_the_noise_of_a_score_is_as_derived(parameters: dict[str, object], score
 
 
 def test_the_noise_of_a_count_is_as_derived() -> None:
-    assert count_noise(parameters_of(noise="gaussian"), 2.0) == pytest.approx(2 * math.sqrt(10))
-    assert count_noise(parameters_of(noise="laplace"), 2.0) == pytest.approx(2 * 10 * math.sqrt(2))
+    counts = Sensitivity.of_counts(10)
+    assert NoisySum("gaussian", 2.0, counts, (5,)).noise_std == pytest.approx(2 * math.sqrt(10))
+    assert NoisySum("laplace", 2.0, counts, (5,)).noise_std == pytest.approx(2 * 10 * math.sqrt(2))
+    made = plan().mechanism("vocabulary")
+    assert made.sensitivity == counts
+    assert plan().forecast["vocabulary_count_noise"] == made.noise_std
 
 
 def test_only_the_exact_histogram_needs_no_embedder() -> None:
@@ -219,13 +238,42 @@ def test_a_vocabulary_or_stop_words_of_your_own_need_your_word_that_they_are_pub
     path.write_text("heart\nknee\n")
     for own in ({"vocabulary": str(path)}, {"stop_words": str(path)}):
         with pytest.raises(ConfigError, match="vocabulary-is-public"):
-            DPKPS(**own).plan(BUDGET, PublicFacts(Unit(), 1))
-    DPKPS(vocabulary=str(path), vocabulary_is_public=True, top_terms=2, length=2).plan(BUDGET, PublicFacts(Unit(), 1))
-    DPKPS(stop_words="none").plan(BUDGET, PublicFacts(Unit(), 1))
+            DPKPS(**own).plan(BUDGET, PublicFacts(Unit()))
+    DPKPS(vocabulary=str(path), vocabulary_is_public=True, top_terms=2, length=2).plan(BUDGET, PublicFacts(Unit()))
+    DPKPS(stop_words="none").plan(BUDGET, PublicFacts(Unit()))
 
 
 def test_the_plan_is_a_function_of_public_facts_only() -> None:
-    facts = PublicFacts(Unit("owner", 3), 5)
+    facts = PublicFacts(Unit("owner", 3), LabelSet(tuple("abcde")))
     first, second = DPKPS(bandwidth=0).plan(BUDGET, facts), DPKPS(bandwidth=0).plan(BUDGET, facts)
     assert first.charges == second.charges
     assert first.unit == Unit("owner", 3)
+
+
+@pytest.mark.parametrize("mode", ["independent", "iterative"])
+def test_every_charge_has_the_sensitivity_that_its_query_states(mode: str) -> None:
+    """Or the release would be refused after its charge."""
+    parameters = parameters_of(mode=mode, length=2, features=7, top_terms=3, terms_per_record=4)
+    made = make_plan(parameters, BUDGET, labels_of(2), vocabulary_size=3)
+    rows, terms = TermRows(TermMatcher(["a", "b", "c"]), 4), TermCounts(TermMatcher(["a", "b", "c"]), 3, 4)
+    queries: dict[str, Any] = {"vocabulary": terms}
+    if mode == "independent":
+        queries["density"] = TermDensity(rows, 2, np.ones((3, 14), np.int32), "gaussian")
+    else:
+        queries |= {f"sequences-{m}": SequenceDensity(rows, 2, np.ones((m, 3, 7), np.float32)) for m in (1, 2)}
+    assert {charge.name for charge in made.charges} == set(queries)
+    for name, query in queries.items():
+        assert (query.sensitivity, query.shape) == (made.mechanism(name).sensitivity, made.mechanism(name).shape)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_the_charge_of_a_histogram_has_the_sensitivity_that_it_states(noise: Any) -> None:
+    parameters = parameters_of(bandwidth=0, noise=noise, length=2, top_terms=3, terms_per_record=4)
+    made = make_plan(parameters, BUDGET, labels_of(2), vocabulary_size=3).mechanism("density")
+    query = TermHistogram(TermRows(TermMatcher(["a", "b", "c"]), 4), 2, 3, noise)
+    assert (query.sensitivity, query.shape) == (made.sensitivity, made.shape)
+
+
+def test_a_budget_whose_noise_does_not_fit_the_grid_is_refused_in_the_plan() -> None:
+    with pytest.raises(ConfigError, match="out of range for these parameters: its noise does not fit"):
+        plan(Budget("1e-9", 0), noise="laplace", features=100_000)

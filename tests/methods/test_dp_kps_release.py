@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from doors import MemoryStore, door_of
 from numpy.typing import NDArray
 from tiny_corpora import LABELS, OWNER, RECORD, WORDS, HashEmbedder, Row, bounded
 
 from understudy.errors import ConfigError, ModelError, PrivacyError, ReleaseError
-from understudy.methods.base import Arrays, PublicFacts, Released, ReleaseTools
+from understudy.labels import LabelSet
+from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.dp_kps.generate import draw_sequences
 from understudy.methods.dp_kps.method import DPKPS
+from understudy.methods.public import PublicFacts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import InsecureNoNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Receipt
 from understudy.privacy.unit import Unit
 
 BUDGET = Budget(6, "1e-6")
+NAMES = LabelSet(tuple("abc"[:LABELS]))
 ROWS = [Row(" ".join([WORDS[n % 12], WORDS[n % 5], WORDS[n % 3]]), n % LABELS, f"owner {n % 7}") for n in range(60)]
 MODES: dict[str, dict[str, Any]] = {
     "histogram": {"bandwidth": 0},
@@ -30,10 +35,6 @@ MODES: dict[str, dict[str, Any]] = {
     "iterative": {"bandwidth": 0.35, "mode": "iterative", "features": 50},
 }
 modes = pytest.mark.parametrize("mode", MODES)
-
-
-def keep(_name: str, draw: Callable[[], Arrays]) -> Arrays:
-    return draw()
 
 
 @pytest.fixture
@@ -57,15 +58,12 @@ def release(
     embedder: Any = None,
     budget: Budget = BUDGET,
     receipt: Receipt | None = None,
-    keeping: Callable[[str, Callable[[], Arrays]], Arrays] = keep,
+    store: MemoryStore | None = None,
 ) -> Released:
-    plan = chosen.plan(budget, PublicFacts(unit, LABELS))
+    plan = chosen.plan(budget, PublicFacts(unit, NAMES))
     tools = ReleaseTools(
-        labels=LABELS,
-        label_names=tuple("abc"[:LABELS]),
-        receipt=receipt or Receipt("run", plan.charges),
-        noise=noise or InsecureNoNoise(),
-        keep=keeping,
+        labels=NAMES,
+        door=door_of(plan, noise or InsecureNoNoise(), store=store, receipt=receipt),
         embedder=embedder or HashEmbedder(),
         seed=0,
     )
@@ -140,11 +138,16 @@ def test_a_label_of_which_there_is_no_record_runs_like_any_other(vocabulary: str
 @modes
 def test_a_release_needs_every_charge_and_uses_each_once(vocabulary: str, mode: str) -> None:
     chosen = method(vocabulary, **MODES[mode])
-    charges = chosen.plan(BUDGET, PublicFacts(RECORD, LABELS)).charges
-    for missing in charges:
+    plan = chosen.plan(BUDGET, PublicFacts(RECORD, NAMES))
+    for missing in plan.charges:
+        fewer = replace(plan, charges=tuple(charge for charge in plan.charges if charge != missing))
+        with pytest.raises(PrivacyError, match="No charge of the plan pays"):
+            release(chosen, receipt=Receipt("run", fewer))
+        used = Receipt("run", plan)
+        used.pay(missing.name)
         with pytest.raises(PrivacyError, match="no unused charge"):
-            release(chosen, receipt=Receipt("run", tuple(charge for charge in charges if charge != missing)))
-    receipt = Receipt("run", charges)
+            release(chosen, receipt=used)
+    receipt = Receipt("run", plan)
     release(chosen, receipt=receipt)
     with pytest.raises(PrivacyError, match="no unused charge"):
         release(chosen, receipt=receipt)
@@ -152,15 +155,15 @@ def test_a_release_needs_every_charge_and_uses_each_once(vocabulary: str, mode: 
 
 @modes
 def test_a_kept_value_is_used_and_never_drawn_again(vocabulary: str, mode: str) -> None:
-    """The second run has no charges at all: everything it needs is stored."""
-    kept: dict[str, Mapping[str, NDArray[Any]]] = {}
-
-    def remember(name: str, draw: Callable[[], Arrays]) -> Arrays:
-        return kept.setdefault(name, kept[name] if name in kept else draw())
-
-    chosen = method(vocabulary, **MODES[mode])
-    first = release(chosen, noise=SystemNoise(), keeping=remember)
-    again = release(chosen, noise=SystemNoise(), keeping=remember, receipt=Receipt("run", ()))
+    """The second run's charges are used up: everything it needs is stored."""
+    chosen, store = method(vocabulary, **MODES[mode]), MemoryStore()
+    plan = chosen.plan(BUDGET, PublicFacts(RECORD, NAMES))
+    first = release(chosen, noise=SystemNoise(), store=store)
+    used = Receipt("run", plan)
+    for charge in plan.charges:
+        used.pay(charge.name)
+    again = release(chosen, noise=SystemNoise(), store=store, receipt=used)
+    assert {name: seal.event for name, seal in store.seals.items()} == {each.name: each.event for each in plan.charges}
     assert list(first.terms) == list(again.terms)
     for name, array in first.arrays.items():
         assert np.array_equal(array, again.arrays[name])
@@ -205,27 +208,21 @@ def test_an_embedder_that_answers_no_unit_vectors_is_refused_before_it_is_used_o
     vocabulary: str, mode: str, answer: NDArray[np.float64]
 ) -> None:
     """NaN has no cosine: as an integer it would be two billion, whatever the sensitivity says."""
-    names: list[str] = []
-
-    def note(name: str, draw: Callable[[], Arrays]) -> Arrays:
-        made = draw()
-        names.append(name)
-        return made
-
+    store = MemoryStore()
     embedder = HashEmbedder()
     embedder.embed = lambda texts: answer.astype(np.float32)  # type: ignore[method-assign]
     with pytest.raises(ModelError, match="unit vector"):
-        release(method(vocabulary, **MODES[mode]), embedder=embedder, keeping=note)
-    assert names == ["vocabulary"]
+        release(method(vocabulary, **MODES[mode]), embedder=embedder, store=store)
+    assert list(store.arrays) == ["vocabulary"]
 
 
 @modes
 def test_a_tiny_corpus_is_warned_about_and_a_large_one_is_not(vocabulary: str, mode: str) -> None:
     chosen = method(vocabulary, **MODES[mode], top_terms=12)
-    assert "warning" in release(chosen, ROWS[:2]).noise_check
+    assert release(chosen, ROWS[:2]).noise_check.warnings
     many = release(chosen, ROWS * 100).noise_check
-    assert "warning" not in many
-    assert many["vocabulary terms above the noise floor"] == 12
+    assert not many.warnings
+    assert many["vocabulary_terms_above_floor"] == 12
 
 
 def test_what_was_public_is_named_with_its_hash(vocabulary: str) -> None:

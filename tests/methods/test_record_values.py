@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from understudy.corpus import read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.dp_kps.density import TermRows
+from understudy.privacy.measurement import exact_sum
+from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
+from understudy.queries.counts import TermCounts
 from understudy.vocabulary.matcher import TermMatcher
-from understudy.vocabulary.top_terms import GRID, TermCounts
 
 WORDS = ["title", "body", "null", "true", "n", "chest", "pain", "inner", "seven", "7"]
 ROWS = [
@@ -28,7 +30,7 @@ def counted(terms_per_record: int, unit: Unit = Unit()) -> dict[str, int]:  # no
     owner = {"owner": "owner"} if unit.kind == "owner" else {}
     corpus = read_corpus(ROWS, record_columns=COLUMNS, **owner)
     data = BoundedCorpus(corpus, unit, b"key", json_records=True)
-    counts = TermCounts(TermMatcher(WORDS), len(WORDS), terms_per_record).evaluate(data) // GRID
+    counts = exact_sum(TermCounts(TermMatcher(WORDS), len(WORDS), terms_per_record), data) // COUNT_GRID
     return {word: count for word, count in zip(WORDS, counts.tolist(), strict=True) if count}
 
 
@@ -41,7 +43,7 @@ def test_keys_and_json_words_are_not_counted_even_where_the_vocabulary_has_them(
 def test_the_density_counts_the_same_terms() -> None:
     corpus = read_corpus(ROWS, record_columns=COLUMNS)
     data = BoundedCorpus(corpus, Unit(), b"key", json_records=True)
-    ((rows, _, _),) = TermRows(TermMatcher(WORDS), 3).batches(data)
+    (rows,) = map(TermRows(TermMatcher(WORDS), 3).of, data.batches())
     assert [[WORDS[term] for term in row if term >= 0] for row in rows] == [["chest", "pain"], ["pain", "7"]]
 
 
@@ -59,9 +61,9 @@ def test_a_record_of_any_values_moves_the_counts_by_no_more_than_declared(
     vocabulary = ["title", "body", "chest", "a", "b", "ab", "k", "true", "3"]
     counts = TermCounts(TermMatcher(vocabulary), len(vocabulary), terms)
     corpus = read_corpus([record], record_columns=["title", "body", "chest"], on_bad_row="skip")
-    moved = counts.evaluate(BoundedCorpus(corpus, Unit(), b"key", json_records=True))
-    assert moved.sum() <= GRID * terms
-    assert np.all(moved <= GRID)
+    moved = exact_sum(counts, BoundedCorpus(corpus, Unit(), b"key", json_records=True))
+    assert moved.sum() <= COUNT_GRID * terms
+    assert np.all(moved <= COUNT_GRID)
     written = json.dumps(list(record.values()))
     for key in ("title", "body", "chest", "true", "k"):
         assert moved[vocabulary.index(key)] == 0 or key in written

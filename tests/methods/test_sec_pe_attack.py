@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,18 +20,18 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.sparse import csr_array
-from scipy.special import logsumexp
 from tiny_corpora import HashEmbedder
 
 import understudy as us
+from understudy.corpus.bounding import BoundedBatch
 from understudy.evolution.embeddings import integer_vectors
-from understudy.methods.base import PublicFacts
-from understudy.methods.sec_pe.clusters import GRID, Clusters, ClusterSums
-from understudy.methods.sec_pe.plan import public_drawing
+from understudy.methods.public import PublicFacts
+from understudy.methods.sec_pe.clusters import Clusters, ClusterSums
+from understudy.methods.sec_pe.plan import public_rates
 from understudy.privacy.events import Inclusion, MixtureEvent
+from understudy.privacy.measurement import measure
+from understudy.privacy.mechanisms import SampledSum
 from understudy.privacy.noise import NoiseSource, SystemNoise
-from understudy.privacy.plan import Charge, Receipt
-from understudy.privacy.sampling import SampledSum
 from understudy.privacy.secrets.bounds import poisson_binomial
 from understudy.privacy.secrets.composition import calibrate, posterior
 from understudy.privacy.unit import Unit
@@ -79,10 +78,14 @@ class Worlds:
 
     count: int
 
-    def batches(self) -> Iterator[Any]:
+    def batches(self) -> Iterator[BoundedBatch]:
         labels = np.repeat(np.arange(WORLDS, dtype=np.int32), self.count)
-        yield SimpleNamespace(texts=[SECRET] * len(labels), labels=labels)
-        yield SimpleNamespace(texts=[OTHER] * OTHERS, labels=np.full(OTHERS, WORLDS, dtype=np.int32))
+        yield _batch([SECRET] * len(labels), labels)
+        yield _batch([OTHER] * OTHERS, np.full(OTHERS, WORLDS, dtype=np.int32))
+
+
+def _batch(texts: list[str], labels: NDArray[np.int32]) -> BoundedBatch:
+    return BoundedBatch(texts, labels, np.ones(len(texts), dtype=np.int64), np.arange(len(texts)))
 
 
 @dataclass(frozen=True)
@@ -122,14 +125,11 @@ class Attack:
         rates: Any = self.rates[0]
         if len(set(self.rates)) > 1:
             rates = np.array(self.rates * WORLDS * present + (1.0,) * OTHERS)
-        mechanism = SampledSum(sums, rates, (self.inclusion,), self.noise_multiplier)
+        mechanism = SampledSum(self.noise_multiplier, (self.inclusion,), sums.sensitivity, sums.shape)
         data = Worlds(count * present)
         source, direction = self.source(), _direction(sums)
-        answers = []
-        for _ in range(self.releases):
-            receipt = Receipt("run", (Charge("clusters", mechanism.event, {}, "to test"),))
-            answers.append(mechanism.run(data, receipt=receipt, source=source)[:WORLDS].reshape(WORLDS, -1) @ direction)
-        return np.array(answers)
+        answers = (measure(mechanism, sums, data, source=source, rates=rates) for _ in range(self.releases))
+        return np.array([answer[:WORLDS].reshape(WORLDS, -1) @ direction for answer in answers])
 
     def _simulated_noise(self) -> NDArray[np.float64]:
         return np.random.default_rng(1).normal(0, self.noise_multiplier, (self.releases, 200_000))
@@ -146,13 +146,12 @@ class Attack:
             for drawn, chance in enumerate(law)
             if chance > 1e-12
         ]
-        return logsumexp(parts, axis=0).sum(axis=0)
+        return np.logaddexp.reduce(parts).sum(axis=0)
 
 
 def _direction(sums: ClusterSums) -> NDArray[np.float64]:
-    one = np.zeros(sums.shape, dtype=np.int64)
-    sums._add(one, integer_vectors(EMBEDDER.embed([SECRET])), np.zeros(1, dtype=np.int32))
-    flat = one[0].ravel() / GRID
+    one = sums.of_batch(_batch([SECRET], np.zeros(1, dtype=np.int32)))
+    flat = one[0].ravel() / sums.sensitivity.grid
     return flat / np.linalg.norm(flat)
 
 
@@ -181,7 +180,7 @@ CORPORA: dict[str, dict[str, Any]] = {
 def test_the_attacker_is_right_as_often_as_predicted_and_never_more_than_promised(what: str) -> None:
     rate, records, releases = CORPORA[what]["rate"], CORPORA[what]["records"], CORPORA[what].get("releases", 1)
     method = us.SecPE(inclusion=rate, releases=releases, public_corpus="notes.csv", public_corpus_is_public=True)
-    plan = method.plan(BUDGET, PublicFacts(Unit("secret", records), 1))
+    plan = method.plan(BUDGET, PublicFacts(Unit("secret", records)))
     noise = plan.charges[0].event.noise_multiplier  # type: ignore[union-attr]
     right, wrong = Attack((rate,) * records, noise, releases).right_and_wrong()
     assert agrees(wrong, PRIOR)
@@ -193,9 +192,9 @@ def test_the_attacker_of_records_with_public_rates_does_no_better() -> None:
     """Three records hold the secret, one of them holds another too: rates by linear program."""
     held = csr_array(np.array([[1, 0], [1, 0], [1, 1], [0, 1], [0, 0]], dtype=np.float64))
     method = us.SecPE(incidence="public", incidence_file="i", public_corpus="p", public_corpus_is_public=True)
-    drawing = public_drawing(method, held, np.array([False] * 4 + [True]), Unit("secret", 3), sha256="0" * 64)
-    noise = calibrate(BUDGET, drawing.inclusion)
-    right, wrong = Attack(tuple(drawing.rates[:3]), max(noise, ONCE)).right_and_wrong()  # type: ignore[index]
+    sampling = public_rates(method, held, np.array([False] * 4 + [True]), Unit("secret", 3), sha256="0" * 64)
+    noise = calibrate(BUDGET, sampling.inclusion)
+    right, wrong = Attack(tuple(sampling.rates[:3]), max(noise, ONCE)).right_and_wrong()  # type: ignore[index]
     assert agrees(wrong, PRIOR)
     assert not above_promise(right)
     assert right > WORLDS * POSTERIOR / 2
@@ -207,9 +206,9 @@ def test_the_attacker_of_records_with_public_rates_does_no_better() -> None:
 class TwoStatistics(ClusterSums):
     """Sizes and centres from one draw, each at the noise of one alone."""
 
-    def _add(self, sums: NDArray[np.int64], vectors: NDArray[np.int16], labels: NDArray[np.int32]) -> None:
-        for share in (1e-9, 1 - 1e-9):
-            ClusterSums(self.clusters, self.embedder, self.clip, share)._add(sums, vectors, labels)
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        each = [ClusterSums(self.clusters, self.embedder, self.clip, share) for share in (1e-9, 1 - 1e-9)]
+        return each[0].of_batch(batch) + each[1].of_batch(batch)
 
 
 class OneDraw(SystemNoise):
@@ -245,11 +244,13 @@ def test_the_same_attacker_breaks_what_is_printed(what: str) -> None:
 
 def test_the_attacker_is_told_nothing_by_a_release_that_reads_no_record() -> None:
     class Blind(ClusterSums):
-        def evaluate(self, data: Any, draw: Any) -> NDArray[np.int64]:
-            draw(sum(len(batch.texts) for batch in data.batches()))
+        def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
             return np.zeros(self.shape, dtype=np.int64)
 
-    right, wrong = replace(Attack((1.0,), ONCE), kind=Blind).right_and_wrong()
+    direction = _direction(query())
+    with pytest.MonkeyPatch.context() as patch:  # the attacker looks where it would be
+        patch.setattr(f"{__name__}._direction", lambda _sums: direction)
+        right, wrong = replace(Attack((1.0,), ONCE), kind=Blind).right_and_wrong()
     assert agrees(right, PRIOR)
     assert agrees(wrong, PRIOR)
 

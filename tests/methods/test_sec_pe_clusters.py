@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,12 +24,16 @@ from tiny_corpora import (
     random_rows,
 )
 
+from understudy.corpus.bounding import BoundedBatch
 from understudy.errors import ConfigError
 from understudy.evolution.embeddings import STEPS, private_vectors
 from understudy.methods.sec_pe.clusters import GRID, Clusters, ClusterSums, noisy_centres
-from understudy.methods.sec_pe.plan import Drawing
+from understudy.methods.sec_pe.plan import CLUSTER_SENSITIVITY, SamplingRates
 from understudy.methods.sec_pe.public import make_clusters
 from understudy.methods.sec_pe.release import _without_secrets
+from understudy.privacy.measurement import exact_sum, measure
+from understudy.privacy.mechanisms import SampledSum
+from understudy.privacy.noise import InsecureNoNoise
 from understudy.privacy.unit import Unit
 
 SECRET = Unit("secret", 3)
@@ -60,27 +63,26 @@ def clusters(labels: int = LABELS, *, count: int = K, dimension: int = 8) -> Clu
     return Clusters(np.stack(turned), made.sizes)
 
 
-def everything(count: int) -> NDArray[np.bool_]:
-    return np.ones(count, dtype=np.bool_)
+def sums_of(kind: type[ClusterSums] = ClusterSums, *, clip: float = 1.0, size_share: float = 0.8) -> ClusterSums:
+    """Over all records: what a record that is certainly sampled can change."""
+    return kind(clusters(), SometimesNoVector(), clip, size_share)
 
 
 @dataclass(frozen=True)
-class Whole:
-    """The sums over all records: what a record that is certainly drawn can change."""
+class Given:
+    """Answers with these unit vectors, whatever the texts."""
 
-    query: ClusterSums
-    l1_sensitivity: float = 2.0**60  # not of interest
+    vectors: NDArray[np.float32]
 
-    @property
-    def l2_sensitivity(self) -> float:
-        return self.query.l2_sensitivity
-
-    def evaluate(self, data: Any) -> NDArray[np.int64]:
-        return self.query.evaluate(data, everything)
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        assert len(texts) == len(self.vectors)
+        return self.vectors
 
 
-def sums_of(kind: type[ClusterSums] = ClusterSums, *, clip: float = 1.0, size_share: float = 0.8) -> Whole:
-    return Whole(kind(clusters(), SometimesNoVector(), clip, size_share))
+def sums_of_vectors(made: Clusters, unit: NDArray[np.float32], *, clip: float, size_share: float) -> NDArray[np.int64]:
+    """Of records of the first label with these vectors."""
+    query = ClusterSums(made, Given(unit), clip, size_share)  # type: ignore[arg-type]
+    return exact_sum(query, bounded([Row(f"text {number}") for number in range(len(unit))], SECRET, batch_size=1000))
 
 
 @cache
@@ -98,7 +100,7 @@ def _neighbours() -> Iterator[Neighbours]:
     yield from random_neighbours(Unit("record"), pairs=100, seed=7)
 
 
-def largest_movement(query: Whole) -> float:
+def largest_movement(query: ClusterSums) -> float:
     return max(movement(query, pair, SECRET).l2 for pair in neighbours())
 
 
@@ -115,7 +117,8 @@ def test_no_record_moves_sizes_and_residuals_together_by_more_than_the_grid(clip
 def test_a_record_whose_residual_is_clipped_moves_them_by_all_of_it() -> None:
     query = sums_of(clip=0.01)
     assert largest_movement(query) > 1 - 1e-6
-    assert query.l2_sensitivity == GRID
+    assert query.sensitivity == CLUSTER_SENSITIVITY
+    assert (query.sensitivity.l2, query.sensitivity.grid) == (GRID, GRID)
 
 
 @given(
@@ -131,17 +134,15 @@ def test_any_residual_of_any_length_and_dimension_keeps_to_the_grid(
     vectors = generator.normal(size=(20, dimension)) * generator.choice([1e-3, 1.0], size=(20, dimension))
     unit = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     made = make_clusters(unit[:4], None, labels=1, count=2, seed=0)
-    query = ClusterSums(made, HashEmbedder(dimension), clip, share)
-    for vector in private_vectors(unit):
-        sums = np.zeros(query.shape, dtype=np.int64)
-        query._add(sums, vector[None], np.zeros(1, dtype=np.int32))
+    for vector in unit:
+        sums = sums_of_vectors(made, vector[None], clip=clip, size_share=share)
         assert sum(int(step) ** 2 for step in sums.ravel()) <= GRID**2
 
 
 def test_a_record_touches_one_cluster_of_its_own_label() -> None:
     query = sums_of()
     for label in range(LABELS):
-        moved = query.evaluate(bounded([Row("heartpain", label)], SECRET))
+        moved = exact_sum(query, bounded([Row("heartpain", label)], SECRET))
         assert np.count_nonzero(moved.any(axis=-1)) == 1
         assert moved[label, :, 0].sum() == math.floor(math.sqrt(0.8) * GRID * (1 - 1e-9))
 
@@ -151,15 +152,13 @@ def test_a_record_adds_its_own_vector_whoever_stands_beside_it() -> None:
     query, generator = sums_of(), np.random.default_rng(3)
     for _ in range(20):
         rows = random_rows(generator, owners=["ann"], most=30)
-        alone = sum(
-            (query.evaluate(bounded([row], SECRET)) for row in rows), np.zeros(query.query.shape, dtype=np.int64)
-        )
+        alone = sum((exact_sum(query, bounded([row], SECRET)) for row in rows), np.zeros(query.shape, dtype=np.int64))
         for size in (1, 2, 7, 1000):
             shuffled = [rows[place] for place in generator.permutation(len(rows))]
-            assert np.array_equal(query.evaluate(bounded(shuffled, SECRET, batch_size=size)), alone)
+            assert np.array_equal(exact_sum(query, bounded(shuffled, SECRET, batch_size=size)), alone)
 
 
-def test_only_drawn_records_are_embedded_and_counted() -> None:
+def test_only_sampled_records_are_embedded_and_counted() -> None:
     seen: list[str] = []
 
     class Telling(HashEmbedder):
@@ -170,14 +169,21 @@ def test_only_drawn_records_are_embedded_and_counted() -> None:
     rows = [Row(f"text {number}", number % LABELS) for number in range(20)]
     query = ClusterSums(clusters(), Telling(), 1.0, 0.8)
     coins = iter([True, False] * 10)
-    some = query.evaluate(bounded(rows, SECRET), lambda count: np.array([next(coins) for _ in range(count)]))
+
+    class Coins(InsecureNoNoise):
+        def include(self, rates: NDArray[np.float64]) -> NDArray[np.bool_]:
+            assert set(rates.tolist()) == {0.5}
+            return np.array([next(coins) for _ in rates])
+
+    mechanism = SampledSum(1.0, (((0.5, 3),),), query.sensitivity, (LABELS, K, None))
+    some = measure(mechanism, query, bounded(rows, SECRET), source=Coins(), rates=0.5)
     assert seen == [row.text for row in rows[::2]]
-    assert np.array_equal(some, query.evaluate(bounded(rows[::2], SECRET), everything))
+    assert np.array_equal(some, exact_sum(query, bounded(rows[::2], SECRET)) / GRID)
 
 
 @pytest.mark.parametrize("rows", [[], [Row("?!", 1)], [Row("", label) for label in range(LABELS)]])
 def test_no_record_and_records_without_a_vector_add_nothing(rows: list[Row]) -> None:
-    total = sums_of().evaluate(bounded(rows, SECRET))
+    total = exact_sum(sums_of(), bounded(rows, SECRET))
     assert (total.shape, total.dtype) == ((LABELS, K, 9), np.dtype(np.int64))
     assert not total.any()
 
@@ -187,10 +193,8 @@ def test_no_record_and_records_without_a_vector_add_nothing(rows: list[Row]) -> 
 
 def test_sums_are_counts_and_clipped_residuals_by_hand() -> None:
     made = Clusters(np.array([[[4000, 0], [0, 4000]]], dtype=np.int16), np.array([[5, 7]]))
-    query = ClusterSums(made, HashEmbedder(2), 1.0, 0.75)
-    sums = np.zeros(query.shape, dtype=np.int64)
-    near, far = np.array([3200, 2400]), np.array([-4000, 0])  # 0.63 and 2 from the first; 1.41 from the second
-    query._add(sums, np.array([near, near, far], dtype=np.int16), np.zeros(3, dtype=np.int32))
+    near, far = [0.8, 0.6], [-1.0, 0.0]  # 0.63 and 2 from the first; 1.41 from the second
+    sums = sums_of_vectors(made, np.array([near, near, far], dtype=np.float32), clip=1.0, size_share=0.75)
     share = math.sqrt(0.75)
     assert sums[0] / GRID == pytest.approx(
         np.array([[2 * share, 2 * 0.5 * -0.2, 2 * 0.5 * 0.6], [share, 0.5 * -math.sqrt(0.5), 0.5 * -math.sqrt(0.5)]]),
@@ -230,11 +234,11 @@ def test_where_all_is_noise_centres_stay_near_the_public_ones() -> None:
 def test_without_noise_the_centres_are_the_means_of_public_and_private_vectors() -> None:
     made = clusters(labels=1)
     texts = [f"private {number}" for number in range(40)]
-    whole = Whole(ClusterSums(made, HashEmbedder(), 2.0, 0.5))
-    sums = whole.evaluate(bounded([Row(text) for text in texts], SECRET)) / GRID
+    query = ClusterSums(made, HashEmbedder(), 2.0, 0.5)
+    sums = exact_sum(query, bounded([Row(text) for text in texts], SECRET)) / GRID
     sizes, centres = noisy_centres(made, sums, clip=2.0, size_share=0.5, noise=0.0)
     vectors = private_vectors(HashEmbedder().embed(texts))
-    found = whole.query.assign(vectors, np.zeros(40, dtype=np.int32))
+    found = query.assign(vectors, np.zeros(40, dtype=np.int32))
     for cluster in range(K):
         mine = vectors[found == cluster] / STEPS
         public = int(made.sizes[0, cluster]) * made.centres[0, cluster] / STEPS
@@ -279,16 +283,15 @@ def test_public_texts_that_are_alike_leave_clusters_empty_and_nobody_warns(diffe
     assert made.centres.shape == (2, 5, 8)
     assert made.sizes.min() >= 1
     assert len(np.unique(made.centres[0], axis=0)) == different
-    query = Whole(ClusterSums(made, HashEmbedder(), 1.0, 0.8))
-    assert query.evaluate(bounded([Row("public 0", 1)], SECRET)).any()
+    assert exact_sum(ClusterSums(made, HashEmbedder(), 1.0, 0.8), bounded([Row("public 0", 1)], SECRET)).any()
 
 
 def test_records_without_secrets_are_told_by_their_place_in_the_table() -> None:
     rows = [Row(f"text {number}", number % LABELS) for number in range(23)]
     free = np.arange(23) % 5 == 2
-    drawing = Drawing(1.0, (((1.0, 1),),), free)
+    sampling = SamplingRates(1.0, (((1.0, 1),),), free)
     for size in (1, 4, 100):
-        parts = list(_without_secrets(bounded(rows, SECRET, batch_size=size), drawing, HashEmbedder()))
+        parts = list(_without_secrets(bounded(rows, SECRET, batch_size=size), sampling, HashEmbedder()))
         vectors, labels = (np.concatenate(each) for each in zip(*parts, strict=True))
         assert np.array_equal(vectors, HashEmbedder().embed([row.text for row in rows[2::5]]))
         assert labels.tolist() == [row.label for row in rows[2::5]]
@@ -306,7 +309,9 @@ def test_fewer_public_texts_than_clusters_are_one_clear_error() -> None:
 class NotClipped(ClusterSums):
     """A residual counts as long as it is."""
 
-    def _add(self, sums: NDArray[np.int64], vectors: NDArray[np.int16], labels: NDArray[np.int32]) -> None:
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        sums = np.zeros(self.shape, dtype=np.int64)
+        vectors, labels = private_vectors(self.embedder.embed(batch.texts)), batch.labels
         found = self.assign(vectors, labels)
         known = found >= 0
         vectors, labels, found = vectors[known], labels[known], found[known]
@@ -314,34 +319,35 @@ class NotClipped(ClusterSums):
         weight = math.sqrt(1 - self.size_share) * GRID / (self.clip * STEPS)
         np.add.at(sums[..., 0], (labels, found), int(math.sqrt(self.size_share) * GRID))
         np.add.at(sums[..., 1:], (labels, found), np.trunc(residuals * weight).astype(np.int64))
+        return sums
 
 
 class BothWhole(ClusterSums):
     """The size at full weight beside the residual at full weight: two statistics for the price of one."""
 
-    def _add(self, sums: NDArray[np.int64], vectors: NDArray[np.int16], labels: NDArray[np.int32]) -> None:
-        for share in (1e-12, 1 - 1e-12):
-            ClusterSums(self.clusters, self.embedder, self.clip, share)._add(sums, vectors, labels)
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        each = [ClusterSums(self.clusters, self.embedder, self.clip, share) for share in (1e-12, 1 - 1e-12)]
+        return each[0].of_batch(batch) + each[1].of_batch(batch)
 
 
 class RoundedUp(ClusterSums):
     """Coordinates are rounded away from zero."""
 
-    def _add(self, sums: NDArray[np.int64], vectors: NDArray[np.int16], labels: NDArray[np.int32]) -> None:
-        for row in range(len(vectors)):
-            exact = np.zeros_like(sums)
-            super()._add(exact, vectors[row : row + 1], labels[row : row + 1])
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        sums = np.zeros(self.shape, dtype=np.int64)
+        for row in range(len(batch.texts)):
+            exact = super().of_batch(batch.only(np.arange(len(batch.texts)) == row))
             sums += exact + np.sign(exact)
+        return sums
 
 
 class Centred(ClusterSums):
     """Residuals are taken from the mean of the batch: a record moves its neighbours' vectors."""
 
-    def _add(self, sums: NDArray[np.int64], vectors: NDArray[np.int16], labels: NDArray[np.int32]) -> None:
-        mean = vectors.mean(axis=0, dtype=np.float64).astype(np.int16)
-        centres = np.broadcast_to(mean, self.clusters.centres.shape)
-        moved = Clusters(centres, self.clusters.sizes)
-        ClusterSums(moved, self.embedder, self.clip, self.size_share)._add(sums, vectors, labels)
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        mean = private_vectors(self.embedder.embed(batch.texts)).mean(axis=0, dtype=np.float64).astype(np.int16)
+        moved = Clusters(np.broadcast_to(mean, self.clusters.centres.shape), self.clusters.sizes)
+        return ClusterSums(moved, self.embedder, self.clip, self.size_share).of_batch(batch)
 
 
 BROKEN = {

@@ -13,8 +13,9 @@ from scipy.sparse import csr_array
 
 import understudy as us
 from understudy.errors import ConfigError
-from understudy.methods.base import PublicFacts
-from understudy.methods.sec_pe.plan import Drawing, make_plan, private_drawing, public_drawing
+from understudy.labels import LabelSet
+from understudy.methods.public import PublicFacts
+from understudy.methods.sec_pe.plan import SamplingRates, make_plan, private_rates, public_rates
 from understudy.privacy.events import MixtureEvent
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.composition import calibrate, posterior
@@ -30,7 +31,8 @@ def method(**parameters: Any) -> us.SecPE:
 
 
 def plan(*, records: int = 5, expected: int | None = None, labels: int = 1, **parameters: Any) -> Plan:
-    return method(**parameters).plan(BUDGET, PublicFacts(Unit("secret", records), labels, expected))
+    names = LabelSet(("a", "b") if labels == 2 else ())
+    return method(**parameters).plan(BUDGET, PublicFacts(Unit("secret", records), names, expected))
 
 
 def multiplier(made: Plan) -> float:
@@ -86,9 +88,9 @@ def held(*records: tuple[int, ...], secrets: int) -> tuple[csr_array, NDArray[np
     return csr_array(matrix), np.array([not record for record in records])
 
 
-def drawing(*records: tuple[int, ...], secrets: int, cap: int = 5, **parameters: Any) -> Drawing:
+def drawing(*records: tuple[int, ...], secrets: int, cap: int = 5, **parameters: Any) -> SamplingRates:
     chosen = method(incidence="public", incidence_file="i.parquet", **parameters)
-    return public_drawing(chosen, *held(*records, secrets=secrets), Unit("secret", cap), sha256="0" * 64)
+    return public_rates(chosen, *held(*records, secrets=secrets), Unit("secret", cap), sha256="0" * 64)
 
 
 def test_rates_follow_from_the_incidence_by_linear_program() -> None:
@@ -116,26 +118,23 @@ def test_an_incidence_that_does_not_fit_what_is_declared_is_refused() -> None:
 
 def test_every_secret_keeps_its_own_promise() -> None:
     found = drawing((0,), (0,), (0,), (1,), (), secrets=2)
-    facts = PublicFacts(Unit("secret", 3), 1)
+    facts = PublicFacts(Unit("secret", 3))
     chosen = method(incidence="public", incidence_file="i.parquet")
     plain = multiplier(make_plan(chosen, BUDGET, facts, found))
     strict, loose = us.SecretBudget("1e-4", "2e-4"), us.SecretBudget("1e-3", "0.5")
     for stricter in ([(0, strict)], [(1, strict)], [(0, strict), (1, loose)]):
-        made = make_plan(chosen, BUDGET, facts, found, stricter=stricter)
+        made = make_plan(chosen, BUDGET, facts, found, per_secret=stricter)
         assert multiplier(made) > 2 * plain
         for number, own in stricter:
             event = MixtureEvent(multiplier(made), (found.inclusion[number],))
             assert posterior([event], own.prior) <= own.posterior
-    assert multiplier(make_plan(chosen, BUDGET, facts, found, stricter=[(1, loose)])) == plain
+    assert multiplier(make_plan(chosen, BUDGET, facts, found, per_secret=[(1, loose)])) == plain
 
 
 # -- the comparison ---------------------------------------------------------------------------------------------------
 
-OURS = "noise on the size of a cluster (std, records)"
-THEIRS = "aug-pe, for the same secrets: noise on the votes of a candidate (std, votes)"
-OUR_SIGNAL = "signal / noise of a cluster of mean size"
-THEIR_SIGNAL = "aug-pe, for the same secrets: signal / noise of a candidate with the mean number of votes"
-GAIN = "sec-pe's signal / noise over aug-pe's, at equal numbers of clusters and candidates"
+OURS, THEIRS = "size_noise", "aug_pe_vote_noise"
+OUR_SIGNAL, THEIR_SIGNAL, GAIN = "signal_to_noise", "aug_pe_signal_to_noise", "gain_over_aug_pe"
 
 
 def test_the_forecast_compares_noise_and_signal_with_aug_pe() -> None:
@@ -143,7 +142,8 @@ def test_the_forecast_compares_noise_and_signal_with_aug_pe() -> None:
     ours, theirs = 5 / MU / math.sqrt(0.8), 5 * math.sqrt(10) / MU
     assert made[OURS] == pytest.approx(ours, rel=1e-5)
     assert made[THEIRS] == pytest.approx(theirs, rel=1e-5)
-    assert made["records (as declared)"] == made["records drawn (expected)"] == 20_000
+    assert made["expected_records"] == made["expected_sample"] == 20_000
+    assert "records (as declared): 20000" in made.lines()
     assert made[OUR_SIGNAL] == pytest.approx(20_000 / 100 / ours, rel=1e-5)
     assert made[THEIR_SIGNAL] == pytest.approx(20_000 / 1_400 / theirs, rel=1e-5)
     assert made[GAIN] == pytest.approx(math.sqrt(10 * 0.8), rel=1e-5)
@@ -152,7 +152,7 @@ def test_the_forecast_compares_noise_and_signal_with_aug_pe() -> None:
 def test_drawn_records_count_in_the_comparison() -> None:
     made = plan(records=80, expected=10_000, inclusion=0.05, size_share=0.5).forecast
     assert made[OURS] == pytest.approx(7.68717 * math.sqrt(2), abs=1e-4)
-    assert made["records drawn (expected)"] == pytest.approx(500)
+    assert made["expected_sample"] == pytest.approx(500)
     assert made[OUR_SIGNAL] == pytest.approx(500 / 100 / (7.68717 * math.sqrt(2)), rel=1e-5)
 
 
@@ -162,17 +162,18 @@ def test_several_releases_are_averaged_in_the_comparison() -> None:
 
 
 def test_without_a_declared_size_there_is_noise_and_no_signal() -> None:
-    assert set(plan().forecast) == {OURS, THEIRS}
+    assert [entry.name for entry in plan().forecast.entries] == [OURS, THEIRS]
 
 
 def test_with_public_incidence_the_size_is_that_of_the_file() -> None:
     """Where most records hold no secret, secret protection helps most."""
     found = drawing(*[(0,)] * 5, *[()] * 95, secrets=1)
-    facts = PublicFacts(Unit("secret", 5), 1)
+    facts = PublicFacts(Unit("secret", 5))
     made = make_plan(method(incidence="public", incidence_file="i"), BUDGET, facts, found).forecast
     noise = calibrate(BUDGET, [((0.2, 5),)]) / math.sqrt(0.8)
-    assert made["records (of the incidence file)"] == 100
-    assert made["records drawn (expected)"] == pytest.approx(96)
+    assert made["expected_records"] == 100
+    assert "records (of the incidence file): 100" in made.lines()
+    assert made["expected_sample"] == pytest.approx(96)
     assert made[OURS] == pytest.approx(noise, rel=1e-6)
     assert made[GAIN] == pytest.approx(96 / noise / (100 / (5 * math.sqrt(10) / MU)), rel=1e-5)
     assert made[GAIN] > 5
@@ -183,19 +184,19 @@ def test_with_public_incidence_the_size_is_that_of_the_file() -> None:
 
 def test_another_unit_or_budget_is_refused() -> None:
     with pytest.raises(ConfigError, match="no budget for one record"):
-        method().plan(BUDGET, PublicFacts(Unit("record"), 1))
+        method().plan(BUDGET, PublicFacts(Unit("record")))
     with pytest.raises(ConfigError, match="promises secret protection"):
-        method().plan(us.Budget(1, "1e-6"), PublicFacts(Unit("secret", 5), 1))
+        method().plan(us.Budget(1, "1e-6"), PublicFacts(Unit("secret", 5)))
     with pytest.raises(ConfigError, match="a public corpus, and there is none"):
-        us.SecPE().plan(BUDGET, PublicFacts(Unit("secret", 5), 1))
+        us.SecPE().plan(BUDGET, PublicFacts(Unit("secret", 5)))
 
 
 def test_a_budget_beyond_the_grid_is_refused() -> None:
     near = us.SecretBudget("0.1", "0.10000001")
     with pytest.raises(ConfigError):
-        method().plan(near, PublicFacts(Unit("secret", 1000), 1))
+        method().plan(near, PublicFacts(Unit("secret", 1000)))
 
 
-def test_private_drawing_has_the_declared_rate_and_cap_alone() -> None:
-    found = private_drawing(method(inclusion=0.25), Unit("secret", 7))
+def test_private_rates_have_the_declared_rate_and_cap_alone() -> None:
+    found = private_rates(method(inclusion=0.25), Unit("secret", 7))
     assert (found.rates, found.inclusion, found.free) == (0.25, (((0.25, 7),),), None)

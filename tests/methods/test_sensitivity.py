@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,20 +28,23 @@ from tiny_corpora import (
     random_neighbours,
 )
 
-from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.corpus.bounding import BoundedBatch
+from understudy.errors import PrivacyError
 from understudy.methods.dp_kps.density import (
     WEIGHT_GRID,
     SequenceDensity,
     TermDensity,
     TermHistogram,
     TermRows,
-    _add_to_histogram,
+    _histogram,
 )
 from understudy.methods.dp_kps.features import GRID, Frequencies, integer_features
-from understudy.privacy.noise import NoiseKind
+from understudy.privacy.measurement import exact_sum, measure
+from understudy.privacy.mechanisms import NoisySum, Sensitivity
+from understudy.privacy.noise import InsecureNoNoise, NoiseKind
 from understudy.privacy.unit import Unit
+from understudy.queries.counts import LabelCounts, TermCounts
 from understudy.vocabulary.matcher import TermMatcher
-from understudy.vocabulary.top_terms import TermCounts
 
 S = 4
 MATCHER = TermMatcher(WORDS)
@@ -65,6 +68,7 @@ def density(noise: NoiseKind, count: int = 5) -> TermDensity:
 COUNTS = TermCounts(MATCHER, len(WORDS), S)
 QUERIES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "term counts": (COUNTS, ("gaussian", "laplace")),
+    "label counts": (LabelCounts(LABELS), ("gaussian", "laplace")),
     "term counts, huge S": (replace(COUNTS, terms_per_record=100), ("gaussian", "laplace")),
     "histogram, gaussian": (TermHistogram(ROWS, LABELS, len(WORDS), "gaussian"), ("gaussian", "laplace")),
     "histogram, laplace": (TermHistogram(ROWS, LABELS, len(WORDS), "laplace"), ("laplace", "gaussian")),
@@ -78,6 +82,7 @@ QUERIES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "sequences of 2, flat": (SequenceDensity(ROWS, LABELS, flat_phases(2)), ("gaussian", "laplace")),
 }
 cases = pytest.mark.parametrize("name", QUERIES)
+cases_of_terms = pytest.mark.parametrize("name", [name for name in QUERIES if name != "label counts"])
 units = pytest.mark.parametrize("unit", [RECORD, OWNER, Unit("owner", 1)], ids=["record", "owner", "owner of one"])
 
 
@@ -105,8 +110,9 @@ def largest_movement(query: Any, norm: str, unit: Unit = RECORD, *, bound: Any =
 @units
 def test_no_neighbour_moves_a_query_by_more_than_it_declares(name: str, unit: Unit) -> None:
     query, norms = QUERIES[name]
-    for norm in norms:
-        assert largest_movement(query, norm, unit) <= 1
+    for pair in [*worst_neighbours(unit), *random_neighbours(unit, pairs=PAIRS, seed=1)]:
+        moved = movement(query, pair, unit, bound=bounded)
+        assert all(moved.of(norm) <= 1 for norm in norms)
 
 
 @cases
@@ -130,19 +136,19 @@ def test_a_unit_adds_its_own_vector_whoever_stands_beside_it(name: str, unit: Un
     query, _ = QUERIES[name]
     for pair in random_neighbours(unit, pairs=15, seed=2):
         alone = [row for row in pair.larger if row.owner == "zoe"]
-        with_it = query.evaluate(bounded(pair.larger, unit, batch_size=batch_size))
-        without = query.evaluate(bounded(pair.smaller, unit))
-        assert np.array_equal(with_it - without, query.evaluate(bounded(alone, unit)))
+        with_it = exact_sum(query, bounded(pair.larger, unit, batch_size=batch_size))
+        without = exact_sum(query, bounded(pair.smaller, unit))
+        assert np.array_equal(with_it - without, exact_sum(query, bounded(alone, unit)))
 
 
-@cases
-def test_a_record_in_front_does_not_change_how_others_are_treated(name: str) -> None:
+@cases_of_terms
+def test_a_record_of_no_term_in_front_does_not_change_how_others_are_treated(name: str) -> None:
     query, _ = QUERIES[name]
     rows = [Row(f"{word} {number}", number % LABELS, f"owner {number % 4}") for number, word in enumerate(WORDS * 2)]
     front = Row("junk", 0, "new")
     for unit in (RECORD, OWNER):
-        before = query.evaluate(bounded(rows, unit))
-        assert np.array_equal(query.evaluate(bounded([front, *rows], unit)), before)
+        before = exact_sum(query, bounded(rows, unit))
+        assert np.array_equal(exact_sum(query, bounded([front, *rows], unit)), before)
 
 
 @cases
@@ -151,15 +157,15 @@ def test_the_order_of_rows_does_not_matter(name: str) -> None:
     for unit in (RECORD, OWNER):
         for pair in random_neighbours(unit, pairs=10, seed=3):
             assert np.array_equal(
-                query.evaluate(bounded(pair.larger, unit)), query.evaluate(bounded(pair.larger[::-1], unit))
+                exact_sum(query, bounded(pair.larger, unit)), exact_sum(query, bounded(pair.larger[::-1], unit))
             )
 
 
-@cases
+@cases_of_terms
 def test_an_empty_corpus_has_an_answer_of_the_declared_shape(name: str) -> None:
     query, _ = QUERIES[name]
     for rows in ([], [Row("", 2)], [Row("junk", 1)]):
-        total = query.evaluate(bounded(rows))
+        total = exact_sum(query, bounded(rows))
         assert total.shape == query.shape
         assert total.dtype == np.int64
         assert not total.any()
@@ -172,14 +178,14 @@ def test_the_features_of_a_sequence_do_not_depend_on_the_batch(count: int, lengt
     query = SequenceDensity(TermRows(MATCHER, len(WORDS)), LABELS, phases(length, count))
     generator = np.random.default_rng(0)
     rows = [Row(" ".join(generator.permutation(WORDS)), int(generator.integers(LABELS))) for _ in range(1_100)]
-    together = query.evaluate(bounded(rows, batch_size=1_100))
-    assert np.array_equal(together, sum(query.evaluate(bounded([row])) for row in rows))
+    together = exact_sum(query, bounded(rows, batch_size=1_100))
+    assert np.array_equal(together, sum(exact_sum(query, bounded([row])) for row in rows))
 
 
 def test_a_record_of_fewer_terms_gives_nothing_to_a_density_of_longer_sequences() -> None:
     query = SequenceDensity(ROWS, LABELS, phases(3))
-    assert not query.evaluate(bounded([Row(" ".join(WORDS[:2])), Row("junk", 1), Row(f"{WORDS[0]} " * 9, 2)])).any()
-    assert query.evaluate(bounded([Row(" ".join(WORDS[:3]), 1)]))[1].any()
+    assert not exact_sum(query, bounded([Row(" ".join(WORDS[:2])), Row("junk", 1), Row(f"{WORDS[0]} " * 9, 2)])).any()
+    assert exact_sum(query, bounded([Row(" ".join(WORDS[:3]), 1)]))[1].any()
 
 
 # -- broken twins -----------------------------------------------------------------------------------------------------
@@ -188,64 +194,55 @@ def test_a_record_of_fewer_terms_gives_nothing_to_a_density_of_longer_sequences(
 class UnboundedCounts(TermCounts):
     """Every distinct term of a record counts, not the first S."""
 
-    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
-        return replace(COUNTS, terms_per_record=1_000).evaluate(data)
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return replace(COUNTS, terms_per_record=1_000).of_batch(batch)
 
 
 class RepeatedCounts(TermCounts):
     """Every occurrence counts: no contribution bound at all."""
 
-    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         counts = np.zeros(self.size, dtype=np.int64)
-        for batch in data.batches():
-            for text in batch.texts:
-                np.add.at(counts, self.matcher.find(text), 1 << 20)
+        for text in batch.texts:
+            np.add.at(counts, self.matcher.find(text), 1 << 20)
         return counts
 
 
 class AllKeyphrases(TermDensity):
     """The paper's "all keyphrases": a record adds the feature of every term at full weight."""
 
-    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
-        histogram = np.zeros((self.labels, len(self.features)), dtype=np.int64)
-        for rows, labels, shares in self.rows.batches(data):
-            _add_to_histogram(histogram, rows, labels, WEIGHT_GRID // shares)
-        return histogram @ self.features.astype(np.int64)
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return _histogram(self.partial_shape, self.rows.of(batch), batch.labels, WEIGHT_GRID // batch.shares)
 
 
 class RoundedHistogram(TermHistogram):
     """Weights rounded to the nearest integer, not down."""
 
-    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
-        histogram = np.zeros(self.shape, dtype=np.int64)
-        for rows, labels, shares in self.rows.batches(data):
-            norm = np.sqrt(np.maximum((rows >= 0).sum(axis=1), 1))
-            _add_to_histogram(histogram, rows, labels, np.rint(WEIGHT_GRID / (norm * shares)).astype(np.int64))
-        return histogram
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        rows = self.rows.of(batch)
+        norm = np.sqrt(np.maximum((rows >= 0).sum(axis=1), 1))
+        weights = np.rint(WEIGHT_GRID / (norm * batch.shares)).astype(np.int64)
+        return _histogram(self.shape, rows, batch.labels, weights)
 
 
 class RoundedSequences(SequenceDensity):
     """Features rounded to the nearest integer: clipping first and rounding after raises norms."""
 
-    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         total = np.zeros(self.shape, dtype=np.int64)
-        for rows, labels, shares in self.rows.batches(data):
-            for row, label, share in zip(rows, labels, shares, strict=True):
-                if row[len(self.phases) - 1] >= 0:
-                    phase = self.phases[np.arange(len(self.phases)), row[: len(self.phases)]].sum(axis=0)
-                    exact = GRID * np.concatenate([np.cos(phase), np.sin(phase)])
-                    total[label] += np.rint(exact).astype(np.int64) * (WEIGHT_GRID // share)
+        for row, label, share in zip(self.rows.of(batch), batch.labels, batch.shares, strict=True):
+            if row[len(self.phases) - 1] >= 0:
+                phase = self.phases[np.arange(len(self.phases)), row[: len(self.phases)]].sum(axis=0)
+                exact = GRID * np.concatenate([np.cos(phase), np.sin(phase)])
+                total[label] += np.rint(exact).astype(np.int64) * (WEIGHT_GRID // share)
         return total
 
 
 class SummedHistogram(TermHistogram):
     """Weight 1 for every term of a record, as if S were 1."""
 
-    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
-        histogram = np.zeros(self.shape, dtype=np.int64)
-        for rows, labels, shares in self.rows.batches(data):
-            _add_to_histogram(histogram, rows, labels, WEIGHT_GRID // shares)
-        return histogram
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return _histogram(self.shape, self.rows.of(batch), batch.labels, WEIGHT_GRID // batch.shares)
 
 
 BROKEN: dict[str, tuple[Any, str]] = {
@@ -257,6 +254,57 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "weights to the nearest": (RoundedHistogram(ROWS, LABELS, len(WORDS), "gaussian"), "gaussian"),
     "features to the nearest": (RoundedSequences(ROWS, LABELS, phases(2, 64)), "gaussian"),
 }
+
+
+@dataclass(frozen=True)
+class Other:
+    """A query that states something else than was planned, or answers with something else than it states."""
+
+    sensitivity: Sensitivity = COUNTS.sensitivity
+    shape: tuple[int, ...] = COUNTS.shape
+    answers: NDArray[Any] = field(default_factory=lambda: np.zeros(COUNTS.shape, dtype=np.int64))
+
+    @property
+    def partial_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    def of_batch(self, _batch: Any) -> NDArray[Any]:
+        return self.answers
+
+    def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        return sums
+
+
+UNPLANNED = {
+    "one term more": replace(COUNTS, terms_per_record=S + 1),
+    "a larger vocabulary": replace(COUNTS, size=len(WORDS) + 1),
+    "another grid": Other(sensitivity=Sensitivity(1.0, 1.0, 1.0)),
+    "a larger L2 sensitivity": Other(sensitivity=replace(COUNTS.sensitivity, l2=2 * COUNTS.sensitivity.l2)),
+    "another number of dimensions": Other(shape=(1, len(WORDS))),
+    "floats": Other(answers=np.zeros(COUNTS.shape)),
+    "an answer of another shape": Other(answers=np.zeros(len(WORDS) + 1, dtype=np.int64)),
+}
+
+
+@pytest.mark.parametrize("what", UNPLANNED)
+def test_a_query_that_was_not_planned_or_answers_otherwise_is_refused(what: str) -> None:
+    planned = NoisySum("gaussian", 1.0, COUNTS.sensitivity, COUNTS.shape)
+    data = bounded([Row("heartpain")])
+    assert measure(planned, COUNTS, data, source=InsecureNoNoise())[0] == 1
+    assert measure(planned, Other(), data, source=InsecureNoNoise()).shape == COUNTS.shape
+    with pytest.raises(PrivacyError, match=r"not the one that was planned|wrong type or shape"):
+        measure(planned, UNPLANNED[what], data, source=InsecureNoNoise())
+
+
+def test_a_unit_of_several_vectors_needs_a_sum_that_was_planned_for_them() -> None:
+    data = bounded([Row("heartpain")])
+    for planned, moved, fits in ((1, 2, False), (2, 2, True), (3, 2, True)):
+        mechanism = NoisySum("laplace", 1.0, COUNTS.sensitivity.times(planned), COUNTS.shape)
+        if fits:
+            assert measure(mechanism, COUNTS, data, source=InsecureNoNoise(), records_per_unit=moved)[0] == 1
+        else:
+            with pytest.raises(PrivacyError, match="not the one that was planned"):
+                measure(mechanism, COUNTS, data, source=InsecureNoNoise(), records_per_unit=moved)
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -23,6 +23,7 @@ from understudy.methods.dp_kps.sequences import (
     structures,
     term_scores,
 )
+from understudy.privacy.measurement import exact_sum
 from understudy.vocabulary.matcher import TermMatcher
 
 ALPHA = 1e-6
@@ -164,7 +165,7 @@ def frequencies(length: int, count: int = COUNT) -> Frequencies:
 def sketches(sizes: list[int], count: int = COUNT) -> dict[int, NDArray[np.float64]]:
     rows = TermRows(TermMatcher(WORDS), 4)
     queries = {m: SequenceDensity(rows, LABELS, frequencies(m, count).phases(EMBEDDINGS)) for m in sizes}
-    return {m: query.evaluate(bounded(ROWS)) / query.grid for m, query in queries.items()}
+    return {m: exact_sum(query, bounded(ROWS)) / query.sensitivity.grid for m, query in queries.items()}
 
 
 def slow_scores(sketch: NDArray[np.float64], size: int, prefix: list[int]) -> NDArray[np.float64]:

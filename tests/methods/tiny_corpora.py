@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedCorpus
+from understudy.privacy.measurement import exact_sum
 from understudy.privacy.unit import Unit
 
 WORDS = tuple(f"{first}{second}" for first in ("heart", "knee", "lung", "skin") for second in ("pain", "scan", "rash"))
@@ -112,12 +113,17 @@ class Movement(NamedTuple):
         return self.l1 if norm == "laplace" else self.l2
 
 
-def movement(query: Any, pair: Neighbours, unit: Unit = RECORD, *, bound: Any = bounded) -> Movement:
-    """Exactly: integers and fractions, rounded up to a float at the end only."""
-    difference = query.evaluate(bound(pair.larger, unit)) - query.evaluate(bound(pair.smaller, unit))
+def movement(query: Any, pair: Neighbours, unit: Unit = RECORD, *, bound: Any = bounded, records: int = 1) -> Movement:
+    """Exactly: integers and fractions, rounded up to a float at the end only.
+
+    Args:
+        records: how many vectors one unit adds at most.
+    """
+    declared = query.sensitivity.times(records)
+    difference = exact_sum(query, bound(pair.larger, unit)) - exact_sum(query, bound(pair.smaller, unit))
     steps = [int(step) for step in difference.ravel()]
-    l1 = Fraction(sum(map(abs, steps))) / Fraction(query.l1_sensitivity)
-    squared = Fraction(sum(step * step for step in steps)) / Fraction(query.l2_sensitivity) ** 2
+    l1 = Fraction(sum(map(abs, steps))) / Fraction(declared.l2 if declared.l1 is None else declared.l1)
+    squared = Fraction(sum(step * step for step in steps)) / Fraction(declared.l2) ** 2
     return Movement(_up(l1, l1 > 1), _up_root(squared))
 
 

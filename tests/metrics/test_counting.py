@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from understudy.assess.counting import LENGTH_EDGES, MetricCounts, length_bins
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.privacy.measurement import exact_sum
 from understudy.privacy.unit import Unit
 
 LABELS = 3
@@ -48,7 +49,7 @@ def always(batch: BoundedBatch) -> NDArray[np.bool_]:
 
 def counts(rows: tuple[tuple[str, str, int], ...], unit: Unit, query: type[MetricCounts] = MetricCounts) -> NDArray:
     made = query(LABELS, {"one": right, "two": always}, unit)
-    return made.evaluate(BoundedCorpus(Table(rows), unit, b"key"))
+    return exact_sum(made, BoundedCorpus(Table(rows), unit, b"key"))
 
 
 rows_of = st.tuples(st.sampled_from("abc"), st.text("x y", max_size=30), st.integers(0, LABELS - 1))
@@ -60,8 +61,8 @@ def test_a_record_more_moves_the_counts_by_no_more_than_the_bound(
 ) -> None:
     query = MetricCounts(LABELS, {"one": right, "two": always}, Unit())
     moved = counts((*rows[:place], more, *rows[place:]), Unit()) - counts(tuple(rows), Unit())
-    assert np.abs(moved).sum() <= query.l1_sensitivity
-    assert math.sqrt((moved**2).sum()) <= query.l2_sensitivity
+    assert np.abs(moved).sum() <= query.sensitivity.l1
+    assert math.sqrt((moved**2).sum()) <= query.sensitivity.l2
 
 
 @given(st.lists(rows_of, max_size=12), st.lists(rows_of, min_size=1, max_size=9))
@@ -71,32 +72,31 @@ def test_an_owner_more_moves_the_counts_by_no_more_than_the_bound(
     query = MetricCounts(LABELS, {"one": right, "two": always}, OWNERS)
     new = tuple(("new", text, label) for _, text, label in more)
     moved = counts((*rows, *new), OWNERS) - counts(tuple(rows), OWNERS)
-    assert np.abs(moved).sum() <= query.l1_sensitivity
-    assert math.sqrt((moved**2).sum()) <= query.l2_sensitivity
+    assert np.abs(moved).sum() <= query.sensitivity.l1
+    assert math.sqrt((moved**2).sum()) <= query.sensitivity.l2
 
 
 class Undivided(MetricCounts):
     """Broken: an owner's records are counted whole."""
 
-    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
-        total = np.zeros(self.shape, dtype=np.int64)
-        for batch in data.batches():
-            np.add.at(total, batch.labels, int(self.grid))
-        return total
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        counts = np.zeros(self.shape, dtype=np.int64)
+        np.add.at(counts, batch.labels, int(self.grid))
+        return counts
 
 
 def test_owners_counted_whole_would_pass_the_bound() -> None:
     new = tuple(("new", "x" * place, place % 3) for place in range(4))
     query = MetricCounts(LABELS, {}, OWNERS)
-    moved = Undivided(LABELS, {}, OWNERS).evaluate(BoundedCorpus(Table(new), OWNERS, b"key"))
+    moved = counts(new, OWNERS, Undivided)
     assert np.abs(moved[:LABELS]).sum() > query.grid
     assert np.abs(counts(new, OWNERS)[:LABELS]).sum() <= query.grid
 
 
 def test_the_bound_is_reached_by_a_record_that_every_classifier_labels_right() -> None:
     query = MetricCounts(LABELS, {"one": always, "two": always}, Unit())
-    found = query.evaluate(BoundedCorpus(Table((("a", "two words", 1),)), Unit(), b"key"))
-    assert found.sum() == query.l1_sensitivity == 4
+    found = exact_sum(query, BoundedCorpus(Table((("a", "two words", 1),)), Unit(), b"key"))
+    assert found.sum() == query.sensitivity.l1 == 4
 
 
 def test_the_blocks_hold_labels_lengths_and_right_answers() -> None:

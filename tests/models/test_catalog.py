@@ -12,7 +12,7 @@ from local_fixtures import make_bert, make_llama
 
 from understudy.cli.models import models
 from understudy.errors import ConfigError, ModelError
-from understudy.models import language_note, load_chat, load_embedder, model_languages
+from understudy.models.catalog import language_note, load_chat, load_embedder
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_an_embedded_model_not_pulled_names_the_command(empty_cache: Path) -> No
     for load in (load_chat, load_embedder):
         with pytest.raises(ModelError) as caught:
             load("builtin")
-        assert caught.value.cure == "Pull it: understudy models pull builtin"
+        assert caught.value.cure == "Install it: understudy models pull builtin"
 
 
 def test_a_folder_is_loaded_as_chat_model_or_embedder(tmp_path: Path) -> None:
@@ -114,15 +114,13 @@ def test_a_broken_provider_is_one_clear_error(provider: None) -> None:
 
 @pytest.mark.parametrize("load", [load_chat, load_embedder])
 def test_without_the_extra_local_models_name_it(load: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.models.extra.find_spec", lambda name: None if name == "torch" else name)
+    monkeypatch.setattr("understudy.models.machine.find_spec", lambda name: None if name == "torch" else name)
     with pytest.raises(ModelError, match="torch") as caught:
         load(f"hf:{tmp_path}")  # type: ignore[operator]
     assert "pip install 'understudy[local]'" in caught.value.cure
 
 
 def test_the_embedded_models_say_that_they_are_english() -> None:
-    assert model_languages("builtin") == ("en",)
-    assert model_languages("hf:org/name") is None
     assert "English" in (language_note("builtin") or "")
     assert language_note("openai:small") is None
 

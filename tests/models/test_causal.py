@@ -24,9 +24,10 @@ from transformers import (
 )
 
 from understudy.errors import ModelError
-from understudy.models import Message, load_causal
+from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
+from understudy.models.types import Message
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import torch
 from local_fixtures import make_llama
 
 from understudy.errors import ModelError, PrivacyError
-from understudy.models import load_causal
+from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts, _Block
 

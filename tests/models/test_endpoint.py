@@ -35,7 +35,7 @@ def test_no_requests_are_no_connections(endpoint: FakeEndpoint) -> None:
 def test_the_request_is_sent_as_given(endpoint: FakeEndpoint) -> None:
     request = ask("Hi", max_tokens=7, temperature=0.3, top_p=0.9, stop=("\n",))
     request = type(request)((Message("system", "Be short."), *request.messages), 7, 0.3, 0.9, ("\n",))
-    collect(chat(endpoint, extra_body={"seed": 3}), [request])
+    collect(chat(endpoint), [request])
     (seen,) = endpoint.seen
     assert (seen.method, seen.path) == ("POST", "/v1/chat/completions")
     assert seen.body == {
@@ -45,7 +45,6 @@ def test_the_request_is_sent_as_given(endpoint: FakeEndpoint) -> None:
         "temperature": 0.3,
         "top_p": 0.9,
         "stop": ["\n"],
-        "seed": 3,
     }
 
 
@@ -54,16 +53,13 @@ def test_the_tokens_of_each_answer_and_of_all_are_counted(endpoint: FakeEndpoint
     model = chat(endpoint, price_per_million_input=1.0, price_per_million_output=10.0)
     completions = collect(model, questions(4))
     assert [(done.prompt_tokens, done.completion_tokens) for done in completions] == [(7, 3)] * 4
-    assert model.usage.tokens == 40
-    assert model.cost == pytest.approx(28e-6 + 120e-6)
+    assert model.budget.used.tokens == 40
+    assert model.budget.cost(model.budget.used) == pytest.approx(28e-6 + 120e-6)
 
 
-def test_the_model_id_names_model_endpoint_and_extra_body(endpoint: FakeEndpoint) -> None:
+def test_the_model_id_names_model_and_endpoint() -> None:
     plain = EndpointChat("org/m", base_url="http://localhost:8000/v1/")
     assert plain.model_id == "openai:org/m@http://localhost:8000/v1"
-    warm = EndpointChat("org/m", base_url="http://localhost:8000/v1", extra_body={"min_p": 0.1})
-    warmer = EndpointChat("org/m", base_url="http://localhost:8000/v1", extra_body={"min_p": 0.2})
-    assert len({plain.model_id, warm.model_id, warmer.model_id}) == 3
 
 
 def test_never_more_requests_in_flight_than_allowed(endpoint: FakeEndpoint) -> None:
@@ -152,7 +148,6 @@ def test_the_list_of_models_is_offered_or_not(endpoint: FakeEndpoint) -> None:
         {"spending_cap": -1.0},
         {"spending_cap": 1.0},
         {"spending_cap": 1.0, "price_per_million_input": 1.0},
-        {"extra_body": {"stream": True}},
         {"base_url": "localhost:8000"},
         {"base_url": "http://user:secret@localhost/v1"},
     ],

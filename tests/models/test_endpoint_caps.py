@@ -22,7 +22,7 @@ def test_a_token_cap_stops_before_it_would_be_exceeded(endpoint: FakeEndpoint, a
     assert "--token-cap" in caught.value.cure
     assert "resumes" in caught.value.cure
     assert len(done) == len(endpoint.seen)
-    assert 800 <= model.usage.tokens <= 1000
+    assert 800 <= model.budget.used.tokens <= 1000
 
 
 def test_a_spending_cap_counts_both_prices(endpoint: FakeEndpoint) -> None:
@@ -32,7 +32,7 @@ def test_a_spending_cap_counts_both_prices(endpoint: FakeEndpoint) -> None:
     with pytest.raises(ModelError, match="spending cap") as caught:
         collect(model, [ask(f"question {n}", max_tokens=90) for n in range(50)])
     assert "--spending-cap" in caught.value.cure
-    assert 8.0 <= model.cost <= 10.0
+    assert 8.0 <= model.budget.cost(model.budget.used) <= 10.0
 
 
 def test_a_cap_that_is_not_reached_is_not_noticed(endpoint: FakeEndpoint) -> None:
@@ -44,7 +44,7 @@ def test_short_answers_give_their_reservation_back(endpoint: FakeEndpoint) -> No
     endpoint.plan = lambda number, seen: answer(usage=(1, 1), delay=0.002)
     model = chat(endpoint, token_cap=1000, max_concurrency=8)
     assert len(collect(model, [ask(f"question {n}", max_tokens=400) for n in range(30)])) == 30
-    assert model.usage.tokens == 60
+    assert model.budget.used.tokens == 60
 
 
 def test_the_cap_holds_over_several_calls(endpoint: FakeEndpoint) -> None:
@@ -61,8 +61,7 @@ def test_usage_that_is_not_reported_counts_as_the_worst(endpoint: FakeEndpoint) 
     endpoint.plan = lambda number, seen: answer(usage=None)
     model = chat(endpoint)
     collect(model, [ask(max_tokens=90)])
-    assert model.usage.completion_tokens == 90
-    assert not model.dialect.reports_usage
+    assert model.budget.used.completion_tokens == 90
 
 
 def test_a_broken_try_counts_as_the_worst_and_a_refused_one_as_nothing(endpoint: FakeEndpoint) -> None:
@@ -70,7 +69,7 @@ def test_a_broken_try_counts_as_the_worst_and_a_refused_one_as_nothing(endpoint:
     endpoint.plan = lambda number, seen: replies[number]
     model = chat(endpoint)
     collect(model, [ask(max_tokens=90)])
-    assert model.usage.completion_tokens == 95
+    assert model.budget.used.completion_tokens == 95
 
 
 def test_a_run_stopped_by_its_cap_resumes_where_it_was(endpoint: FakeEndpoint) -> None:

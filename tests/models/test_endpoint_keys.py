@@ -13,7 +13,7 @@ from endpoint_fixtures import chat, clean_environment_fixture, echo, endpoint_fi
 from server import FakeEndpoint, Reply
 
 from understudy.errors import ModelError
-from understudy.models import transport
+from understudy.models import connection
 from understudy.models.collect import collect
 from understudy.models.endpoint import EndpointChat
 
@@ -51,7 +51,7 @@ def test_only_the_named_key_is_sent(endpoint: FakeEndpoint, monkeypatch: pytest.
 
 @pytest.mark.usefixtures("hosted_environment")
 def test_the_hosted_address_gets_the_hosted_key(endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "HOSTED", endpoint.base_url)
+    monkeypatch.setattr(connection, "HOSTED", endpoint.base_url)
     collect(EndpointChat("gpt"), questions(1))
     collect(EndpointChat("gpt", base_url=endpoint.base_url + "/"), questions(1))
     assert [seen.headers["authorization"] for seen in endpoint.seen] == ["Bearer sk-hosted"] * 2

@@ -13,10 +13,11 @@ from endpoint_fixtures import ask, by_prompt, chat, clean_environment_fixture, e
 from server import FakeEndpoint, Reply, answer, error
 
 from understudy.errors import ModelError
-from understudy.models import limits, session
+from understudy.models import endpoint as endpoints
+from understudy.models import limits
 from understudy.models.collect import collect
+from understudy.models.connection import BodyTooLong, open_client
 from understudy.models.limits import CHARACTERS_PER_TOKEN, LEAST_BODY_BYTES, LEAST_CHARACTERS, Breaker
-from understudy.models.transport import BodyTooLong, open_client
 
 
 def test_an_answer_of_twenty_megabytes_is_not_read_and_fails(endpoint: FakeEndpoint) -> None:
@@ -103,7 +104,7 @@ def test_progress_counts_texts_and_not_questions(endpoint: FakeEndpoint) -> None
 
 
 def test_an_endpoint_that_is_silent_is_said_to_be(endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(endpoints, "SILENT_SECONDS", 0.05)
     said: list[str] = []
     endpoint.plan = lambda number, seen: answer(delay=0.5)
     collect(chat(endpoint, say=said.append, timeout=9), questions(3))

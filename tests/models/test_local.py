@@ -13,9 +13,8 @@ import torch
 from local_fixtures import WINDOW, make_llama
 
 from understudy.errors import ModelError
-from understudy.models import threads
-from understudy.models.decoding import Decoder
-from understudy.models.local import LocalChat
+from understudy.models import local, machine
+from understudy.models.local import Decoder, LocalChat
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 
 SYSTEM = "You write short notes about invented patients."
@@ -182,7 +181,8 @@ def test_rows_that_have_finished_leave_the_batch(chat: LocalChat, monkeypatch: p
 def test_batches_hold_prompts_of_like_length_within_the_token_budget(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chat = LocalChat(folder, name="tiny", max_batch_tokens=400, device="cpu", dtype="float32")
+    monkeypatch.setitem(local._BATCH_TOKENS, "cpu", 400)
+    chat = LocalChat(folder, name="tiny", device="cpu", dtype="float32")
     batches: list[list[int]] = []
 
     def record(self: Decoder, prompts: Sequence[Any], *, cancelled: threading.Event) -> list[Completion]:
@@ -239,7 +239,7 @@ def test_leaving_early_stops_the_work_under_way(chat: LocalChat, monkeypatch: py
 
     monkeypatch.setattr(Decoder, "answer", wait)
     monkeypatch.setattr("understudy.models.local.worker_count", lambda device: 2)
-    monkeypatch.setattr(threads, "worker_count", lambda device: 2)
+    monkeypatch.setattr(machine, "worker_count", lambda device: 2)
 
     async def first_only() -> None:
         stream = chat.complete([ask("hi"), ask("y" * 90)])
@@ -273,7 +273,7 @@ def test_the_model_id_names_the_weights(chat: LocalChat, tmp_path: Path) -> None
 def test_grouped_attention_gives_what_torchs_own_gives(folder: Path) -> None:
     from transformers import AutoModelForCausalLM, DynamicCache
 
-    from understudy.models.attention import use_grouped_attention
+    from understudy.models.weights import use_grouped_attention
 
     models = [AutoModelForCausalLM.from_pretrained(folder).eval() for _ in range(2)]
     use_grouped_attention(models[1])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from understudy.models.sampling import choose_tokens, request_uniforms
+from understudy.models.local import choose_tokens, request_uniforms
 
 MASSES = torch.tensor([0.1, 0.4, 0.0, 0.3, 0.2])
 
@@ -52,7 +52,7 @@ def test_top_p_draws_from_the_smallest_set_with_that_mass(top_p: float, kept: li
 
 @pytest.mark.parametrize("size", [30, 200])
 def test_a_nucleus_of_very_many_tokens_is_whole(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.models.sampling._NUCLEI", (8, 64))
+    monkeypatch.setattr("understudy.models.local._NUCLEI", (8, 64))
     found = choose(torch.zeros(size), torch.linspace(0, 1, 2_001)[:-1], top_p=0.9)
     assert abs(len(found.unique()) - 0.9 * size) <= 1
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from understudy.errors import ModelError
-from understudy.models.odd_texts import ODD_TEXTS, require_embeds_all, require_encodes_all
+from understudy.models.trials import ODD_TEXTS, require_embeds_all, require_encodes_all
 
 
 class Embedding:
@@ -38,7 +38,7 @@ def test_an_embedder_that_answers_everything_is_taken_with_its_dimension() -> No
         (lambda text: [1.0] * (3 if len(text) < 99 else 4), "fails on an odd public text .ValueError"),
         (lambda text: [2.0, 0.0, 0.0], "does not answer with unit vectors"),
         (lambda text: [float("nan"), 0.0, 0.0], "does not answer with unit vectors"),
-        (lambda text: [1.0], "does not answer with one vector a text"),
+        (lambda text: [1.0], "does not answer with one vector per text"),
     ],
 )
 def test_an_embedder_that_does_not_is_refused(of_text: Callable[[str], Sequence[float]], problem: str) -> None:

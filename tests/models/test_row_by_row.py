@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig
 
 from understudy.errors import ModelError, PrivacyError
 from understudy.models.causal import CausalModel
-from understudy.models.row_by_row import require_separate_rows, separate_positions
+from understudy.models.row_invariance import require_separate_rows, separate_positions
 
 FIRST = 64
 LONG_ROPE = {
@@ -83,7 +83,7 @@ def test_a_model_that_normalises_over_the_batch_or_is_in_training_is_refused() -
     left_on = made_of(torch.nn.Dropout(0.5))
     left_on.layers[0].train()
     for model in (batch, left_on):
-        with pytest.raises(ModelError, match="normalises over the texts of a batch, or draws"):
+        with pytest.raises(ModelError, match="normalises over the texts of a batch, or samples"):
             require_separate_rows(model, name="mixing")
 
 
@@ -133,7 +133,7 @@ def test_a_row_long_enough_to_change_the_others_positions_does_not_fit(
     short = model.contexts([[5], [6, 7]], prefix=[1] * 8, width=40, tokens=4, rows_at_once=8).public_logits()
     beside = model.contexts([[5], [6] * 40], prefix=[1] * 8, width=40, tokens=4, rows_at_once=8).public_logits()
     assert torch.equal(short, beside)
-    model._window = 512  # the twin without the limit: one long row moves the public one
+    model.window = 512  # the twin without the limit: one long row moves the public one
     with pytest.raises(PrivacyError, match="change with the texts beside it"):
         model.contexts([[5], [6, 7]], prefix=[1] * 8, width=100, tokens=4, rows_at_once=8)
     monkeypatch.setattr("understudy.models.causal.require_row_invariance", lambda *_, **__: None)

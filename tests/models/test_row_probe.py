@@ -17,10 +17,9 @@ from local_fixtures import make_llama
 
 from understudy.errors import PrivacyError
 from understudy.models.causal import CausalModel
-from understudy.models.contexts import Contexts, _Block
-from understudy.models.head import Head
+from understudy.models.contexts import Contexts, Head, _Block
 from understudy.models.kv_cache import columns
-from understudy.models.row_probe import Shape, require_row_invariance
+from understudy.models.row_invariance import Shape, require_row_invariance
 
 SHAPE = Shape(prefix=5, width=30, suffix=2, tokens=60, rows_at_once=8, candidates=20)
 TINY = 1e-5

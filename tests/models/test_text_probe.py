@@ -19,8 +19,7 @@ from understudy.errors import ModelError
 from understudy.evolution.embeddings import Block, integer_vectors, private_vectors
 from understudy.evolution.voting import nearest
 from understudy.models.embedder import SentenceEmbedder
-from understudy.models.text_probe import require_text_invariance
-from understudy.models.trust import require_trusted, trusted_with_texts
+from understudy.models.trials import require_text_invariance, require_trusted, trusted_with_texts
 
 FIRST = 16  # tokens that the model with dynamic positions was first trained with
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 8.0}
@@ -110,7 +109,7 @@ def test_an_embedder_whose_texts_are_kept_apart_passes() -> None:
     "twin", [ByPlace, ByLongest, ByCount, ByOneEmptyNeighbour, Remembering, ByThread, AtRandom, OnlyLongOnes]
 )
 def test_a_bit_that_changes_with_other_texts_is_caught(twin: type[Hashing]) -> None:
-    with pytest.raises(ModelError, match="changes with the texts beside it"):
+    with pytest.raises(ModelError, match="change with the texts beside them"):
         require_text_invariance(twin())
 
 
@@ -124,7 +123,7 @@ def test_vectors_that_are_no_numbers_are_compared_too_and_shapes_are_checked() -
             return super().embed(texts)[1:]
 
     require_text_invariance(Nothing())
-    with pytest.raises(ModelError, match="one vector a text"):
+    with pytest.raises(ModelError, match="one vector per text"):
         require_text_invariance(OneShort())
 
 
@@ -184,7 +183,7 @@ def votes(folder: Path, records: Sequence[str], candidates: NDArray[np.int16], *
 
 def without_window(embedder: SentenceEmbedder) -> None:
     """The twin: texts are cut at the model's own 64 tokens, as they were."""
-    embedder._longest, embedder._columns = 64, [16, 24, 32, 48, 72]
+    embedder.longest, embedder._columns = 64, [16, 24, 32, 48, 72]
 
 
 @pytest.mark.parametrize("rope", [DYNAMIC, LONG], ids=["dynamic", "longrope"])
@@ -207,7 +206,7 @@ def test_one_long_record_moves_no_vote_of_others_where_positions_hang_on_the_lon
     if rope is DYNAMIC:  # whose factors stay in the model; LongRoPE's change within a batch, which has one width
         assert moved(True) > 1
         without_window(embedder)
-        with pytest.raises(ModelError, match="changes with the texts beside it"):
+        with pytest.raises(ModelError, match="change with the texts beside them"):
             require_text_invariance(embedder)
 
 
@@ -233,7 +232,7 @@ def test_attention_that_sees_how_much_of_a_batch_is_padding_is_caught(
         return found
 
     monkeypatch.setattr(embedder._model, "forward", switching)
-    with pytest.raises(ModelError, match="changes with the texts beside it"):
+    with pytest.raises(ModelError, match="change with the texts beside them"):
         require_text_invariance(embedder)
 
 

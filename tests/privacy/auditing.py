@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from understudy.audit.mechanisms.bounds import limits
-from understudy.audit.mechanisms.sums import paid
-
-__all__ = ["epsilon_found", "paid"]
 
 CHANCE = 1e-6
 

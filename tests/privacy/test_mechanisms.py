@@ -1,155 +1,164 @@
-"""One mechanism owns query, noise and event, and refuses to run without its recorded charge."""
+"""A mechanism is checked when it is made, knows its cost before any data are read, and states its noise exactly."""
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from noise_tests import ALPHA, scale_p_value
-from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, PrivacyError
-from understudy.privacy.events import Event, GaussianEvent, PureEvent
-from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA, NoisySum
-from understudy.privacy.noise import InsecureNoNoise, NoiseKind, SystemNoise
-from understudy.privacy.plan import Charge, Receipt
+from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent
+from understudy.privacy.mechanisms import (
+    COUNT_GRID,
+    LARGEST_RELEASE,
+    LARGEST_SCALE,
+    SMALLEST_SIGMA,
+    Declared,
+    Mechanism,
+    NoisySum,
+    SampledSum,
+    Sensitivity,
+    mechanism_from_json,
+    mechanism_to_json,
+)
+from understudy.privacy.noise import NoiseKind, SystemNoise
+from understudy.privacy.subsampled import SubsampledTokens
+from understudy.privacy.tokens import PrivateTokens, TokenTest
 
-
-@dataclass
-class Sums:
-    """A sum of integer vectors; counts how often it was evaluated."""
-
-    size: int = 3
-    name: str = "sums"
-    grid: float = 2.0**20
-    dtype: type = np.int64
-    wrong_shape: bool = False
-    evaluations: list[int] = field(default_factory=list)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.size,)
-
-    @property
-    def l1_sensitivity(self) -> float:
-        return self.grid * self.size
-
-    @property
-    def l2_sensitivity(self) -> float:
-        return self.grid * math.sqrt(self.size)
-
-    def evaluate(self, data: list[list[int]]) -> NDArray[np.int64]:
-        self.evaluations.append(1)
-        total = np.zeros(self.size + self.wrong_shape, dtype=self.dtype)
-        for row in data:
-            total[: self.size] += np.asarray(row, dtype=self.dtype) * self.dtype(self.grid)
-        return total
-
-
-class OneEverywhere:
-    """Notes what was asked for and adds one grid step to every coordinate."""
-
-    origin = "none"
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, float, int]] = []
-
-    def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
-        self.asked.append((kind, scale, size))
-        return np.ones(size, dtype=np.int64)
-
-
-def receipt(*events: Event, name: str = "sums") -> Receipt:
-    return Receipt("run", tuple(Charge(name, event, {}, "to test") for event in events))
+COUNTS = Sensitivity.of_counts(3)
+GAUSSIAN = NoisySum("gaussian", 2.0, COUNTS, (3,))
+LAPLACE = NoisySum("laplace", 2.0, COUNTS, (3,))
+SAMPLED = SampledSum(2.5, (((0.5, 3), (0.25, 1)), ((1.0, 2),)), COUNTS, (None, 4), incidence="ab" * 32)
+TOKENS = PrivateTokens(clip=10, batch_size=250, temperature=2, tokens=100)
+MECHANISMS: dict[str, Mechanism] = {
+    "gaussian": GAUSSIAN,
+    "laplace": LAPLACE,
+    "of an unknown size": NoisySum("gaussian", 2.0, Sensitivity(None, 2.0**20, 2.0**20), (None, 7)),
+    "sampled": SAMPLED,
+    "tokens": TOKENS,
+    "tested tokens": replace(TOKENS, test=TokenTest(0.5, 0.2)),
+    "subsampled": SubsampledTokens("gaussian", subsets=4, noise_multiplier=1.0, rate=0.1, tokens=20),
+    "votes": SubsampledTokens("votes", subsets=4, noise_multiplier=1.0, rate=0.1, tokens=20),
+    "declared": Declared(GaussianEvent(5 / 3)),
+}
 
 
 def test_the_event_and_the_noise_are_known_before_any_data_is_read() -> None:
-    query = Sums()
-    gaussian = NoisySum(query, "gaussian", 2.0)
-    laplace = NoisySum(query, "laplace", 2.0)
-    assert gaussian.event == GaussianEvent(2.0)
-    assert laplace.event == PureEvent(0.5)
-    assert gaussian.scale == pytest.approx(2 * 2**20 * math.sqrt(3))
-    assert laplace.scale == pytest.approx(2 * 2**20 * 3)
-    assert gaussian.noise_std == pytest.approx(2 * math.sqrt(3))
-    assert laplace.noise_std == pytest.approx(2 * 3 * math.sqrt(2))
-    assert query.evaluations == []
+    assert GAUSSIAN.event == GaussianEvent(2.0)
+    assert LAPLACE.event == PureEvent(0.5)
+    assert GAUSSIAN.scale == pytest.approx(2 * 2**20 * math.sqrt(3))
+    assert LAPLACE.scale == pytest.approx(2 * 2**20 * 3)
+    assert GAUSSIAN.noise_std == pytest.approx(2 * math.sqrt(3))
+    assert LAPLACE.noise_std == pytest.approx(2 * 3 * math.sqrt(2))
+    assert SAMPLED.event == MixtureEvent(2.5, SAMPLED.inclusion)
+    assert SAMPLED.scale == pytest.approx(2.5 * 2**20 * math.sqrt(3))
 
 
-def test_the_scale_is_never_rounded_below_multiplier_times_sensitivity() -> None:
-    from fractions import Fraction
+# -- sensitivities ----------------------------------------------------------------------------------------------------
 
-    for multiplier in np.random.default_rng(0).uniform(0.3, 9, 200).tolist():
-        mechanism = NoisySum(Sums(size=7), "gaussian", multiplier)
-        assert Fraction(mechanism.scale) > Fraction(multiplier) * Fraction(Sums(size=7).l2_sensitivity)
+
+@given(cells=st.integers(1, 10**6))
+def test_the_sensitivity_of_counts_is_never_rounded_down(cells: int) -> None:
+    counts = Sensitivity.of_counts(cells)
+    assert counts.l1 == COUNT_GRID * cells
+    assert Fraction(counts.l2) ** 2 >= Fraction(COUNT_GRID) ** 2 * cells
+    assert counts.l2 == pytest.approx(COUNT_GRID * math.sqrt(cells))
+
+
+def test_one_count_has_one_and_the_same_norm() -> None:
+    assert Sensitivity.of_counts(1) == Sensitivity(COUNT_GRID, COUNT_GRID, COUNT_GRID)
+
+
+@given(l2=st.floats(1e-3, 1e12), records=st.integers(1, 10**6))
+def test_m_records_move_a_sum_by_m_vectors_and_never_less(l2: float, records: int) -> None:
+    moved = Sensitivity(l2, l2, 8.0).times(records)
+    assert moved.l1 == l2 * records
+    assert Fraction(moved.l2) >= Fraction(l2) * records
+    assert moved.l2 == pytest.approx(l2 * records)
+    assert moved.grid == 8.0
+
+
+def test_m_records_without_an_l1_norm_have_none_and_one_record_is_one() -> None:
+    assert Sensitivity(None, 2.0).times(3).l1 is None
+    assert Sensitivity(None, 2.0).times(1) == Sensitivity(None, 2.0)
+
+
+def test_laplace_noise_is_not_calibrated_to_an_l2_norm() -> None:
+    with pytest.raises(PrivacyError, match="without an L1 sensitivity"):
+        NoisySum("laplace", 2.0, Sensitivity(None, 2.0**20), (3,))
 
 
 @pytest.mark.parametrize(
-    "paid",
+    ("stated", "gaussian", "laplace"),
     [
-        receipt(),
-        receipt(GaussianEvent(2.0), name="other"),
-        receipt(GaussianEvent(2.0000001)),
-        receipt(PureEvent(0.5)),
+        (Sensitivity(8, 4, 2), True, True),
+        (Sensitivity(7, 3, 2), True, True),
+        (Sensitivity(9, 4, 2), True, False),
+        (Sensitivity(8, math.nextafter(4, 5), 2), False, True),
+        (Sensitivity(7, 3, 1), False, False),
+        (Sensitivity(7, 3, 4), False, False),
+        (Sensitivity(math.nan, math.nan, 2), False, False),
     ],
-    ids=["no charge", "another name", "another event", "another kind"],
+    ids=["equal", "smaller", "larger L1", "larger L2", "coarser grid", "finer grid", "no number"],
 )
-def test_without_its_own_charge_nothing_is_evaluated_and_no_noise_is_drawn(paid: Receipt) -> None:
-    query, source = Sums(), OneEverywhere()
-    with pytest.raises(PrivacyError, match="no unused charge"):
-        NoisySum(query, "gaussian", 2.0).run([[1, 1, 1]], receipt=paid, source=source)
-    assert query.evaluations == []
-    assert source.asked == []
+def test_noise_is_enough_for_a_sensitivity_no_larger_on_the_same_grid(
+    stated: Sensitivity, gaussian: bool, laplace: bool
+) -> None:
+    paid = Sensitivity(8, 4, 2)
+    assert (stated.within(paid, "gaussian"), stated.within(paid, "laplace")) == (gaussian, laplace)
 
 
-def test_a_charge_pays_for_one_draw() -> None:
-    query, paid = Sums(), receipt(GaussianEvent(2.0))
-    mechanism = NoisySum(query, "gaussian", 2.0)
-    mechanism.run([], receipt=paid, source=SystemNoise())
-    with pytest.raises(PrivacyError, match="no unused charge"):
-        mechanism.run([], receipt=paid, source=SystemNoise())
-    assert len(query.evaluations) == 1
+# -- scales -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_refused_draw_does_not_use_the_charge_up() -> None:
-    paid = receipt(GaussianEvent(2.0))
-    with pytest.raises(PrivacyError):
-        NoisySum(Sums(), "gaussian", 1.0).run([], receipt=paid, source=SystemNoise())
-    NoisySum(Sums(), "gaussian", 2.0).run([], receipt=paid, source=SystemNoise())
-
-
-@pytest.mark.parametrize("dtype", [np.int32, np.float64])
-def test_a_query_of_another_type_is_refused(dtype: type) -> None:
-    with pytest.raises(PrivacyError, match="wrong type or shape"):
-        NoisySum(Sums(dtype=dtype), "gaussian", 2.0).run(
-            [[1, 1, 1]], receipt=receipt(GaussianEvent(2.0)), source=SystemNoise()
+def test_the_scale_is_never_rounded_below_multiplier_times_sensitivity() -> None:
+    sevens = Sensitivity.of_counts(7)
+    for multiplier in np.random.default_rng(0).uniform(0.3, 9, 200).tolist():
+        for mechanism in (
+            NoisySum("gaussian", multiplier, sevens, (7,)),
+            SampledSum(multiplier, (((1.0, 1),),), sevens, (7,)),
+        ):
+            assert Fraction(mechanism.scale) > Fraction(multiplier) * Fraction(sevens.l2)
+        assert sevens.l1 is not None
+        assert Fraction(NoisySum("laplace", multiplier, sevens, (7,)).scale) > Fraction(multiplier) * Fraction(
+            sevens.l1
         )
 
 
-def test_a_query_of_another_shape_is_refused() -> None:
-    with pytest.raises(PrivacyError, match="wrong type or shape"):
-        NoisySum(Sums(wrong_shape=True), "gaussian", 2.0).run(
-            [], receipt=receipt(GaussianEvent(2.0)), source=SystemNoise()
-        )
+@pytest.mark.parametrize(
+    "make", [lambda l2: replace(GAUSSIAN, sensitivity=l2), lambda l2: replace(SAMPLED, sensitivity=l2)]
+)
+def test_a_grid_too_coarse_for_gaussian_noise_is_refused_in_the_plan(make: Any) -> None:
+    edge = SMALLEST_SIGMA / make(COUNTS).noise_multiplier
+    with pytest.raises(ConfigError, match="out of range for these parameters: its noise is too small"):
+        make(Sensitivity(None, edge * 0.99))
+    make(Sensitivity(None, edge * 1.01))
 
 
-def test_a_grid_too_coarse_for_gaussian_noise_is_refused_before_a_charge_could_be_used() -> None:
-    edge = SMALLEST_SIGMA / math.sqrt(3)
-    with pytest.raises(PrivacyError, match="too coarse"):
-        NoisySum(Sums(grid=edge * 0.99), "gaussian", 1.0)
-    NoisySum(Sums(grid=edge * 1.01), "gaussian", 1.0)
-    NoisySum(Sums(grid=1.0), "laplace", 1.0)  # discrete Laplace noise is exactly pure on any grid
+def test_laplace_noise_is_exactly_pure_on_any_grid() -> None:
+    assert replace(LAPLACE, sensitivity=Sensitivity(3.0, 2.0)).event == PureEvent(0.5)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_noise_that_would_leave_the_64_bit_integers_is_refused(kind: NoiseKind) -> None:
     """The sampler clamps there: a clamped value plus the exact sum would show the sum."""
-    edge = LARGEST_SCALE / (Sums().l2_sensitivity if kind == "gaussian" else Sums().l1_sensitivity)
-    with pytest.raises(PrivacyError, match="64-bit"):
-        NoisySum(Sums(), kind, edge * 1.01)
-    assert NoisySum(Sums(), kind, edge * 0.99).event
+    edge = LARGEST_SCALE / COUNTS.of(kind)
+    with pytest.raises(ConfigError, match="64-bit"):
+        NoisySum(kind, edge * 1.01, COUNTS, (3,))
+    assert NoisySum(kind, edge * 0.99, COUNTS, (3,)).event
+
+
+def test_noise_on_sampled_records_that_would_leave_the_64_bit_integers_is_refused_with_a_cure_for_secrets() -> None:
+    with pytest.raises(ConfigError, match=r"64-bit.*Choose a prior and a posterior"):
+        replace(SAMPLED, noise_multiplier=LARGEST_SCALE / COUNTS.l2 * 1.01)
 
 
 def test_the_sampler_does_clamp_and_at_the_largest_scale_it_does_not() -> None:
@@ -159,30 +168,83 @@ def test_the_sampler_does_clamp_and_at_the_largest_scale_it_does_not() -> None:
 
 
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, math.inf, math.nan])
-def test_an_impossible_noise_multiplier_is_refused(multiplier: float) -> None:
+@pytest.mark.parametrize("mechanism", [GAUSSIAN, LAPLACE, SAMPLED], ids=["gaussian", "laplace", "sampled"])
+def test_an_impossible_noise_multiplier_is_refused(mechanism: Any, multiplier: float) -> None:
     with pytest.raises(ConfigError, match="noise_multiplier"):
-        NoisySum(Sums(), "gaussian", multiplier)
+        replace(mechanism, noise_multiplier=multiplier)
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
-def test_every_coordinate_gets_noise_zero_or_not(kind: NoiseKind) -> None:
-    source = OneEverywhere()
-    mechanism = NoisySum(Sums(), kind, 2.0)
-    released = mechanism.run([[1, 0, 0], [1, 0, 2]], receipt=receipt(mechanism.event), source=source)
-    assert source.asked == [(kind, mechanism.scale, 3)]
-    assert released.tolist() == [2 + 2**-20, 2**-20, 2 + 2**-20]
+@pytest.mark.parametrize("sensitivity", [0.0, -1.0, math.inf, math.nan])
+@pytest.mark.parametrize("mechanism", [GAUSSIAN, SAMPLED], ids=["gaussian", "sampled"])
+def test_an_impossible_sensitivity_is_refused(mechanism: Any, sensitivity: float) -> None:
+    with pytest.raises(ConfigError, match="out of range"):
+        replace(mechanism, sensitivity=Sensitivity(None, sensitivity))
 
 
-def test_no_records_give_the_same_shape_and_the_same_noise() -> None:
-    mechanism = NoisySum(Sums(size=4_000), "gaussian", 2.0)
-    released = mechanism.run([], receipt=receipt(mechanism.event), source=SystemNoise())
-    assert released.shape == (4_000,)
-    assert released.dtype == np.float64
-    noise = np.rint(released * 2**20).astype(np.int64)
-    assert scale_p_value("gaussian", noise, scale=mechanism.scale) > ALPHA
+@pytest.mark.parametrize("mechanism", [GAUSSIAN, SAMPLED], ids=["gaussian", "sampled"])
+def test_a_value_too_large_to_be_stored_is_refused_in_the_plan(mechanism: Any) -> None:
+    assert replace(mechanism, shape=(LARGEST_RELEASE // 10, 10))
+    with pytest.raises(ConfigError, match=r"would hold 2e\+08 numbers"):
+        replace(mechanism, shape=(LARGEST_RELEASE // 10, 10, 1 + 1))
 
 
-def test_without_noise_the_sum_comes_back_in_its_own_units() -> None:
-    mechanism = NoisySum(Sums(), "laplace", 2.0)
-    released = mechanism.run([[3, 0, -1]], receipt=receipt(mechanism.event), source=InsecureNoNoise())
-    assert released.tolist() == [3.0, 0.0, -1.0]
+# -- JSON, from anybody -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
+def test_a_mechanism_survives_json_exactly(mechanism: Mechanism) -> None:
+    fields = json.loads(json.dumps(mechanism_to_json(mechanism)))
+    back = mechanism_from_json(fields, mechanism.event)
+    assert back == mechanism
+    assert type(back) is type(mechanism)
+    assert hash(back) == hash(mechanism)  # tuples are tuples again
+
+
+@pytest.mark.parametrize("name", [name for name in MECHANISMS if name != "declared"])
+def test_a_mechanism_of_another_event_is_refused(name: str) -> None:
+    mechanism = MECHANISMS[name]
+    with pytest.raises(ValueError, match="not that of its mechanism"):
+        mechanism_from_json(mechanism_to_json(mechanism), GaussianEvent(1.2345))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "other"},
+        {"kind": None},
+        {"kind": ["noisy-sum"]},
+        {"noise": "uniform"},
+        {"noise_multiplier": None},
+        {"shape": [3, "many"]},
+        {"sensitivity": {"l1": 1, "l2": "long", "grid": 1}},
+        {"sensitivity": None},
+    ],
+    ids=str,
+)
+def test_what_is_no_mechanism_is_refused(change: dict[str, object]) -> None:
+    fields = {**mechanism_to_json(GAUSSIAN), **change}
+    with pytest.raises(ValueError):
+        mechanism_from_json(fields, GAUSSIAN.event)
+
+
+def test_a_mechanism_that_could_not_be_planned_cannot_be_read_either() -> None:
+    fields = {**mechanism_to_json(GAUSSIAN), "sensitivity": {"l1": 3, "l2": 2, "grid": 1}}
+    with pytest.raises(ConfigError, match="out of range"):
+        mechanism_from_json(fields, GAUSSIAN.event)
+
+
+def test_a_declared_mechanism_has_no_numbers_to_be_believed() -> None:
+    with pytest.raises(ValueError, match="no numbers"):
+        mechanism_from_json({"kind": "declared", "noise_multiplier": 9.0}, GaussianEvent(9.0))
+
+
+def test_no_records_give_noise_of_the_declared_scale() -> None:
+    """Two-sided at alpha = 1e-6: 2/3 and 3/2 of the scale would fail."""
+    for mechanism in (replace(GAUSSIAN, shape=(4_000,)), replace(LAPLACE, shape=(4_000,))):
+        released = mechanism.with_noise(np.zeros(4_000, dtype=np.int64), SystemNoise())
+        assert released.shape == (4_000,)
+        assert released.dtype == np.float64
+        noise = np.rint(released * 2**20).astype(np.int64)
+        assert scale_p_value(mechanism.noise, noise, scale=mechanism.scale) > ALPHA
+        for wrong in (2 / 3, 3 / 2):
+            assert scale_p_value(mechanism.noise, noise, scale=mechanism.scale * wrong) < ALPHA

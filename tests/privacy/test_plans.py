@@ -8,8 +8,9 @@ import pytest
 
 from understudy.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import gaussian_split, pure_split
-from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, PureEvent
+from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, PureEvent, event_to_json
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import Declared, NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan, Receipt
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
@@ -22,7 +23,7 @@ def plan(*charges: Charge, budget: Budget = BUDGET) -> Plan:
 
 
 def charge(name: str, event: Event) -> Charge:
-    return Charge(name, event, {"N": 1}, "to test")
+    return Charge(name, Declared(event), "to test")
 
 
 def test_a_plan_that_spends_its_budget_to_the_last_is_fine() -> None:
@@ -53,19 +54,39 @@ def test_two_charges_of_one_name_are_refused_because_one_could_pay_for_the_other
         plan(charge("a", PureEvent(0.1)), charge("a", PureEvent(0.1)))
 
 
-def test_a_receipt_pays_each_charge_once_in_any_order() -> None:
-    receipt = Receipt("run", (charge("a", PureEvent(0.1)), charge("b", PureEvent(0.2))))
-    receipt.pay("b", PureEvent(0.2))
-    receipt.pay("a", PureEvent(0.1))
-    for name, event in (("a", PureEvent(0.1)), ("b", PureEvent(0.2)), ("c", PureEvent(0.1))):
-        with pytest.raises(PrivacyError):
-            receipt.pay(name, event)
+def test_a_slash_in_a_charges_name_is_refused_because_it_begins_a_parts_name() -> None:
+    with pytest.raises(PrivacyError, match="slash in its name"):
+        plan(charge("a/b", PureEvent(0.1)))
+
+
+def test_a_plan_knows_the_mechanism_of_each_charge() -> None:
+    made = plan(charge("a", PureEvent(0.1)), charge("b", PureEvent(0.2)))
+    assert made.mechanism("b") == Declared(PureEvent(0.2))
+    assert made.charges[0].event == PureEvent(0.1)
+
+
+def test_a_receipt_pays_each_charge_once_in_any_order_and_gives_its_mechanism() -> None:
+    receipt = Receipt("run", plan(charge("a", PureEvent(0.1)), charge("b", PureEvent(0.2))))
+    assert receipt.pay("b") == Declared(PureEvent(0.2))
+    assert receipt.pay("a") == Declared(PureEvent(0.1))
+    for name in ("a", "b", "c", "a/0"):
+        with pytest.raises(PrivacyError, match="no unused charge"):
+            receipt.pay(name)
 
 
 @pytest.mark.parametrize("event", [GaussianEvent(0.1), MixtureEvent(2.5, (((0.5, 3), (0.25, 1)), ((1.0, 2),)))])
 def test_a_charge_survives_json(event: Event) -> None:
     made = charge("a", event)
     assert Charge.from_json(json.loads(json.dumps(made.to_json()))) == made
+
+
+def test_a_charge_whose_event_is_not_that_of_its_mechanism_is_refused() -> None:
+    mechanism = NoisySum("gaussian", 2.0, Sensitivity.of_counts(3), (3,))
+    fields = Charge("a", mechanism, "to test").to_json()
+    assert Charge.from_json(fields).mechanism == mechanism
+    for event in (GaussianEvent(2.5), GaussianEvent(1.5), PureEvent(0.5)):
+        with pytest.raises(ValueError, match="not that of its mechanism"):
+            Charge.from_json({**fields, "event": event_to_json(event)})
 
 
 def test_units_say_what_they_protect_and_survive_json() -> None:

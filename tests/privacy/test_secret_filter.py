@@ -77,7 +77,7 @@ def test_of_several_secrets_the_worst_counts() -> None:
     assert np.all(divergences(MixtureEvent(9.0, ())) < 1e-8)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     st.lists(
         st.tuples(st.floats(1.5, 30), st.sampled_from([ALWAYS, OFTEN, MANY, ((0.1, 3),)])), min_size=1, max_size=3

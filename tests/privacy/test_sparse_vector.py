@@ -94,7 +94,7 @@ def test_an_impossible_test_is_refused(sensitivity: int, scale: float) -> None:
 
 
 def test_noise_that_would_leave_the_64_bit_integers_is_refused() -> None:
-    with pytest.raises(PrivacyError, match="64-bit"):
+    with pytest.raises(ConfigError, match="64-bit"):
         SparseVector(0, 1, LARGEST_SCALE * 0.51)
     assert SparseVector(0, 1, LARGEST_SCALE * 0.49).rho > 0
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from auditing import paid
 from noise_tests import ALPHA
 from numpy.typing import NDArray
 from scipy import stats
@@ -24,10 +23,11 @@ from understudy.privacy.events import (
     event_to_json,
 )
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import Declared
 from understudy.privacy.noise import InsecureNoNoise, NoiseKind, NoiseSource, SystemNoise
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.subsampled import (
-    OpenSubsampledTokens,
+    LabelTokens,
     SubsampledTokens,
     subsampled_multiplier,
     votes_epsilon,
@@ -35,12 +35,12 @@ from understudy.privacy.subsampled import (
 from understudy.privacy.unit import Unit
 
 GRID = SubsampledTokens.grid
-GAUSSIAN = SubsampledTokens("tokens", "gaussian", subsets=4, noise_multiplier=1.0, rate=0.1, tokens=20)
+GAUSSIAN = SubsampledTokens("gaussian", subsets=4, noise_multiplier=1.0, rate=0.1, tokens=20)
 VOTES = replace(GAUSSIAN, noise="votes")
 
 
-def opened(mechanism: SubsampledTokens, source: NoiseSource | None = None, *, spent: int = 0) -> OpenSubsampledTokens:
-    return mechanism.open(paid(mechanism.name, mechanism.event), source or SystemNoise()).label(0, spent=spent)
+def opened(mechanism: SubsampledTokens, source: NoiseSource | None = None, *, spent: int = 0) -> LabelTokens:
+    return mechanism.open(source or SystemNoise()).label(0, spent=spent)
 
 
 # -- events -----------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_the_noise_for_a_budget_never_overshoots_and_wastes_little(budget: Budge
     gaussian = SubsampledGaussianEvent(subsampled_multiplier(budget, rate=rate, tokens=tokens), rate, tokens)
     votes = SubsampledPureEvent(votes_epsilon(budget, rate=rate, tokens=tokens), rate, tokens)
     for event in (gaussian, votes):
-        Plan("method", Unit(), budget, (Charge("tokens", event, {}, "to test"),))  # checks that it is within
+        Plan("method", Unit(), budget, (Charge("tokens", Declared(event), "to test"),))  # checks that it is within
         assert Composition((event,)).epsilon(delta) == pytest.approx(float(budget.epsilon), rel=0.01)
 
 
@@ -192,13 +192,11 @@ def test_the_event_and_the_scale_are_known_before_anything_is_drawn() -> None:
 
 
 @pytest.mark.parametrize("mechanism", [GAUSSIAN, VOTES], ids=["gaussian", "votes"])
-def test_nothing_is_sampled_without_the_recorded_charge_and_it_pays_once(mechanism: SubsampledTokens) -> None:
-    with pytest.raises(PrivacyError, match="no unused charge"):
-        mechanism.open(paid("tokens", replace(mechanism, rate=0.2).event), SystemNoise())
-    receipt = paid("tokens", mechanism.event)
-    mechanism.open(receipt, SystemNoise())
-    with pytest.raises(PrivacyError, match="no unused charge"):
-        mechanism.open(receipt, SystemNoise())
+def test_a_paid_charge_counts_the_tokens_of_each_label_once(mechanism: SubsampledTokens) -> None:
+    tokens = mechanism.open(SystemNoise())
+    assert [tokens.label(number).left for number in (0, 1)] == [20, 20]
+    with pytest.raises(PrivacyError, match="tokens of label 1 are counted twice"):
+        tokens.label(1, spent=20)
 
 
 def test_each_token_has_one_sample_of_its_own_and_is_counted() -> None:
@@ -243,7 +241,7 @@ def test_an_impossible_parameter_is_refused(change: dict[str, float]) -> None:
 
 def test_noise_that_does_not_fit_the_grid_is_refused() -> None:
     for multiplier in (0.01, 1e12):
-        with pytest.raises(PrivacyError, match="does not fit its noise"):
+        with pytest.raises(ConfigError, match="does not fit the integer grid"):
             replace(GAUSSIAN, noise_multiplier=multiplier)
 
 
@@ -265,7 +263,8 @@ def test_the_noise_lies_on_every_candidate_with_the_declared_scale() -> None:
 
 
 def test_units_are_drawn_at_the_rate_into_uniform_subsets_independently() -> None:
-    included, subset = opened(replace(GAUSSIAN, subsets=5, rate=0.3)).sample(30_000)
+    sample = opened(replace(GAUSSIAN, subsets=5, rate=0.3)).sample(30_000)
+    included, subset = sample.included, sample.subset
     assert included.dtype == np.bool_
     assert subset.dtype == np.int64
     assert stats.binomtest(int(included.sum()), 30_000, 0.3).pvalue > ALPHA
@@ -283,8 +282,8 @@ def test_every_token_samples_anew() -> None:
     for _ in range(2):
         samples.append(tokens.sample(200))
         tokens.choose(np.array([1]))
-    assert not np.array_equal(samples[0][0], samples[1][0])
-    assert not np.array_equal(samples[0][1], samples[1][1])
+    for part in ("included", "subset", "priority"):
+        assert not np.array_equal(getattr(samples[0], part), getattr(samples[1], part))
 
 
 def said(groups: list[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -298,7 +297,8 @@ def test_one_more_unit_moves_one_subset_and_with_a_cut_of_an_ordered_sample_all_
     most = math.sqrt(2) * GRID
     moved = 0.0
     for _ in range(100):
-        included, subset = opened(replace(GAUSSIAN, subsets=subsets, rate=0.8)).sample(len(kinds))
+        sample = opened(replace(GAUSSIAN, subsets=subsets, rate=0.8)).sample(len(kinds))
+        included, subset = sample.included, sample.subset
         included[0] = True  # the unit that is there or not; all others have the same coins
         dealt = [np.flatnonzero(included & (subset == each)) for each in range(subsets)]
         with_it, without = said([kinds[each] for each in dealt]), said([kinds[each[each > 0]] for each in dealt])

@@ -46,7 +46,7 @@ def sums_of(
     return how.over(Rows(logits), Candidates(None, logits[0]), divisors)  # type: ignore[arg-type]
 
 
-MECHANISM = PrivateTokens("tokens", clip=10, batch_size=20, temperature=2, tokens=1, test=TokenTest(0.5, 0.2))
+MECHANISM = PrivateTokens(clip=10, batch_size=20, temperature=2, tokens=1, test=TokenTest(0.5, 0.2))
 HOW = TokenSums("recenter", MECHANISM.clip, MECHANISM.grid, MECHANISM.distance_grid)
 
 

@@ -20,11 +20,12 @@ from understudy.outputs import OutputFolder, find_table
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release
-from understudy.statement import Statement
+from understudy.statement import Sealed, Statement
 from understudy.writing.records import SyntheticRecord
 
 LABELS = ("cardiology", "neurology", "skin")
@@ -47,17 +48,17 @@ def made_statement(
     noise = [3.0, 3.0] if isinstance(budget, SecretBudget) else gaussian_split(budget, [1, 4])
     unit = Unit("secret", 3, recognised_by="detectors email") if secret else Unit()
     charges = tuple(
-        Charge(name, GaussianEvent(each), {}, f"noisy {name} counts")
+        Charge(name, Declared(GaussianEvent(each)), f"noisy {name} counts")
         for name, each in zip(("vocabulary", "density"), noise, strict=True)
     )
-    return Statement.of(
+    made = Statement.of(
         Plan(method, unit, budget, charges),
         public_inputs={"vocabulary": {"source": "terms.txt", "sha256": "ab" * 32}},
         labels_declared=True,
         dataset="clinic",
-        private=private,
         notes=("A note of the method.",),
     )
+    return replace(made, sealed=Sealed("system" if private else "none", "0" * 32, "1" * 32, 1))
 
 
 def made_texts(count: int = 30) -> list[tuple[str, int]]:
@@ -213,5 +214,5 @@ def charge_metrics(folder: OutputFolder, accuracy: float = 0.75, *, private: boo
         unit=Unit(),
         protects="one record",
         budget=Budget("0.5", 0),
-        charges=(Charge("metrics", PureEvent(0.5), {}, "noisy counts of labels"),),
+        charges=(Charge("metrics", Declared(PureEvent(0.5)), "noisy counts of labels"),),
     ).save(folder.metrics_file)

@@ -13,10 +13,11 @@ from scipy.stats import norm
 
 from understudy.assess.synthetic import SyntheticText, read_synthetic
 from understudy.config import run_config
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.metrics.value import MetricValue
 from understudy.privacy.events import GaussianEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
 from understudy.report.budget import spending, tradeoff
@@ -30,13 +31,12 @@ from understudy.statement import FALSE_ALARMS, Statement
 
 
 def stated(*events: object, epsilon: float, delta: str) -> Statement:
-    charges = tuple(Charge(f"r{place}", event, {}, "why") for place, event in enumerate(events))  # type: ignore[arg-type]
+    charges = tuple(Charge(f"r{place}", Declared(event), "why") for place, event in enumerate(events))  # type: ignore[arg-type]
     return Statement.of(
         Plan("dp-kps", Unit(), Budget(epsilon, delta), charges),
         public_inputs={},
         labels_declared=True,
         dataset="d",
-        private=True,
     )
 
 

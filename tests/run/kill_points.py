@@ -48,14 +48,14 @@ MOMENTS = {
     "a value is drawn": Moment(_KEEP, "before", 1),
     "a value is being stored": Moment(_KEEP, name_at=1, transaction=_STORE),
     "a value is stored": Moment(_KEEP, name_at=1),
-    "a value is being confirmed": Moment(_CONFIRM, name_at=2, transaction=_LEDGER),
-    "a value is confirmed": Moment(_CONFIRM, name_at=2),
+    "a value is being confirmed": Moment(_CONFIRM, name_at=1, transaction=_LEDGER),
+    "a value is confirmed": Moment(_CONFIRM, name_at=1),
     # private prediction
     "a sum over private rows is made": Moment("understudy.decoding.sums:TokenSums.over", "before"),
-    "a token is drawn": Moment("understudy.privacy.tokens:BatchTokens.draw"),
+    "a token is drawn": Moment("understudy.privacy.tokens:BatchTokens.choose"),
     # a language model on this machine
-    "a token is chosen": Moment("understudy.models.decoding:choose_tokens", "before"),
-    "a batch is answered": Moment("understudy.models.decoding:Decoder.answer"),
+    "a token is chosen": Moment("understudy.models.local:choose_tokens", "before"),
+    "a batch is answered": Moment("understudy.models.local:Decoder.answer"),
     "answers are being stored": Moment(_PUT, transaction=_STORE),
     "answers are stored": Moment(_PUT),
     # what is written
@@ -99,7 +99,7 @@ def install(moment: str, number: int, diary: Diary) -> None:
 
     def watching(function: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*arguments: Any, **named: Any) -> Any:
-            counts = aimed.name_at is None or arguments[aimed.name_at] in diary.drawn
+            counts = aimed.name_at is None or _name(arguments[aimed.name_at]) in diary.drawn
             if counts and aimed.when == "before":
                 killer.strike()
             inside.counts = counts
@@ -135,28 +135,30 @@ def _replace(place: str, by: Callable[[Callable[..., Any]], Callable[..., Any]])
     setattr(owner, attribute, by(getattr(owner, attribute)))
 
 
+def _name(argument: Any) -> str:
+    """Of a value, or of its seal."""
+    return str(getattr(argument, "name", argument))
+
+
 def _watch_values(diary: Diary) -> None:
-    from understudy.run import charging
+    from understudy.run.measuring import Measurements
 
-    confirmed = charging._confirmed
-
-    def watched(*arguments: Any) -> Any:
-        keep = confirmed(*arguments)
-
-        def keep_watched(name: str, draw: Callable[[], Any]) -> Any:
-            def drawing() -> Any:
-                arrays = draw()
+    def watching(given: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(door: Measurements, name: str, make: Callable[[], Any]) -> Any:
+            def making() -> Any:
+                arrays = make()
                 diary.drawn.add(name)
                 diary.note("drawn", name, arrays)
                 return arrays
 
-            arrays = keep(name, drawing)
-            diary.note("used", name, arrays)
-            return arrays
+            value = given(door, name, making)
+            diary.note("used", name, getattr(value, "arrays", value))
+            return value
 
-        return keep_watched
+        return watched
 
-    charging._confirmed = watched
+    Measurements.seal = watching(Measurements.seal)  # type: ignore[method-assign]
+    Measurements.keep = watching(Measurements.keep)  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True)

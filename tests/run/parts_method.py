@@ -18,16 +18,26 @@ from pydantic import Field
 import understudy as us
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.errors import ReleaseError
-from understudy.methods.base import Arrays, GenerationTools, PublicFacts, Released, ReleaseTools, Traits
+from understudy.methods.base import Method, Needs, Released, ReleaseTools
+from understudy.methods.public import GenerationTools, PublicFacts
 from understudy.methods.registry import GROUP
 from understudy.parameters import Parameters
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.sealed import Arrays
 from understudy.writing.records import SyntheticRecord
 
 CHARGE = "tokens"
 BATCHES = 2
+
+
+class Parts(Declared):
+    """A mechanism that gives its parts itself."""
+
+    def open(self, _source: Any) -> None:
+        """Paid."""
 
 
 class FreeParameters(Parameters):
@@ -59,27 +69,26 @@ class Drawing:
         return f"text {value}"
 
 
-class InParts(Traits, PartParameters):
+class InParts(Method, PartParameters):
     """Draws ``tokens/LABEL/BATCH/NUMBER``; the parts of a batch one after the other, the batches at once."""
 
     name: ClassVar[str] = "in-parts"
     parameters: ClassVar[type[Parameters]] = PartParameters
     generation_parameters: ClassVar[type[Parameters]] = FreeParameters
-    needs_embedder: ClassVar[bool] = False
-    exports: ClassVar[bool] = True
+    needs: ClassVar[Needs] = Needs(generation_llm="never")
     stopping_parameters: ClassVar[frozenset[str]] = frozenset({"texts_per_batch"})
 
     def dump(self) -> dict[str, Any]:
         return self.model_dump(mode="json", exclude={"threads"})
 
     def plan(self, budget: Budget, facts: PublicFacts) -> Plan:
-        charge = Charge(CHARGE, PureEvent(float(budget.epsilon) * (1 - 1e-9)), {"paid": self.paid}, "parts")
+        charge = Charge(CHARGE, Parts(PureEvent(float(budget.epsilon) * (1 - 1e-9))), f"{self.paid} parts")
         return Plan(self.name, facts.unit, Budget(budget.epsilon, 0), (charge,))
 
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
         read = sum(len(batch.texts) for batch in corpus.batches())
         assert read >= 0
-        tools.receipt.pay(CHARGE, plan.charges[0].event)
+        tools.open(CHARGE)
 
         def batch(place: tuple[int, int]) -> list[str]:
             names = [
@@ -87,7 +96,7 @@ class InParts(Traits, PartParameters):
             ]
             return [self._part(name, tools) for name in names]
 
-        places = [(label, number) for label in range(tools.labels) for number in range(BATCHES)]
+        places = [(label, number) for label in range(tools.labels.size) for number in range(BATCHES)]
         pool = ThreadPoolExecutor(self.threads)
         try:
             texts = dict(zip(places, pool.map(batch, places), strict=True))
@@ -97,13 +106,13 @@ class InParts(Traits, PartParameters):
             tools.say(f"All that was paid for is used: {self.paid} texts of each batch.")
         strings = {
             f"label {label}": [text for (of, _), found in texts.items() if of == label for text in found]
-            for label in range(tools.labels)
+            for label in range(tools.labels.size)
         }
-        return Released({"labels": np.arange(tools.labels)}, strings=strings)
+        return Released({"labels": np.arange(tools.labels.size)}, strings=strings)
 
     def _part(self, name: str, tools: ReleaseTools) -> str:
-        kept = tools.keep(name, lambda: Drawing.draw(name))
-        return Drawing.use(name, int(kept["token"][0]))
+        kept = tools.seal(name, lambda: Drawing.draw(name))
+        return Drawing.use(name, int(kept.arrays["token"][0]))
 
     def available(self, release: us.Release) -> Sequence[int]:
         return [len(release.strings[f"label {label}"]) for label in range(len(release.arrays["labels"]))]
@@ -133,7 +142,7 @@ class WithModel(InParts):
     """The same, and it wants a local model that reads private text."""
 
     name: ClassVar[str] = "with-model"
-    needs_private_model: ClassVar[bool] = True
+    needs: ClassVar[Needs] = Needs(private_model=True, generation_llm="never")
 
     seen: ClassVar[list[ReleaseTools]] = []
 

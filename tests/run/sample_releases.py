@@ -17,12 +17,14 @@ from understudy.privacy.events import (
     SubsampledGaussianEvent,
     ZCDPEvent,
 )
+from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release
-from understudy.statement import Statement
+from understudy.statement import Sealed, Statement
 
 LABELS = ("cardiology", "dermatology")
 DIMENSION = 16
@@ -43,11 +45,11 @@ def sample(
         method=method,
         unit=Unit("secret", 2, recognised_by="detectors email") if secret else Unit(),
         budget=SecretBudget("0.01", "0.2") if secret else Budget(6, "1e-6"),
-        charges=tuple(Charge(name, event, {"noise_multiplier": 2.0}, "noisy sums") for name, event in charges.items()),
+        charges=tuple(Charge(name, Declared(event), "noisy sums") for name, event in charges.items()),
         public_inputs={"embedder": {"source": "words", "sha256": "1" * 64}, "model": {"source": "fake"}},
         labels_declared=True,
         dataset="clinic",
-        private=True,
+        sealed=Sealed("system", "0" * 32, "1" * 32, 1),
         epsilon_at={} if secret else {1e-6: 5.5},
         power=0.5,
         notes=("A note.",),
@@ -60,7 +62,7 @@ def sample(
         statement=statement,
         arrays=arrays,
         terms=terms or [],
-        noise_check={"noise (std)": 2.5, "above, by label": [1, 2], "warning": "little"},
+        noise_check=Facts((Fact("noise", 2.5, "noise (std)"), Fact("above", (1, 2), "above")), ("little",)),
         strings=strings or {},
     )
 

@@ -21,9 +21,10 @@ from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import ConfigError
 from understudy.evolution.loop import candidates_per_round
-from understudy.methods.aug_pe.votes import GRID, VoteHistogram
+from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.models.types import Completion
-from understudy.privacy.mechanisms import NoisySum
+from understudy.privacy.mechanisms import COUNT_GRID
+from understudy.privacy.plan import Receipt
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
 BUDGET = us.Budget(4, "1e-6")
@@ -146,13 +147,13 @@ class Exact:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.histograms: list[NDArray[np.int64]] = []
-        whole = VoteHistogram.evaluate
+        whole = VoteHistogram.of_batch
 
         def evaluate(query: VoteHistogram, data: Any) -> NDArray[np.int64]:
             self.histograms.append(whole(query, data))
             return self.histograms[-1].copy()
 
-        monkeypatch.setattr(VoteHistogram, "evaluate", evaluate)
+        monkeypatch.setattr(VoteHistogram, "of_batch", evaluate)
 
     def found_in(self, folder: Path) -> list[str]:
         """The files of ``folder`` that hold one of them, in votes or in steps of the grid, in any usual type."""
@@ -163,7 +164,7 @@ class Exact:
         forms = [
             form.tobytes()
             for exact in self.histograms
-            for votes in (exact, exact / GRID)
+            for votes in (exact, exact / COUNT_GRID)
             for form in (votes.astype(kind) for kind in (np.int32, np.int64, np.float32, np.float64))
         ]
         return sorted(name for name, data in contents.items() if any(form in data for form in forms))
@@ -188,14 +189,14 @@ def test_the_search_for_exact_votes_finds_them_where_there_is_no_noise(
 def test_private_embeddings_are_their_owners_alone_and_gone_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, modes = VoteHistogram.evaluate, []
+    whole, modes = VoteHistogram.of_batch, []
 
     def evaluate(query: VoteHistogram, data: Any) -> NDArray[np.int64]:
-        modes.append((stat.S_IMODE(data.file.stat().st_mode), stat.S_IMODE(data.file.parent.stat().st_mode)))
-        assert data.file.is_relative_to(tmp_path / "out" / "private")
+        (file,) = (tmp_path / "out" / "private").rglob("embeddings.bin")
+        modes.append((stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode)))
         return whole(query, data)
 
-    monkeypatch.setattr(VoteHistogram, "evaluate", evaluate)
+    monkeypatch.setattr(VoteHistogram, "of_batch", evaluate)
     run(tmp_path)
     assert modes == [(0o600, 0o700)] * 2
     assert not list((tmp_path / "out").rglob("*embeddings*"))
@@ -412,13 +413,13 @@ def test_noisy_label_sizes_are_charged_drawn_once_and_never_leave_a_label_empty(
     monkeypatch.setattr("clinic.rows", lambda: lonely)
     assert chosen_by_label(run(tmp_path / "other", **silent).release) == [[1, 7]] * 2
     draws: list[str] = []
-    whole = NoisySum.run
+    pay = Receipt.pay
 
-    def counting(mechanism: NoisySum[Any], data: Any, **named: Any) -> NDArray[np.float64]:
-        draws.append(mechanism.query.name)
-        return whole(mechanism, data, **named)
+    def counting(receipt: Receipt, name: str) -> Any:
+        draws.append(name)
+        return pay(receipt, name)
 
-    monkeypatch.setattr(NoisySum, "run", counting)
+    monkeypatch.setattr(Receipt, "pay", counting)
     made = run(tmp_path, label_sizes="noisy", label_share=0.3).release
     assert draws == ["labels", "votes-1", "votes-2"]
     assert all(sum(sizes) == 8 and min(sizes) >= 1 for sizes in chosen_by_label(made))
@@ -449,13 +450,14 @@ def test_a_secrets_histogram_has_the_noise_of_all_records_that_may_hold_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scales: dict[str, tuple[float, float]] = {}
-    whole = NoisySum.run
+    pay = Receipt.pay
 
-    def run_it(mechanism: NoisySum[Any], data: Any, **named: Any) -> NDArray[np.float64]:
-        scales[mechanism.query.name] = (mechanism.noise_multiplier, mechanism.noise_std)
-        return whole(mechanism, data, **named)
+    def paying(receipt: Receipt, name: str) -> Any:
+        mechanism = pay(receipt, name)
+        scales[name] = (mechanism.noise_multiplier, mechanism.noise_std)
+        return mechanism
 
-    monkeypatch.setattr(NoisySum, "run", run_it)
+    monkeypatch.setattr(Receipt, "pay", paying)
     (tmp_path / "secrets.txt").write_text("Number 3\nNumber 7", "utf-8")
     secret = {"epsilon": None, "delta": None, "secret_prior": "1e-4", "secret_posterior": "1e-3"}
     named = {"secrets_file": str(tmp_path / "secrets.txt"), "max_records_per_secret": 5}

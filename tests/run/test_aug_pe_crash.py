@@ -20,14 +20,18 @@ from clinic import FakeChat
 from evolution_fixtures import evolving, varied
 from run_fixtures import runs_charged
 from test_copies import assert_refused, copied, run, stopped
+from test_crash import forgetful
 
+import understudy.run.measuring
 from understudy.evolution.embeddings import PrivateEmbeddings
 from understudy.evolution.population import Population
 from understudy.ledger import Ledger
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.models.types import ChatRequest, Completion
-from understudy.privacy.mechanisms import NoisySum
+from understudy.privacy.plan import Receipt
+from understudy.privacy.sealed import SealedValue
 from understudy.release import Release
+from understudy.run.measuring import Measurements
 from understudy.run.session import Session
 from understudy.store import AnswerStore, RunStore
 
@@ -38,7 +42,7 @@ KEPT = (*NOISY, "population-0", "population-1")
 STEPS: tuple[tuple[Any, str], ...] = (
     *((Ledger, name) for name in ("charge", "confirm")),
     *((RunStore, name) for name in ("keep", "mark")),
-    *((NoisySum, "run"), (PrivateEmbeddings, "build"), (shutil, "rmtree"), (Release, "save")),
+    *((understudy.run.measuring, "measure"), (PrivateEmbeddings, "_written"), (shutil, "rmtree"), (Release, "save")),
     *((AnswerStore, "put_many"), (Session, "begin")),
 )
 Used = dict[str, set[bytes]]
@@ -68,7 +72,8 @@ class Machine:
         monkeypatch.setattr("understudy.models.catalog.load_chat", lambda spec, **options: FakeChat(self._reply))
         for owner, name in STEPS:
             monkeypatch.setattr(owner, name, self._stepping(f"{owner.__name__}.{name}", getattr(owner, name)))
-        monkeypatch.setattr(RunStore, "keep_once", self.recording(RunStore.keep_once))
+        monkeypatch.setattr(Measurements, "seal", self.recording(Measurements.seal))
+        monkeypatch.setattr(Measurements, "keep", self.recording(Measurements.keep))
 
     def _reply(self, request: ChatRequest) -> Completion:
         """Another answer whenever it is asked."""
@@ -99,13 +104,14 @@ class Machine:
         used = {name: set(values) for name, values in self.used.items()}
         self.disks.append(Disk(folder, step, used, frozenset(self.paid)))
 
-    def recording(self, keep_once: Callable[..., Any]) -> Callable[..., Any]:
-        """Whatever ``keep_once`` returns may be used."""
+    def recording(self, given: Callable[..., Any]) -> Callable[..., Any]:
+        """Whatever the door gives may be used."""
 
-        def recording(store: RunStore, name: str, draw: Callable[[], Any]) -> Any:
-            arrays = keep_once(store, name, draw)
+        def recording(door: Measurements, name: str, make: Callable[[], Any]) -> Any:
+            value = given(door, name, make)
+            arrays = value.arrays if isinstance(value, SealedValue) else value
             self.used.setdefault(name, set()).add(b"".join(arrays[key].tobytes() for key in sorted(arrays)))
-            return arrays
+            return value
 
         return recording
 
@@ -126,7 +132,7 @@ class Machine:
         return config
 
     def assert_one_value_each(self, step: str) -> None:
-        assert set(self.used) == {"embedder", *KEPT}
+        assert set(self.used) == set(KEPT)
         assert all(len(values) == 1 for values in self.used.values()), f"a second value was used: {step}"
 
 
@@ -174,7 +180,7 @@ def test_a_run_that_goes_down_anywhere_is_resumed_without_a_second_charge_histog
         assert len(machine.asked) == len(set(machine.asked))
         assert not list(output.rglob("*embeddings*")), disk.step
         release = load_release(output / "release" / "aug-pe.release")
-        votes = [np.frombuffer(after[name]["votes"]) for name in ("votes-1", "votes-2")]
+        votes = [np.frombuffer(after[name]["value"]) for name in ("votes-1", "votes-2")]
         assert release.arrays["votes"].tolist() == np.concatenate(votes).tolist()
         assert files(output).keys() == whole.keys()
     last = machine.disks[-1]
@@ -186,11 +192,10 @@ def test_the_crash_test_notices_a_store_that_forgets(
     tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.run_and_keep(tmp_path)
-    monkeypatch.setattr(RunStore, "keep_once", machine.recording(lambda store, name, draw: draw()))
-    monkeypatch.setattr(RunStore, "digest", lambda store, name, *, key: "forgotten")
-    monkeypatch.setattr(Ledger, "confirm", lambda *arguments: None)
+    monkeypatch.setattr(Measurements, "keep", machine.recording(lambda door, name, make: make()))
+    monkeypatch.setattr(Measurements, "seal", machine.recording(forgetful(monkeypatch)))
     monkeypatch.setattr("understudy.ledger.admission.require_same_draws", lambda *arguments: None)
-    disk = next(each for each in machine.disks if len(each.used) == 4)
+    disk = next(each for each in machine.disks if len(each.used) == 3)
     machine.run_again(tmp_path, disk)
     with pytest.raises(AssertionError, match="a second value was used"):
         machine.assert_one_value_each(disk.step)
@@ -201,16 +206,16 @@ def test_a_run_killed_between_the_population_and_its_votes_votes_on_the_same_pop
     tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = settings(tmp_path, tmp_path)
-    draw = NoisySum.run
+    pay = Receipt.pay
 
-    def killing(mechanism: NoisySum[Any], data: Any, **named: Any) -> Any:
-        if mechanism.query.name == "votes-2":
+    def killing(receipt: Receipt, name: str) -> Any:
+        if name == "votes-2":
             os.kill(os.getpid(), signal.SIGKILL)
-        return draw(mechanism, data, **named)
+        return pay(receipt, name)
 
     child = os.fork()
     if child == 0:
-        monkeypatch.setattr(NoisySum, "run", killing)
+        monkeypatch.setattr(Receipt, "pay", killing)
         try:
             run(config)
         finally:
@@ -259,7 +264,7 @@ def test_a_copy_from_before_the_votes_draws_none_again(tmp_path: Path, varied_ch
     copy = copied(values)
     first = run(values).release
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NoisySum, "run", lambda *_, **__: pytest.fail("it drew again"))
+        patch.setattr("understudy.run.measuring.measure", lambda *_, **__: pytest.fail("it sampled again"))
         assert_refused(copy)
     assert run(values).release.digest == first.digest
 

@@ -69,7 +69,7 @@ def test_votes_on_an_empty_corpus_are_noise_and_not_naught(tmp_path: Path) -> No
     write_csv(tmp_path / "notes.csv", [])
     made = running.release(run_config(evolving(tmp_path))).release
     assert np.count_nonzero(made.arrays["votes"]) == 48
-    assert "all noise" in made.noise_check["warning"]
+    assert "all noise" in made.noise_check.warnings[0]
 
 
 def failed(_request: ChatRequest) -> Completion:

@@ -18,7 +18,9 @@ from understudy import run as running
 from understudy.config import run_config
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.evolution.embeddings import PrivateEmbeddings, integer_vectors
-from understudy.methods.aug_pe.votes import GRID, VoteHistogram
+from understudy.methods.aug_pe.votes import VoteHistogram
+from understudy.privacy.measurement import exact_sum
+from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
 
 LABELS = ("cardiology", "dermatology", "surgery")
@@ -47,12 +49,11 @@ def histogram(rows: list[dict[str, str]], folder: Path, **options: Any) -> NDArr
     """The exact one, by way of corpus, bounding, embeddings on disk and votes."""
     corpus = us.read_corpus(rows, text="note", label="department", labels=LABELS, owner="clinician")
     bounded = BoundedCorpus(corpus, OWNER, b"key")
-    batches = ((batch.texts, batch.labels, batch.units) for batch in bounded.batches())
-    embeddings = PrivateEmbeddings.build(batches, WordEmbedder(), folder=folder, key="k")
+    embeddings = PrivateEmbeddings(bounded, WordEmbedder(), folder, "k")
     labels = np.repeat(np.arange(3, dtype=np.int32), len(CANDIDATES))
     vectors = integer_vectors(WordEmbedder().embed(CANDIDATES * 3))
     unit = options.pop("unit", OWNER)
-    return VoteHistogram(vectors, labels, unit, "votes-1", **options).evaluate(embeddings)
+    return exact_sum(VoteHistogram(vectors, labels, unit, **options), embeddings)
 
 
 def movements(folder: Path, **options: Any) -> dict[str, int]:
@@ -71,15 +72,15 @@ def test_removing_an_owner_moves_the_histogram_by_one_vote_at_most_over_all_labe
     tmp_path: Path, nearest: int, distance: str
 ) -> None:
     found = movements(tmp_path, neighbours=nearest, distance=distance)
-    assert max(found.values()) <= GRID**2
-    assert min(found.values()) > 0.999 * GRID**2  # everybody has a whole vote
+    assert max(found.values()) <= COUNT_GRID**2
+    assert min(found.values()) > 0.999 * COUNT_GRID**2  # everybody has a whole vote
 
 
 def test_the_test_notices_votes_that_are_not_joint(tmp_path: Path) -> None:
     found = movements(tmp_path, unit=Unit())
-    assert found["one"] == GRID**2
-    assert found["spread"] == 3 * GRID**2
-    assert found["many"] > GRID**2
+    assert found["one"] == COUNT_GRID**2
+    assert found["spread"] == 3 * COUNT_GRID**2
+    assert found["many"] > COUNT_GRID**2
 
 
 def test_without_an_owner_the_votes_of_a_whole_run_are_one_vote_away(
@@ -98,8 +99,8 @@ def test_without_an_owner_the_votes_of_a_whole_run_are_one_vote_away(
     for name in ("spread", "many", "alike"):
         rest = votes(name, [row for row in table() if row["clinician"] != name])
         assert rest.strings == whole.strings
-        steps = np.rint((whole.arrays["votes"] - rest.arrays["votes"]) * GRID).astype(np.int64).tolist()
-        assert 0.99 * GRID**2 < sum(step * step for step in steps) <= GRID**2
+        steps = np.rint((whole.arrays["votes"] - rest.arrays["votes"]) * COUNT_GRID).astype(np.int64).tolist()
+        assert 0.99 * COUNT_GRID**2 < sum(step * step for step in steps) <= COUNT_GRID**2
 
 
 def test_owners_over_several_labels_end_to_end(

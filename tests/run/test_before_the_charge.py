@@ -208,4 +208,4 @@ def test_prompts_that_do_not_fit_into_memory_are_told_before_the_charge(
     of_kps = dict.fromkeys(OF_KPS)
     values = evolving(tmp_path, method="private-prediction", rounds=None, population=None, variations=None, **of_kps)
     values |= {"batches": 1, "epsilon": "30"}
-    refused(values, ModelError, "The prompts of one draw do not fit into memory", run=release)
+    refused(values, ModelError, "The prompts of one text do not fit into memory", run=release)

@@ -18,6 +18,7 @@ from secret_fixtures import protecting
 import understudy as us
 from understudy import run as running
 from understudy.assess.charged import ChargedMetrics
+from understudy.assess.counting import MetricCounts
 from understudy.assess.synthetic import read_evaluation, read_released, table_sha256
 from understudy.assess.tables import read_sample
 from understudy.config import run_config
@@ -26,9 +27,8 @@ from understudy.errors import BudgetExceeded, ConfigError, CorpusError, LedgerEr
 from understudy.ledger import Ledger
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import NoisySum
 from understudy.privacy.unit import Unit
-from understudy.run import Listener
+from understudy.run import Listener, measuring
 
 
 class Crash(BaseException):
@@ -111,18 +111,18 @@ def test_metrics_anew_that_are_refused_leave_those_that_were_paid_for(tmp_path: 
 def test_a_run_that_was_killed_at_its_draw_goes_on_with_its_charge(
     tmp_path: Path, made: OutputFolder, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    draw = NoisySum.run
+    draw = measuring.measure
 
     def killed(*args: Any, **kwargs: Any) -> Any:
         if when == "after":
             draw(*args, **kwargs)
         raise Crash
 
-    monkeypatch.setattr(NoisySum, "run", killed)
+    monkeypatch.setattr(measuring, "measure", killed)
     with pytest.raises(Crash):
         us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
     assert not made.metrics_file.exists()
-    monkeypatch.setattr(NoisySum, "run", draw)
+    monkeypatch.setattr(measuring, "measure", draw)
     us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
     assert runs_charged(tmp_path / "ledger.sqlite") == 2
     assert made.metrics_file.exists()
@@ -135,7 +135,7 @@ def test_a_copy_of_the_folder_cannot_draw_another_value(
         raise Crash
 
     with monkeypatch.context() as patch:
-        patch.setattr(NoisySum, "run", crash)
+        patch.setattr(measuring, "measure", crash)
         with pytest.raises(Crash):
             us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
     shutil.copytree(made.root, tmp_path / "copy")
@@ -448,13 +448,13 @@ def test_no_private_string_stands_in_what_is_released(tmp_path: Path) -> None:
 def test_data_that_change_between_passes_are_refused(
     tmp_path: Path, made: OutputFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    draw = NoisySum.run
+    draw = measuring.measure
 
     def after_a_change(*args: Any, **kwargs: Any) -> Any:
         write_csv(tmp_path / "notes.csv", rows(41))
         return draw(*args, **kwargs)
 
-    monkeypatch.setattr(NoisySum, "run", after_a_change)
+    monkeypatch.setattr(measuring, "measure", after_a_change)
     with pytest.raises(CorpusError, match="changed"):
         us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
     assert not made.metrics_file.exists()
@@ -485,6 +485,6 @@ def test_metrics_that_are_charged_need_an_output_folder(tmp_path: Path, made: Ou
 @pytest.mark.parametrize("epsilon", [1e-3, 1 / 3, 0.1, 0.7, 3.0, 49.0])
 def test_the_calibration_never_passes_the_charge(epsilon: float) -> None:
     wanted = ChargedMetrics("notes", Unit(), epsilon, ["tf-idf"], 0)
-    plan = wanted.plan(wanted.mechanism(3, {"tf-idf": lambda batch: NotImplemented}), ["tf-idf"])
+    plan = wanted.plan(wanted.mechanism(MetricCounts(3, {"tf-idf": lambda batch: NotImplemented}, Unit())), ["tf-idf"])
     assert plan.total <= epsilon
     assert plan.total == pytest.approx(epsilon)

@@ -17,7 +17,7 @@ import understudy as us
 from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import ConfigError, LedgerError, ReleaseError, ResumeError
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.release import Release
 from understudy.store import RunStore
 

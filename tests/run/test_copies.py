@@ -16,14 +16,15 @@ from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import LedgerError
 from understudy.ledger import Ledger
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import NoisySum
+from understudy.privacy.sealed import Seal
 from understudy.privacy.unit import Unit
 from understudy.release import Release
+from understudy.run import measuring
 from understudy.store import RunStore
 
-REFUSED = r"drawn and used already, from another copy of this folder.*--fresh"
+REFUSED = r"sampled and used already, from another copy of this folder.*--fresh"
 
 
 class Stop(BaseException):
@@ -39,7 +40,9 @@ def stopped(values: dict[str, Any], owner: type, method: str, *, after: bool = F
     whole: Callable[..., Any] = getattr(owner, method)
 
     def stop(*arguments: Any, **named: Any) -> Any:
-        if name and name not in arguments:
+        if name and name not in [
+            each.name if isinstance(each, Seal) else each for each in arguments if isinstance(each, str | Seal)
+        ]:
             return whole(*arguments, **named)
         if after:
             whole(*arguments, **named)
@@ -72,7 +75,7 @@ def assert_refused(values: dict[str, Any]) -> None:
     [
         (RunStore, "begin", True),  # before the charge
         (Ledger, "charge", True),
-        (NoisySum, "run", True),
+        (measuring, "measure", True),
         (RunStore, "keep", False),
     ],
 )
@@ -84,7 +87,7 @@ def test_a_copy_from_before_the_draw_draws_no_second_value(
     copy = copied(values)
     run(values)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NoisySum, "run", lambda *_, **__: pytest.fail("it drew again"))
+        patch.setattr(measuring, "measure", lambda *_, **__: pytest.fail("it sampled again"))
         if method == "begin":
             with pytest.raises(LedgerError, match=REFUSED):
                 run(copy)
@@ -117,7 +120,7 @@ def test_two_copies_that_draw_at_the_same_time_use_one_value(tmp_path: Path) -> 
     copy = copied(values)
     whole = Ledger.confirm
 
-    def confirm(ledger: Ledger, *arguments: str) -> None:
+    def confirm(ledger: Ledger, *arguments: Any) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Ledger, "confirm", whole)
             run(copy)

@@ -8,29 +8,30 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from clinic import FakeChat, settings
 from run_fixtures import runs_charged
 
 import understudy.outputs
+import understudy.run.measuring
 from understudy import run as running
 from understudy.config import run_config
 from understudy.corpus import Corpus
 from understudy.ledger import Ledger
 from understudy.outputs import OutputFolder
-from understudy.privacy.mechanisms import NoisySum
+from understudy.privacy.sealed import Seal, SealedValue
 from understudy.release import Release
+from understudy.run.measuring import Measurements
 from understudy.store import AnswerStore, RunStore
 
 STEPS = (
     *((Ledger, name) for name in ("check", "open_dataset", "identify", "charge", "confirm")),
     *((RunStore, name) for name in ("begin", "keep", "mark")),
-    *((Corpus, "fingerprint"), (NoisySum, "run"), (Release, "save")),
+    *((Corpus, "fingerprint"), (understudy.run.measuring, "measure"), (Release, "save")),
     *(
         (OutputFolder, "clear"),
         (OutputFolder, "write_statement"),
@@ -38,6 +39,9 @@ STEPS = (
         (understudy.outputs, "write_table"),
     ),
 )
+
+SHARDS = 4
+"""Each crashes at every fourth step, so that several workers share the sweep."""
 
 
 class Crash(BaseException):
@@ -62,27 +66,28 @@ class Machine:
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for owner, name in STEPS:
             monkeypatch.setattr(owner, name, self._stepping(f"{owner.__name__}.{name}", getattr(owner, name)))
-        monkeypatch.setattr(RunStore, "keep_once", self._recording(RunStore.keep_once))
+        monkeypatch.setattr(Measurements, "seal", self._recording(Measurements.seal))
 
     def _stepping(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def stepping(*arguments: Any, **named: Any) -> Any:
             self.step(f"before {name}")
             made = function(*arguments, **named)
-            if name == "NoisySum.run":
-                self.draws[arguments[0].query.name] += 1
+            if name == "understudy.run.measuring.measure":
+                self.draws[type(arguments[1]).__name__] += 1
             self.step(f"after {name}")
             return made
 
         return stepping
 
-    def _recording(self, keep_once: Callable[..., Mapping[str, np.ndarray]]) -> Callable[..., Any]:
-        """Whatever ``keep_once`` returns may be shown: it is used."""
+    def _recording(self, seal: Callable[..., SealedValue]) -> Callable[..., SealedValue]:
+        """Whatever ``seal`` returns may be shown: it is used."""
 
-        def recording(store: RunStore, name: str, draw: Callable[[], Any]) -> Any:
-            arrays = keep_once(store, name, draw)
+        def recording(door: Measurements, name: str, make: Callable[[], Any]) -> SealedValue:
+            value = seal(door, name, make)
+            arrays = value.arrays
             digest = hashlib.sha256(b"".join(arrays[key].tobytes() for key in sorted(arrays))).hexdigest()
             self.used.setdefault(name, set()).add(digest)
-            return arrays
+            return value
 
         return recording
 
@@ -104,6 +109,18 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return made
 
 
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SealedValue]:
+    """The broken twin of a door: it stores nothing, and so makes every value anew."""
+    given: dict[str, Seal] = {}
+
+    def seal(door: Measurements, name: str, make: Callable[[], Any]) -> SealedValue:
+        given[name] = door.receipt.seal(name, noise=door.noise.origin, rows=door.rows)
+        return SealedValue(make(), given[name])
+
+    monkeypatch.setattr(RunStore, "seals", lambda _store: list(given.values()))
+    return seal
+
+
 def steps_of(functions: Iterable[tuple[Any, str]]) -> set[str]:
     return {f"{when} {owner.__name__}.{name}" for owner, name in functions for when in ("before", "after")}
 
@@ -118,14 +135,17 @@ def assert_nothing_twice(machine: Machine, config: dict[str, Any]) -> None:
     assert all(len(values) == 1 for values in machine.used.values()), "a second noisy value was used"
 
 
-def test_every_single_crash_is_resumed_without_a_second_charge_draw_or_answer(tmp_path: Path, machine: Machine) -> None:
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_every_single_crash_is_resumed_without_a_second_charge_draw_or_answer(
+    tmp_path: Path, machine: Machine, shard: int
+) -> None:
     config = settings(tmp_path, llm="fake", records_per_label=2)
     assert machine.run(config, crash_at=None)
     steps = list(machine.steps)
     assert steps_of(STEPS) - steps_of([(Ledger, "check")]) <= set(steps)
     assert len(machine.chat.asked) == 4
 
-    for number, step in enumerate(steps):
+    for number, step in list(enumerate(steps))[shard::SHARDS]:
         folder = tmp_path / str(number)
         here = {**config, "output": str(folder), "ledger": str(tmp_path / f"{number}.sqlite")}
         machine.used, machine.draws, machine.chat.asked = {}, Counter(), []
@@ -138,7 +158,7 @@ def test_every_single_crash_is_resumed_without_a_second_charge_draw_or_answer(tm
         again = [key for key, times in Counter(machine.chat.keys).items() if times > 1]
         if step not in ("after an answer", "before AnswerStore.put_many"):  # these lose what was not on disk yet
             assert not again, step
-        if number % 8 == 0:
+        if number // SHARDS % 8 == 0:
             once = files(folder)
             assert machine.run(here, crash_at=None)
             assert files(folder) == once, step
@@ -167,9 +187,7 @@ def test_a_run_that_crashes_one_step_later_each_time_still_charges_and_draws_onc
 def test_the_crash_test_notices_a_store_that_forgets(
     tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RunStore, "keep_once", machine._recording(lambda store, name, draw: draw()))
-    monkeypatch.setattr(RunStore, "digest", lambda store, name, *, key: "forgotten")
-    monkeypatch.setattr(Ledger, "confirm", lambda *arguments: None)
+    monkeypatch.setattr(Measurements, "seal", machine._recording(forgetful(monkeypatch)))
     config = settings(tmp_path, llm="fake")
     release = next(number for number, step in enumerate(_steps_of(machine, tmp_path)) if "Release.save" in step)
     machine.used = {}

@@ -23,9 +23,8 @@ from understudy.corpus.secrets import Incidence, incidence, secret_finder
 from understudy.errors import ConfigError, CorpusError, ResumeError
 from understudy.evolution.embeddings import integer_vectors
 from understudy.methods.aug_pe.votes import VoteHistogram
-from understudy.privacy.mechanisms import NoisySum
 from understudy.privacy.noise import SystemNoise
-from understudy.privacy.sampling import SampledSum
+from understudy.run import measuring
 from understudy.run.listener import Listener
 from understudy.store import RunStore
 
@@ -177,11 +176,11 @@ def test_an_evolution_whose_data_changed_after_it_was_killed_is_not_resumed_with
     changes, correct = CORRECTED[what]
     write_csv(tmp_path / "notes.csv", patients(), WHO)
     values = evolving(tmp_path, **changes)
-    with at_call(VoteHistogram, "evaluate", 2, kill), pytest.raises(Killed):
+    with at_call(VoteHistogram, "of_batch", 2, kill), pytest.raises(Killed):
         release(values)
     assert (stored(values, VOTES), len(drawn)) == (["votes-1"], 1)
     write_csv(tmp_path / "notes.csv", correct(patients()), WHO)
-    with at_call(VoteHistogram, "evaluate", 1, kill), pytest.raises(ResumeError, match=NOT_THESE):
+    with at_call(VoteHistogram, "of_batch", 1, kill), pytest.raises(ResumeError, match=NOT_THESE):
         release(values)
     assert (stored(values, VOTES), len(drawn)) == (["votes-1"], 1)
     assert not list((tmp_path / "out" / "release").iterdir())
@@ -198,7 +197,7 @@ def test_keyphrases_whose_data_changed_after_a_kill_are_not_drawn_from_them(
 ) -> None:
     changes, correct = CORRECTED[what]
     values = settings(tmp_path, **changes)
-    with at_call(NoisySum, "run", call, kill), pytest.raises(Killed):
+    with at_call(measuring, "measure", call, kill), pytest.raises(Killed):
         release(values)
     names = ("vocabulary", "density")
     assert stored(values, names) == list(names[: call - 1])
@@ -214,7 +213,7 @@ def test_keyphrases_whose_data_changed_after_a_kill_are_not_drawn_from_them(
 
 def test_a_resumed_evolution_takes_the_same_rows_in_another_order(tmp_path: Path) -> None:
     values = evolving(tmp_path, **OWNED)
-    with at_call(VoteHistogram, "evaluate", 2, kill), pytest.raises(Killed):
+    with at_call(VoteHistogram, "of_batch", 2, kill), pytest.raises(Killed):
         release(values)
     write_csv(tmp_path / "notes.csv", rows()[::-1])
     release(values)
@@ -267,7 +266,7 @@ def test_data_that_change_between_two_passes_of_a_release_are_refused_at_the_sec
     tmp_path: Path, drawn: list[int]
 ) -> None:
     values = settings(tmp_path, **OWNED)
-    changing = at_call(NoisySum, "run", 2, lambda: write_csv(tmp_path / "notes.csv", newcomer(rows())))
+    changing = at_call(measuring, "measure", 2, lambda: write_csv(tmp_path / "notes.csv", newcomer(rows())))
     with changing, pytest.raises(CorpusError, match="changed while"):
         release(values)
     assert (len(drawn), stored(values, ("vocabulary", "density"))) == (1, ["vocabulary"])
@@ -280,7 +279,7 @@ def test_data_that_change_between_two_releases_of_one_run_are_refused_at_the_sec
     tmp_path: Path, drawn: list[int]
 ) -> None:
     values = protecting(tmp_path, releases=2)
-    changing = at_call(SampledSum, "run", 2, lambda: write_csv(tmp_path / "notes.csv", grown(secret_rows())))
+    changing = at_call(measuring, "measure", 2, lambda: write_csv(tmp_path / "notes.csv", grown(secret_rows())))
     with changing, pytest.raises(CorpusError, match="changed while"):
         release(values)
     assert (len(drawn), stored(values, ("clusters-1", "clusters-2"))) == (1, ["clusters-1"])
@@ -384,10 +383,10 @@ def private(values: Mapping[str, Any]) -> set[str]:
 def killed(tmp_path: Path) -> dict[str, Any]:
     """An evolution that was killed in its second round, and left its private embeddings."""
     values = evolving(tmp_path)
-    with at_call(VoteHistogram, "evaluate", 2, kill), pytest.raises(Killed):
+    with at_call(VoteHistogram, "of_batch", 2, kill), pytest.raises(Killed):
         release(values)
     scratch = tmp_path / "out" / "private" / "scratch"
-    assert [path.name for path in scratch.iterdir()] == ["embeddings.bin"]
+    assert [path.name for path in scratch.rglob("*.bin")] == ["embeddings.bin"]
     assert scratch.stat().st_mode & 0o777 == 0o700
     return values
 

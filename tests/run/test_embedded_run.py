@@ -13,6 +13,7 @@ from understudy.config import run_config
 from understudy.models.builtin import BUILTIN, is_pulled
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.models,
     pytest.mark.skipif(not all(map(is_pulled, BUILTIN)), reason="needs: understudy models pull builtin"),
 ]

@@ -270,7 +270,7 @@ def test_a_folder_without_a_synthetic_table_is_named(tmp_path: Path, made: Outpu
 
 
 def test_a_table_beside_no_output_folder_needs_the_column_of_the_texts(tmp_path: Path, made: OutputFolder) -> None:
-    with pytest.raises(ConfigError, match="which column"):
+    with pytest.raises(ConfigError, match="No text column"):
         us.evaluate(tmp_path / "notes.csv", made.synthetic_file("parquet"), **FEW)
 
 

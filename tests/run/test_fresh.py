@@ -16,7 +16,7 @@ from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import BudgetExceeded, ResumeError, UnderstudyError
 from understudy.ledger import Ledger
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.models.types import ChatRequest, Completion
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
@@ -177,7 +177,7 @@ def test_a_statement_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="disk full"):
-        result.folder.write_statement(replace(result.statement, private=False))
+        result.folder.write_statement(replace(result.statement, sealed=None))
     assert {path.name: path.read_bytes() for path in result.folder.shareable.iterdir()} == before
 
 

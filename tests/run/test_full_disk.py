@@ -29,7 +29,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.store import database
 
 TMPFS = 4 * 1024  # KiB
-CURE = r"Free some space, then repeat the same command: it goes on where it was, and nothing is charged twice\.$"
+CURE = r"Free some space, then repeat the same command: it resumes, and nothing is charged twice\.$"
 METHODS: dict[str, Callable[..., dict[str, Any]]] = {"dp-kps": settings, "aug-pe": evolving, "sec-pe": protecting}
 
 
@@ -96,7 +96,7 @@ def test_a_file_that_cannot_be_written_after_the_charge_costs_nothing(
         patch.setattr(Path, "replace", failing)
         said = understudy("run", *flags(values))
     assert said.code == StorageError.exit_code
-    assert "repeat the same command: it goes on where it was, and nothing is charged twice." in said.err
+    assert "repeat the same command: it resumes, and nothing is charged twice." in said.err
     assert runs_charged(values["ledger"]) == 1
     assert understudy("run", *flags(values)).code == 0
     assert runs_charged(values["ledger"]) == 1

@@ -15,7 +15,7 @@ from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import ConfigError, LedgerError, ResumeError
 from understudy.ledger import Ledger
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 

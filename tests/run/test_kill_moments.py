@@ -30,7 +30,7 @@ from local_fixtures import make_llama
 from run_fixtures import runs_charged
 
 from understudy.ledger import Ledger
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.models.builtin import CHAT, is_pulled
 from understudy.models.types import Completion
 from understudy.privacy.guarantee import Budget

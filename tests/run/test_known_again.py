@@ -23,7 +23,7 @@ from understudy.corpus import read_corpus
 from understudy.corpus.identity import Lines
 from understudy.errors import CorpusError, LedgerError, ResumeError, UnderstudyWarning
 from understudy.ledger import Ledger
-from understudy.ledger.sketches import Sketch
+from understudy.ledger.values import Sketch
 from understudy.privacy.unit import Unit
 
 KEY = b"key"

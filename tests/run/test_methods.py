@@ -17,16 +17,16 @@ from pydantic import Field
 from run_fixtures import Said, runs_charged
 
 import understudy as us
-from understudy.corpus.bounding import BoundedCorpus
-from understudy.methods.base import GenerationTools, PublicFacts, Released, ReleaseTools, Traits
+from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.methods.base import Method, Released, ReleaseTools
+from understudy.methods.public import GenerationTools, PublicFacts
 from understudy.methods.registry import GROUP, method_class, method_names
 from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import NoisySum, noise_event
+from understudy.privacy.measurement import Query
+from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
 from understudy.writing.records import Seed, SyntheticRecord
-
-GRID = 1 << 20
 
 
 class WordParameters(Parameters):
@@ -43,48 +43,41 @@ class CountParameters(WordParameters):
     """The public word whose records are counted."""
 
 
-class WordCount:
-    """How many records of each label hold the word: an :class:`~understudy.privacy.mechanisms.IntegerSum`."""
+class WordCount(Query[BoundedBatch]):
+    """How many records of each label hold the word."""
 
-    name = "word-count"
-    grid = float(GRID)
-    l1_sensitivity = float(GRID)
-    l2_sensitivity = float(GRID)
+    sensitivity = Sensitivity.of_counts(1)
 
     def __init__(self, word: str, labels: int) -> None:
         self.word = word
-        self.shape = (labels,)
+        self._labels = labels
 
-    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self._labels,)
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         counts = np.zeros(self.shape, dtype=np.int64)
-        for batch in data.batches():
-            held = np.array([self.word in text for text in batch.texts], dtype=bool)
-            np.add.at(counts, batch.labels[held], (GRID // batch.shares)[held])
+        held = np.array([self.word in text for text in batch.texts], dtype=bool)
+        np.add.at(counts, batch.labels[held], (COUNT_GRID // batch.shares)[held])
         return counts
 
 
-class Counting(Traits, CountParameters):
-    """The smallest method there is: one Laplace count a label."""
+class Counting(Method, CountParameters):
+    """The smallest method there is: one Laplace count per label."""
 
     name: ClassVar[str] = "counting"
     parameters: ClassVar[type[Parameters]] = CountParameters
     generation_parameters: ClassVar[type[Parameters]] = WordParameters
-    needs_embedder: ClassVar[bool] = False
-
-    def dump(self) -> dict[str, Any]:
-        return self.model_dump(mode="json")
 
     def plan(self, budget: Budget, facts: PublicFacts) -> Plan:
-        event = noise_event("laplace", 1 / float(budget.epsilon))
-        charge = Charge(WordCount.name, event, {}, f"records that hold {self.word!r}")
+        mechanism = NoisySum("laplace", 1 / float(budget.epsilon), Sensitivity.of_counts(1), (facts.labels.size,))
+        charge = Charge("word-count", mechanism, f"records that hold {self.word!r}")
         return Plan(self.name, facts.unit, Budget(budget.epsilon, 0), (charge,))
 
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-        mechanism = NoisySum(WordCount(self.word, tools.labels), "laplace", 1 / float(plan.budget.epsilon))
-        kept = tools.keep(
-            WordCount.name, lambda: {"counts": mechanism.run(corpus, receipt=tools.receipt, source=tools.noise)}
-        )
-        return Released(dict(kept), [self.word])
+        counts = tools.measure("word-count", WordCount(self.word, tools.labels.size), corpus)
+        return Released({"counts": counts.value}, [self.word])
 
     def generate(
         self, release: us.Release, counts: Sequence[int], *, tools: GenerationTools

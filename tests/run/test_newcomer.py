@@ -14,7 +14,7 @@ import understudy as us
 from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import ConfigError, ModelError, ResumeError, UnderstudyWarning
-from understudy.models.extra import best_device
+from understudy.models.machine import best_device
 from understudy.models.types import ChatRequest, Completion
 from understudy.run import Listener, release
 
@@ -111,8 +111,8 @@ def test_a_model_that_writes_nothing_is_an_error(tmp_path: Path, monkeypatch: py
 
 def test_a_plan_for_owners_counts_owners() -> None:
     forecast = us.plan(METHOD, us.Budget(1, "1e-6"), owner="owner", expected_records=500).plan.forecast
-    assert forecast["owners (as declared)"] == 500
-    assert not any("records" in name for name in forecast)
+    assert forecast["expected_records"] == 500
+    assert not any("records" in entry.title for entry in forecast.entries)
 
 
 def test_generate_with_other_settings_does_not_speak_of_charges(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_skipped_rows_are_pointed_to_where_nothing_stands_above_the_noise(
 
 
 def test_without_torch_the_embedder_is_missing_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.models.extra._PACKAGES", ("no_such_package",))
+    monkeypatch.setattr("understudy.models.machine._PACKAGES", ("no_such_package",))
     with pytest.raises(ModelError, match="no_such_package"):
         best_device()
 

@@ -24,10 +24,10 @@ from understudy.assess.counting import NAME
 from understudy.config import run_config
 from understudy.errors import ConfigError, PrivacyError, ResumeError
 from understudy.ledger import Ledger
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.origin import NoiseOrigin
+from understudy.privacy.sealed import NoiseOrigin
 from understudy.statement import NOT_PRIVATE
 from understudy.store import RunStore
 
@@ -86,7 +86,7 @@ def counts(made: OutputFolder, noise: NoiseOrigin) -> Any:
     with RunStore.open(made.private / "metrics", noise=noise) as store:
         kept = store.value(NAME)
     assert kept is not None
-    return kept["counts"]
+    return kept["value"]
 
 
 def test_the_noise_of_seed_0_cannot_be_subtracted_from_metrics_that_are_published_as_private(

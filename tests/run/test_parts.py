@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock, get_ident
 from typing import Any
@@ -18,20 +19,24 @@ import pytest
 from clinic import flags
 from parts_method import BATCHES, CHARGE, Drawing, InParts, install, parts
 from run_fixtures import runs_charged
+from test_crash import forgetful
 
 from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import LedgerError, PrivacyError
 from understudy.ledger import Ledger
-from understudy.methods.base import PublicFacts
+from understudy.methods.public import PublicFacts
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.sealed import Seal
 from understudy.privacy.unit import Unit
 from understudy.release import Release
+from understudy.run.measuring import Measurements
 from understudy.store import RunStore
 
-REFUSED = r"drawn and used already, from another copy of this folder.*--fresh"
+REFUSED = r"sampled and used already, from another copy of this folder.*--fresh"
 
 
 class Crash(BaseException):
@@ -47,7 +52,7 @@ class Machine:
         self.threads: set[int] = set()
         self.crash_at: int | None = None
         self._lock = Lock()
-        for name, owner, place in [("draw", Drawing, 0), ("keep", RunStore, 1), ("confirm", Ledger, 2)]:
+        for name, owner, place in [("draw", Drawing, 0), ("keep", RunStore, 1), ("confirm", Ledger, 1)]:
             function = getattr(owner, name)
             watched = self._watched(name, function, place)
             monkeypatch.setattr(owner, name, staticmethod(watched) if owner is Drawing else watched)
@@ -55,7 +60,7 @@ class Machine:
 
     def _watched(self, step: str, function: Callable[..., Any], place: int) -> Callable[..., Any]:
         def watched(*arguments: Any, **named: Any) -> Any:
-            name = arguments[place]
+            name = arguments[place].name if isinstance(arguments[place], Seal) else arguments[place]
             if not name.startswith(CHARGE):
                 return function(*arguments, **named)
             self._step(f"before {step}", name)
@@ -183,9 +188,7 @@ def test_crashes_of_several_threads_one_after_the_other_use_every_part_once(tmp_
 def test_the_crash_test_notices_a_store_that_forgets(
     tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RunStore, "keep_once", lambda store, name, draw: draw())
-    monkeypatch.setattr(RunStore, "digest", lambda store, name, *, key: "forgotten")
-    monkeypatch.setattr(Ledger, "confirm", lambda *arguments: None)
+    monkeypatch.setattr(Measurements, "seal", forgetful(monkeypatch))
     values = parts(tmp_path, texts_per_batch=1)
     machine.run(values)
     (tmp_path / "out" / "release" / "in-parts.release").unlink()
@@ -225,11 +228,11 @@ def test_two_copies_that_draw_at_once_use_one_value_of_every_part(tmp_path: Path
     machine.used = {}
     confirm, begun = Ledger.confirm, []
 
-    def meanwhile(ledger: Ledger, run_id: str, name: str, digest: str) -> None:
-        if name == f"{CHARGE}/0/0/1" and not begun:  # drawn and stored
-            begun.append(name)
+    def meanwhile(ledger: Ledger, seal: Seal, digest: str) -> None:
+        if seal.name == f"{CHARGE}/0/0/1" and not begun:  # drawn and stored
+            begun.append(seal.name)
             assert machine.run(first) is not None
-        confirm(ledger, run_id, name, digest)
+        confirm(ledger, seal, digest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "confirm", meanwhile)
@@ -280,7 +283,7 @@ def test_the_receipt_pays_for_all_parts_once_in_a_process(
     assert machine.run(values) is not None  # another receipt for the same entry
 
     def paying(self: InParts, corpus: Any, plan: Plan, tools: Any) -> Any:
-        tools.receipt.pay(CHARGE, plan.charges[0].event)
+        tools.open(CHARGE)
         return whole(self, corpus, plan, tools)
 
     whole = InParts.release
@@ -290,19 +293,22 @@ def test_the_receipt_pays_for_all_parts_once_in_a_process(
 
 
 def test_a_part_of_an_unknown_charge_cannot_be_confirmed(tmp_path: Path) -> None:
-    plan = InParts().plan(Budget(1, 0), PublicFacts(Unit(), 2))
+    plan = InParts().plan(Budget(1, 0), PublicFacts(Unit()))
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.open_dataset("d", cap=Budget(1, 0), unit=Unit())
-        ledger.charge("d", plan, run_id="run")
-        ledger.confirm("run", f"{CHARGE}/0/0/0", "digest")
+        receipt = ledger.charge("d", plan, run_id="run")
+        seal = receipt.seal(f"{CHARGE}/0/0/0", noise="system", rows="")
+        ledger.confirm(seal, "digest")
         for name in ("token/0/0/0", "/0", f"x/{CHARGE}"):
+            with pytest.raises(PrivacyError, match="No charge of the plan"):
+                receipt.seal(name, noise="system", rows="")
             with pytest.raises(PrivacyError, match="no charge"):
-                ledger.confirm("run", name, "digest")
+                ledger.confirm(replace(seal, name=name), "digest")
     assert confirmed(tmp_path / "ledger.sqlite") == {f"{CHARGE}/0/0/0": "digest"}
 
 
 def test_a_charge_with_a_slash_in_its_name_is_refused() -> None:
-    charges = (Charge("tokens/0", PureEvent(0.5), {}, "to test"),)
+    charges = (Charge("tokens/0", Declared(PureEvent(0.5)), "to test"),)
     with pytest.raises(PrivacyError, match="slash"):
         Plan("test", Unit(), Budget(1, 0), charges)
 

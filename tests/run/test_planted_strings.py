@@ -19,7 +19,7 @@ from evolution_fixtures import WordEmbedder, evolving
 from run_fixtures import Said
 from server import FakeEndpoint, answer
 
-from understudy.corpus.check import RowCheck
+from understudy.corpus.corpus import RowCheck
 from understudy.prompts.template import load_template
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.words import split_words

@@ -20,7 +20,7 @@ from understudy.config import run_config
 from understudy.errors import ModelError, ResumeError
 from understudy.ledger import Ledger
 from understudy.methods.registry import method_class
-from understudy.models.odd_texts import ODD_TEXTS
+from understudy.models.trials import ODD_TEXTS
 from understudy.privacy.guarantee import Budget
 
 pytestmark = pytest.mark.usefixtures("varied_chat")
@@ -91,7 +91,7 @@ def test_an_embedder_whose_texts_change_one_another_is_refused_before_the_charge
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     use(monkeypatch, ByNeighbour())
-    with pytest.raises(ModelError, match="changes with the texts beside it"):
+    with pytest.raises(ModelError, match="change with the texts beside them"):
         running.run(run_config(configured(method, tmp_path)))
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
     use(monkeypatch, WordEmbedder())
@@ -129,7 +129,7 @@ def test_the_flag_says_so_on_the_command_line(
     assert said.code == ModelError.exit_code
     said = understudy("run", *flags(evolving(tmp_path)), "--trust-endpoint")
     assert said.code == 0, said.err
-    assert "Trying on this machine that texts do not change the embeddings of others" in said.err
+    assert "Checking on this machine that texts do not change each other's embeddings" in said.err
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -184,9 +184,9 @@ def test_a_run_goes_on_with_the_embedder_that_it_began_with(
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
-def test_a_method_that_says_nothing_has_its_embedder_tried() -> None:
-    tried = {name: method_class(name).embeds_private_texts for name in ("aug-pe", "sec-pe", "dp-kps")}
-    assert tried == {"aug-pe": True, "sec-pe": True, "dp-kps": False}
+def test_methods_whose_embedder_reads_private_texts_say_so() -> None:
+    read = {name: method_class(name).needs.embedder for name in ("aug-pe", "sec-pe", "dp-kps")}
+    assert read == {"aug-pe": "private", "sec-pe": "private", "dp-kps": "public"}
 
 
 # -- evaluation -------------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def made(tmp_path: Path) -> Path:
 
 def test_charged_metrics_try_the_embedder_before_the_charge(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, ByNeighbour())
-    with pytest.raises(ModelError, match="changes with the texts beside it"):
+    with pytest.raises(ModelError, match="change with the texts beside them"):
         evaluated(made, charge_metrics="0.5", charged_classifiers="embedding")
     assert runs_charged(made / "ledger.sqlite") == 1
     evaluated(made)  # what is private needs no more than an embedder that may read the texts

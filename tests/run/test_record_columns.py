@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 from understudy.config import run_config
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.run import release
 
 

@@ -21,7 +21,8 @@ from sample_releases import SAMPLES, dp_kps, sec_pe
 
 from understudy import run as running
 from understudy.errors import ReleaseError, UnderstudyError
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
+from understudy.privacy.facts import Fact, Facts
 from understudy.release import Release
 
 DROPPED = object()
@@ -165,7 +166,8 @@ def test_what_a_release_says_cannot_steer_the_terminal(tmp_path: Path, understud
     good = dp_kps()
     steering = "\x1b[2J\x1b]0;title\x07\u202etxet\r\x9b"
     statement = replace(good.statement, dataset=f"clinic{steering}", notes=(steering,))
-    made = replace(good, statement=statement, noise_check={f"name{steering}": steering})
+    check = Facts((Fact("name", steering, f"name{steering}"),), (steering,))
+    made = replace(good, statement=statement, noise_check=check)
     made.save(tmp_path / "f.release")
     said = understudy("inspect", str(tmp_path / "f.release"))
     assert said.code == 0

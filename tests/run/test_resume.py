@@ -15,7 +15,7 @@ from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ModelError, ResumeError
 from understudy.ledger import Ledger
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
@@ -32,7 +32,7 @@ def killed(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
         def stop(*arguments: object, **named: object) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr("understudy.privacy.mechanisms.NoisySum.run", stop)
+        patch.setattr("understudy.run.measuring.measure", stop)
         with pytest.raises(KeyboardInterrupt):
             run(values)
 

@@ -61,7 +61,11 @@ def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..
     assert {path.name for path in (tmp_path / "out" / "release").iterdir()} == {
         *("sec-pe.release", "statement.json", "statement.md", "synthetic.parquet")
     }
-    assert sorted(path.name for path in (tmp_path / "out" / "private").iterdir()) == ["run.lock", "run.sqlite"]
+    assert sorted(path.name for path in (tmp_path / "out" / "private").iterdir()) == [
+        "diary.jsonl",
+        "run.lock",
+        "run.sqlite",
+    ]
     said = understudy("inspect", str(tmp_path / "out" / "release" / "sec-pe.release"))
     assert "(p=0.001, r=0.01)" in said.out
     assert "clusters" in said.out
@@ -189,10 +193,10 @@ def test_the_statement_says_what_is_promised_and_what_was_public(tmp_path: Path)
 
 
 def test_all_noise_is_a_warning_and_signal_is_none(tmp_path: Path) -> None:
-    assert "all noise" in release(tmp_path, max_records_per_secret=1000).noise_check["warning"]
+    assert "all noise" in release(tmp_path, max_records_per_secret=1000).noise_check.warnings[0]
     (tmp_path / "many").mkdir()
     strong = {"secret_prior": "0.01", "secret_posterior": "0.9", "clusters": 1}
-    assert "warning" not in release(tmp_path / "many", table=secret_rows(), **strong).noise_check
+    assert not release(tmp_path / "many", table=secret_rows(), **strong).noise_check.warnings
 
 
 def test_drawing_fewer_records_is_stated_and_draws_fewer(tmp_path: Path) -> None:
@@ -211,9 +215,7 @@ def test_several_releases_draw_anew_and_their_mean_is_used(tmp_path: Path) -> No
     assert made.arrays["sizes"] == pytest.approx(sizes)
     noise = event_of(made).noise_multiplier
     assert noise == pytest.approx(calibrate(BUDGET, [((0.5, 3),)], releases=3))
-    assert made.noise_check["noise on the size of a cluster (std, records)"] == pytest.approx(
-        noise / math.sqrt(3 * 0.8), abs=1e-3
-    )
+    assert made.noise_check["size_noise"] == pytest.approx(noise / math.sqrt(3 * 0.8), abs=1e-3)
     (tmp_path / "charged").mkdir()
     charged = release(tmp_path / "charged", releases=3)
     assert runs_charged(tmp_path / "charged" / "ledger.sqlite") == 1
@@ -351,13 +353,13 @@ def test_an_incidence_file_that_changes_while_it_is_read_is_refused_before_any_c
     table = write_csv(tmp_path / "other.csv", secret_rows(20))
     corpus = us.read_corpus(table, text="note", label="department", labels=LABELS)
     other = incidence(corpus, secret_finder(corpus, detectors=["email"]))
-    whole = us.SecPE.check_secrets
+    whole = us.SecPE.prepare
 
-    def check_secrets(self: us.SecPE, *arguments: Any) -> None:
+    def prepare(self: us.SecPE, *arguments: Any) -> Any:
         other.write(incidence_file)
-        whole(self, *arguments)
+        return whole(self, *arguments)
 
-    monkeypatch.setattr(us.SecPE, "check_secrets", check_secrets)
+    monkeypatch.setattr(us.SecPE, "prepare", prepare)
     with pytest.raises(ConfigError, match="incidence file changed"):
         run(tmp_path, **public(incidence_file), data=str(table))
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
@@ -549,7 +551,7 @@ def test_aug_pe_protects_the_same_secrets_with_all_of_their_records_in_every_rou
     made = running.release(
         run_config(evolving(tmp_path, rounds=3, epsilon=None, delta=None, records_per_label=None, **secret))
     ).release
-    noise = made.noise_check["noise on the votes of a candidate (std, votes)"]
+    noise = made.noise_check["vote_noise"]
     assert noise == pytest.approx(MOST * math.sqrt(3) / BUDGET.mu, abs=1e-3)
     assert made.statement.budget == BUDGET
     assert [charge.name for charge in made.statement.charges] == ["votes-1", "votes-2", "votes-3"]
@@ -559,6 +561,4 @@ def test_aug_pe_protects_the_same_secrets_with_all_of_their_records_in_every_rou
         max_records_per_secret=MOST,
         secret_detectors="email",
     )
-    assert forecast.plan.forecast["aug-pe, for the same secrets: noise on the votes of a candidate (std, votes)"] == (
-        pytest.approx(noise, abs=1e-3)
-    )
+    assert forecast.plan.forecast["aug_pe_vote_noise"] == (pytest.approx(noise, abs=1e-3))

@@ -7,7 +7,7 @@ of the evolution that follows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ import pytest
 from evolution_fixtures import varied
 from run_fixtures import runs_charged
 from secret_fixtures import protecting
-from test_crash import Machine, files, steps_of
+from test_crash import Machine, files, forgetful, steps_of
 
+import understudy.run.measuring
 from understudy.ledger import Ledger
-from understudy.privacy.sampling import SampledSum
+from understudy.run.measuring import Measurements
 from understudy.store import RunStore
 
 pytestmark = pytest.mark.usefixtures("embedder")
@@ -34,18 +35,7 @@ class Protecting(Machine):
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().watch(monkeypatch)
-        monkeypatch.setattr(SampledSum, "run", self._drawing(SampledSum.run))
         monkeypatch.setattr(self.chat, "_reply", varied)
-
-    def _drawing(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def drawing(mechanism: SampledSum[Any], *arguments: Any, **named: Any) -> Any:
-            self.step("before SampledSum.run")
-            made = function(mechanism, *arguments, **named)
-            self.draws[mechanism.query.name] += 1
-            self.step("after SampledSum.run")
-            return made
-
-        return drawing
 
 
 @pytest.fixture
@@ -58,7 +48,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 def assert_nothing_twice(machine: Machine, config: Mapping[str, Any]) -> None:
     assert runs_charged(config["ledger"]) == 1
-    assert set(machine.used) == {"embedder", "public-clusters", *NOISY}
+    assert set(machine.used) == set(NOISY)
     assert all(len(values) == 1 for values in machine.used.values()), "a second noisy value was used"
 
 
@@ -66,7 +56,9 @@ def test_a_crash_is_resumed_without_a_second_charge_draw_or_answer(tmp_path: Pat
     config = protecting(tmp_path, **SMALL)
     assert machine.run(config, crash_at=None)
     steps = list(machine.steps)
-    assert steps_of([(SampledSum, "run"), (Ledger, "charge"), (Ledger, "confirm"), (RunStore, "keep")]) <= set(steps)
+    assert steps_of(
+        [(understudy.run.measuring, "measure"), (Ledger, "charge"), (Ledger, "confirm"), (RunStore, "keep")]
+    ) <= set(steps)
     first, last = steps.index("before Ledger.charge"), steps.index("after Release.save")
     for number, step in [*enumerate(steps)][first : last + 1] + [*enumerate(steps)][last + 8 :: 8]:
         folder = tmp_path / str(number)
@@ -90,9 +82,7 @@ def test_the_crash_test_notices_a_store_that_forgets(
     config = protecting(tmp_path, **SMALL)
     assert machine.run(config, crash_at=None)
     release = next(number for number, step in enumerate(machine.steps) if "Release.save" in step)
-    monkeypatch.setattr(RunStore, "keep_once", machine._recording(lambda store, name, draw: draw()))
-    monkeypatch.setattr(RunStore, "digest", lambda store, name, *, key: "forgotten")
-    monkeypatch.setattr(Ledger, "confirm", lambda *arguments: None)
+    monkeypatch.setattr(Measurements, "seal", machine._recording(forgetful(monkeypatch)))
     machine.used = {}
     here = {**config, "output": str(tmp_path / "other"), "ledger": str(tmp_path / "other.sqlite")}
     assert not machine.run(here, crash_at=release - 8)

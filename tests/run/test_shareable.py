@@ -9,7 +9,7 @@ import pytest
 
 import understudy as us
 from understudy.cli.options import given
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.writing.writer import public_name
 
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,12 @@ import numpy as np
 import pytest
 
 from understudy.errors import PrivacyError, ResumeError, StorageError
-from understudy.privacy.origin import NoiseOrigin
+from understudy.privacy.events import GaussianEvent
+from understudy.privacy.sealed import NoiseOrigin, Seal
+from understudy.privacy.unit import Unit
 from understudy.store import RunStore, database
 
+SEAL = Seal("noise", GaussianEvent(2.0), Unit(), "system", "1" * 32, "2" * 32, 1, rows="3" * 64)
 posix = pytest.mark.skipif(os.name != "posix", reason="Windows has no file modes")
 
 
@@ -71,7 +76,7 @@ def test_values_come_back_exactly(folder: Path) -> None:
 
 def test_a_value_is_kept_once(store: RunStore) -> None:
     store.keep("round 1", {"x": np.zeros(2)})
-    with pytest.raises(PrivacyError, match="drawn once"):
+    with pytest.raises(PrivacyError, match="made once"):
         store.keep("round 1", {"x": np.ones(2)})
     found = store.value("round 1")
     assert found is not None
@@ -92,14 +97,93 @@ def test_a_value_whose_noise_has_another_origin_is_never_read(folder: Path) -> N
 @pytest.mark.parametrize("noise", ["none", "seeded"])
 def test_values_without_a_promise_have_a_file_of_their_own(folder: Path, noise: NoiseOrigin) -> None:
     with RunStore.open(folder, noise=noise) as store:
-        store.keep("noise", {"x": np.zeros(2)})
+        store.keep("noise", {"x": np.zeros(2)}, seal=replace(SEAL, noise=noise))
         assert not store.private
     with RunStore.open(folder, noise="system") as store:
         assert store.names() == []
         assert not store.private, "nothing is kept, so nothing is shown to be private"
-        store.keep("noise", {"x": np.ones(2)})
+        store.keep("noise", {"x": np.ones(2)}, seal=SEAL)
         assert store.private
     assert {path.name for path in folder.glob("*.sqlite")} == {"run.sqlite", "insecure.sqlite"}
+
+
+# -- seals ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_noisy_value_comes_back_with_its_seal(folder: Path) -> None:
+    with RunStore.open(folder, noise="system") as store:
+        assert store.sealed("noise") is None
+        store.keep("noise", {"value": np.arange(3.0)}, seal=SEAL)
+    with RunStore.open(folder, noise="system") as store:
+        found = store.sealed("noise")
+        assert store.seals() == [SEAL]
+    assert found is not None
+    assert found.seal == SEAL
+    assert found.value.tolist() == [0, 1, 2]
+
+
+def test_what_is_public_has_no_seal_and_is_no_noisy_value(store: RunStore) -> None:
+    store.keep("seeds", {"x": np.zeros(2)})
+    assert store.seals() == []
+    assert store.digest("seeds", key=b"key") is None
+    assert not store.private, "nothing private is kept"
+    with pytest.raises(PrivacyError, match="no seal of its own"):
+        store.sealed("seeds")
+    store.keep("noise", {"x": np.zeros(2)}, seal=SEAL)
+    assert store.private, "what is public takes nothing from it"
+
+
+@pytest.mark.parametrize("change", [{"ledger_id": ""}, {"charge_number": 0}], ids=str)
+def test_one_value_that_is_not_private_makes_the_whole_run_not_private(store: RunStore, change: dict[str, Any]) -> None:
+    store.keep("noise", {"x": np.zeros(2)}, seal=SEAL)
+    assert store.private
+    store.keep("other", {"x": np.zeros(2)}, seal=replace(SEAL, name="other", **change))
+    assert not store.private
+
+
+@pytest.mark.parametrize(("of_store", "of_seal"), [("system", "none"), ("system", "seeded"), ("none", "system")])
+def test_a_seal_of_noise_of_another_origin_is_not_kept(
+    folder: Path, of_store: NoiseOrigin, of_seal: NoiseOrigin
+) -> None:
+    with RunStore.open(folder, noise=of_store) as store:
+        with pytest.raises(PrivacyError, match="another origin"):
+            store.keep("noise", {"x": np.zeros(2)}, seal=replace(SEAL, noise=of_seal))
+        assert store.names() == []
+
+
+def test_a_seal_of_another_value_is_refused(store: RunStore) -> None:
+    store.keep("other", {"x": np.zeros(2)}, seal=SEAL)
+    with pytest.raises(PrivacyError, match="no seal of its own"):
+        store.sealed("other")
+
+
+def test_the_digest_is_keyed_and_of_the_value_with_its_seal(tmp_path: Path) -> None:
+    def digest(number: float, seal: Seal, key: bytes = b"key") -> str | None:
+        made.append(number)
+        with RunStore.open(tmp_path / str(len(made)), noise="system") as store:
+            store.keep("noise", {"value": np.array([number])}, seal=seal)
+            return store.digest("noise", key=key)
+
+    made: list[float] = []
+    first = digest(1.0, SEAL)
+    assert first is not None
+    assert len(first) == 64
+    assert digest(1.0, SEAL) == first
+    changed = [digest(1.5, SEAL), digest(1.0, SEAL, b"other"), digest(1.0, replace(SEAL, charge_number=2))]
+    changed += [digest(1.0, replace(SEAL, event=GaussianEvent(3.0))), digest(1.0, replace(SEAL, rows="4" * 64))]
+    assert len({first, *changed}) == 6
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", '{"name": "noise"}'])
+def test_a_damaged_seal_is_one_clear_error(folder: Path, text: str) -> None:
+    with RunStore.open(folder, noise="system") as store:
+        store.keep("noise", {"x": np.zeros(2)}, seal=SEAL)
+    with closing(sqlite3.connect(folder / "run.sqlite")) as connection, connection:
+        connection.execute("UPDATE value SET seal = ?", (text,))
+    with RunStore.open(folder, noise="system") as store:
+        for read in (lambda: store.sealed("noise"), store.seals, lambda: store.private):
+            with pytest.raises(ResumeError, match="damaged"):
+                read()
 
 
 def test_a_file_that_took_another_one_s_place_is_refused(folder: Path) -> None:
@@ -257,13 +341,13 @@ def _foreign(path: Path) -> None:
 
 def _older(path: Path) -> None:
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 1")
+    connection.execute("PRAGMA user_version = 2")
     connection.close()
 
 
 def _newer(path: Path) -> None:
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 3")
+    connection.execute("PRAGMA user_version = 4")
     connection.close()
 
 

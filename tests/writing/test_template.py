@@ -9,8 +9,7 @@ import pytest
 
 from understudy.errors import ConfigError
 from understudy.prompts.evolving import EvolutionPrompts, fill_in
-from understudy.prompts.examples import read_examples, with_phrases
-from understudy.prompts.template import Example, PromptTemplate, load_template
+from understudy.prompts.template import Example, PromptTemplate, load_template, read_examples, with_phrases
 from understudy.vocabulary.words import kept_phrases
 
 SHIPPED = sorted(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from understudy.models.types import Completion
-from understudy.writing.tidying import tidy
+from understudy.writing.answers import tidy
 
 
 @pytest.mark.parametrize(

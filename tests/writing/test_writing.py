@@ -13,9 +13,8 @@ from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import Example, load_template
 from understudy.vocabulary.words import kept_phrases
 from understudy.writing import writer as writing
-from understudy.writing.asking import NoText
+from understudy.writing.answers import NoText, rank
 from understudy.writing.records import Seed, SyntheticRecord
-from understudy.writing.selection import rank
 from understudy.writing.writer import Writer
 
 SEEDS = [Seed(("fever", "rash"), 0), Seed(("chest pain", "stent"), 1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,18 +20,17 @@ from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.errors import ConfigError, LedgerError
 from understudy.files import private_folder
+from understudy.labels import LabelSet
 from understudy.metrics.results import ReleasedMetrics
 from understudy.metrics.sample import Sample
 from understudy.metrics.utility.classifiers import kind_named
-from understudy.models.odd_texts import require_embeds_all
-from understudy.models.text_probe import require_text_invariance
-from understudy.models.trust import trusted_with_texts
+from understudy.models.trials import require_embeds_all, require_text_invariance, trusted_with_texts
 from understudy.models.types import Embedder
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum
-from understudy.privacy.origin import SYSTEM
 from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
 from understudy.run.charging import open_ledger, pay
 from understudy.run.listener import Listener
@@ -69,23 +68,22 @@ class ChargedMetrics:
     def budget(self) -> Budget:
         return Budget(self.epsilon, 0)
 
-    def mechanism(self, labels: int, classifiers: Mapping[str, Right]) -> NoisySum[BoundedCorpus]:
-        """Counts with discrete Laplace noise, calibrated not to pass epsilon."""
+    def mechanism(self, query: MetricCounts) -> NoisySum:
+        """Discrete Laplace noise on the counts, calibrated not to pass epsilon."""
         epsilon = float(self.budget.epsilon)
         multiplier = 1 / epsilon
         while 1 / multiplier > epsilon:
             multiplier = math.nextafter(multiplier, math.inf)
-        return NoisySum(MetricCounts(labels, classifiers, self.unit), "laplace", multiplier)
+        return NoisySum("laplace", multiplier, query.sensitivity, query.shape)
 
-    def plan(self, mechanism: NoisySum[BoundedCorpus], classifiers: Sequence[str]) -> Plan:
+    def plan(self, mechanism: NoisySum, classifiers: Sequence[str]) -> Plan:
         names = f", right answers of {', '.join(classifiers)}" if classifiers else ""
         why = f"noisy counts of labels, lengths{names}"
-        parameters = {"noise": "laplace", "noise_multiplier": mechanism.noise_multiplier, "counts": why}
         return Plan(
             "evaluate",
             self.unit,
             self.budget,
-            (Charge(NAME, mechanism.event, parameters, why),),
+            (Charge(NAME, mechanism, why),),
         )
 
 
@@ -130,7 +128,8 @@ def release_metrics(
     if embedder is not None and any(kind_named(name).embeddings for name in wanted.classifiers):
         require_embeds_all(embedder)
     classifiers = _classifiers(wanted, synthetic, labels, embedder)
-    mechanism = wanted.mechanism(max(1, len(labels)), classifiers)
+    query = MetricCounts(LabelSet(tuple(labels)).size, classifiers, wanted.unit)
+    mechanism = wanted.mechanism(query)
     if embedder is not None and any(kind_named(name).embeddings for name in classifiers):
         listener.say("Checking that texts do not change the embeddings of others (under a minute).")
         require_text_invariance(embedder)
@@ -145,14 +144,14 @@ def release_metrics(
         session = Session(folder, store, lasting, folder, noise)
         if session.begun:
             session.begin()  # with the same settings, or it is an error
-        counts = _counts(mechanism, plan, wanted, corpus, session, settings, listener)
+        counts = _counts(query, plan, wanted, corpus, session, settings, listener)
         private, run_id = store.private, store.run_id
     values = charged_values(
         counts,
         labels=labels,
         classifiers=list(classifiers),
         training_texts=len(synthetic),
-        noise_scale=mechanism.scale / mechanism.query.grid,
+        noise_scale=mechanism.scale / mechanism.sensitivity.grid,
         seed=wanted.seed,
     )
     made = _released(
@@ -186,7 +185,7 @@ def _released(plan: Plan, *, private: bool, run_id: str, trusted: Sequence[str],
 
 
 def _counts(
-    mechanism: NoisySum[BoundedCorpus],
+    query: MetricCounts,
     plan: Plan,
     wanted: ChargedMetrics,
     corpus: Corpus,
@@ -205,8 +204,7 @@ def _counts(
             corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
         paid = pay(ledger, wanted.dataset, plan, corpus, rows, session, listener, known_only=not wanted.named)
         bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key)
-        kept = paid.keep(NAME, lambda: {"counts": mechanism.run(bounded, receipt=paid.receipt, source=session.noise)})
-    return np.asarray(kept["counts"], dtype=np.float64)
+        return paid.door.measure(NAME, query, bounded).value
 
 
 def _require_ledger(wanted: ChargedMetrics, ledger: Ledger) -> None:

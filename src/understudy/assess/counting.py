@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.corpus.bounding import BoundedBatch
 from understudy.errors import ConfigError
 from understudy.metrics.fidelity.texts import LABEL_SHARE
 from understudy.metrics.intervals import quantile_ends
 from understudy.metrics.utility.classifiers import ACCURACY
 from understudy.metrics.value import REAL, SYNTHETIC, Interval, Metric, MetricValue, Setting
+from understudy.privacy.measurement import Query
+from understudy.privacy.mechanisms import Sensitivity
 from understudy.privacy.unit import Unit
 
 LENGTH_EDGES = (0, 5, 10, 15, 20, 30, 40, 60, 80, 120, 160, 240, 320, 640)
@@ -48,7 +50,7 @@ Right = Callable[[BoundedBatch], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, repr=False)
-class MetricCounts:
+class MetricCounts(Query[BoundedBatch]):
     """The counts behind the charged metrics, one block after another: labels, lengths, and for every classifier the
     records of each label that it labels right.
 
@@ -71,7 +73,6 @@ class MetricCounts:
     labels: int
     classifiers: Mapping[str, Right]
     unit: Unit
-    name: str = NAME
 
     def __post_init__(self) -> None:
         if self.grid > LARGEST_GRID:
@@ -93,25 +94,20 @@ class MetricCounts:
         return float(math.lcm(*range(1, self.unit.max_records + 1)))
 
     @property
-    def l1_sensitivity(self) -> float:
-        return self.blocks * self.grid
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_counts(self.blocks, grid=self.grid)
 
-    @property
-    def l2_sensitivity(self) -> float:
-        return math.nextafter(math.sqrt(self.blocks) * self.grid, math.inf)
-
-    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
-        """The exact counts in steps of 1/``grid``. Private: only a mechanism may call it."""
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        """In steps of 1/``grid``."""
         counts = np.zeros(self.shape, dtype=np.int64)
-        for batch in data.batches():
-            weights = int(self.grid) // batch.shares
-            np.add.at(counts, batch.labels, weights)
-            np.add.at(counts, self.labels + length_bins(batch.texts), weights)
-            start = self.labels + len(LENGTH_EDGES)
-            for right in self.classifiers.values():
-                chosen = right(batch)
-                np.add.at(counts, start + batch.labels[chosen], weights[chosen])
-                start += self.labels
+        weights = int(self.grid) // batch.shares
+        np.add.at(counts, batch.labels, weights)
+        np.add.at(counts, self.labels + length_bins(batch.texts), weights)
+        start = self.labels + len(LENGTH_EDGES)
+        for right in self.classifiers.values():
+            chosen = right(batch)
+            np.add.at(counts, start + batch.labels[chosen], weights[chosen])
+            start += self.labels
         return counts
 
 

@@ -32,11 +32,11 @@ from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, disk_faults, p
 from understudy.metrics.results import Evaluation
 from understudy.metrics.sample import Sample
 from understudy.metrics.value import REAL, SYNTHETIC, MetricValue
-from understudy.models.trust import require_trusted
+from understudy.models.trials import require_trusted
 from understudy.models.types import Embedder
 from understudy.outputs import OutputFolder
 from understudy.privacy.exact import require_epsilon
-from understudy.privacy.origin import SYSTEM
+from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
 from understudy.run.charging import ledger_of
 from understudy.run.listener import SILENT, Listener

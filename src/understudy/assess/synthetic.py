@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from understudy.corpus import canonical
-from understudy.corpus.delimited import lift_cell_limit
-from understudy.corpus.formulas import unescaped
+from understudy.corpus.delimited import lift_cell_limit, unescaped
 from understudy.errors import ConfigError
 from understudy.metrics.results import Evaluation, ReleasedMetrics, load_evaluation, load_released
 from understudy.outputs import LABEL, PROVENANCE, TEXT, find_table
-from understudy.release.pages import count_values
+from understudy.parquet import count_values
 from understudy.untrusted import parse_json
 
 MOST_ROWS = 2_000_000

@@ -15,7 +15,7 @@ from understudy.assess.synthetic import origins, table_sha256
 from understudy.config import LedgerParameters, TableParameters
 from understudy.corpus import Corpus, canonical, no_table, read_corpus
 from understudy.errors import ConfigError, CorpusError
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.metrics.sample import Sample
 from understudy.outputs import LABEL, TEXT, OutputFolder, find_table
 from understudy.parameters import Parameters

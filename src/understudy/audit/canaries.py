@@ -21,7 +21,7 @@ from understudy.config import DataParameters, RunConfig
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.labels import Label
 from understudy.corpus.secrets import SecretFinder, secret_finder
-from understudy.corpus.secrets.records import read_secrets
+from understudy.corpus.secrets.incidence import read_secrets
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, CorpusError, ResumeError
 from understudy.files import PRIVATE_MODE, atomic_file

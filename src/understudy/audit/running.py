@@ -42,7 +42,7 @@ from understudy.config import RunConfig
 from understudy.corpus import Corpus
 from understudy.errors import ConfigError
 from understudy.files import disk_faults, private_folder
-from understudy.models.trust import require_trusted
+from understudy.models.trials import require_trusted
 from understudy.outputs import OutputFolder
 from understudy.parameters import CommaSeparated, Parameters
 from understudy.privacy.guarantee import Budget

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from understudy.errors import ConfigError
 from understudy.methods.dp_kps.generate import scores as density_scores
 from understudy.methods.dp_kps.parameters import DPKPSParameters
 from understudy.methods.dp_kps.plan import NAME as DP_KPS
-from understudy.methods.dp_kps.plan import count_noise, score_noise
+from understudy.methods.dp_kps.plan import score_noise
 from understudy.models.types import Embedder
 from understudy.release import Release
 from understudy.vocabulary.matcher import TermMatcher
@@ -177,16 +178,16 @@ def release_scores(canaries: Canaries, release: Release) -> Scores:
     A term that is not in the privatised vocabulary counts as the least that is.
     """
     parameters = DPKPSParameters(**{name: value for name, value in release.parameters.items() if name != "seed"})
-    multipliers = {charge.name: float(charge.parameters["noise_multiplier"]) for charge in release.statement.charges}
+    mechanisms: dict[str, Any] = {charge.name: charge.mechanism for charge in release.statement.charges}
     counts = np.asarray(release.arrays["counts"], dtype=np.float64)
-    weighted = counts / count_noise(parameters, multipliers["vocabulary"]) ** 2
+    weighted = counts / mechanisms["vocabulary"].noise_std ** 2
     least = float(weighted.min())
     labels = {label: row for row, label in enumerate(release.schema.labels)}
-    by_label = np.tile(weighted, (max(1, len(labels)), 1))
+    by_label = np.tile(weighted, (release.schema.label_set.size, 1))
     if parameters.mode == "independent":
         terms = parameters.terms_per_record
         signal = 1 / math.sqrt(terms) if parameters.noise == "gaussian" else 1 / terms
-        variance = score_noise(parameters, multipliers["density"]) ** 2
+        variance = score_noise(parameters, mechanisms["density"].noise_multiplier) ** 2
         by_label += density_scores(parameters, release.arrays, release.parameters["seed"]) * signal / variance
     position = {term: index for index, term in enumerate(release.terms)}
     found = np.zeros(len(canaries))

@@ -15,8 +15,7 @@ from understudy.cli.listening import listener
 from understudy.cli.options import MAX_RELEASE_BYTES, ParametersCommand, given
 from understudy.config import DEFAULT_METHOD, EmbedderParameters, ModelParameters, OutputParameters, PlanParameters
 from understudy.errors import ConfigError
-from understudy.methods.loading import load_release
-from understudy.methods.registry import method_names
+from understudy.methods.registry import load_release, method_names
 from understudy.parameters import Parameters
 from understudy.prompts.parameters import WritingParameters
 from understudy.release.reading import read_method
@@ -34,7 +33,7 @@ class _Generate(ParametersCommand):
         return name if name in method_names() else DEFAULT_METHOD  # loading it says that there is no such method
 
     def groups_of(self, method: type[Any]) -> Sequence[type[Parameters]]:
-        return (*self.groups, *((EmbedderParameters,) if method.generates_with_embedder else ()))
+        return (*self.groups, *((EmbedderParameters,) if method.needs.generation_embedder else ()))
 
     def method_parameters(self, method: type[Any]) -> type[Parameters]:
         """Those that are free."""

@@ -8,7 +8,7 @@ import click
 
 from understudy.cli.options import MAX_RELEASE_BYTES
 from understudy.cli.printable import printable
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 
 
 @click.command()
@@ -23,7 +23,7 @@ def inspect(release: str, as_json: bool, max_release_bytes: int | None) -> None:
             "statement": made.statement.to_json(),
             "parameters": dict(made.parameters),
             "schema": made.schema.to_json(),
-            "noise_check": dict(made.noise_check),
+            "noise_check": made.noise_check.to_json(),
         }
         click.echo(json.dumps(fields, indent=1))
         return

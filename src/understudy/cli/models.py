@@ -26,8 +26,7 @@ def list_models(verify: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from understudy.models.builtin import BUILTIN, is_pulled
-    from understudy.models.cache import models_dir
+    from understudy.models.builtin import BUILTIN, is_pulled, models_dir
     from understudy.models.catalog import language_note, providers
 
     table = Table("model", "kind", "size", "licence", "language", "here", box=None)
@@ -70,7 +69,7 @@ def check(spec: str, base_url: str | None, api_key_env: str | None) -> None:
     """Ask the chat model SPEC a few small questions and say what it can do. For 'builtin', try the embedder too."""
     from understudy.models.catalog import language_note, load_chat, load_embedder
     from understudy.models.probe import probe
-    from understudy.models.text_probe import require_text_invariance
+    from understudy.models.trials import require_text_invariance
 
     report = probe(load_chat(spec, base_url=base_url, api_key_env=api_key_env))
     for line in _lines(report):

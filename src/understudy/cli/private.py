@@ -88,7 +88,7 @@ def _table(made: Forecast) -> str:
         f"  together: {_together(made.plan)}",
         "",
         "What the budget buys:",
-        *(f"  {name}: {_number(value)}" for name, value in {**made.plan.forecast, **made.calls}.items()),
+        *(f"  {line}" for facts in (made.plan.forecast, made.calls) for line in facts.lines()),
     ]
     return "\n".join(lines)
 

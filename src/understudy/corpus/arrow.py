@@ -11,6 +11,7 @@ from understudy.corpus.readers import Row, damaged, header_error
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import DataFile
 from understudy.errors import CorpusError
+from understudy.parquet import dictionary_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,16 +20,11 @@ BATCH_ROWS = 64
 BATCH_BYTES = 1 << 28
 """Of a column in a batch, about."""
 READ_BUFFER_BYTES = 1 << 20
-_DICTIONARY_HEADER = b"\x15\x04\x15"  # Thrift: the page's type is 2, and then the size of its content
-
-
-def parquet_rows(file: DataFile, columns: Sequence[str]) -> Iterator[Row]:
-    """The rows of a Parquet file, a batch in memory at a time. Row 1 is the first."""
-    return _whole(parquet_cells(file, columns))
+_HEADER_BYTES = 256
 
 
 def parquet_cells(file: DataFile, columns: Sequence[str]) -> Iterator[tuple[int, Sequence[object]]]:
-    """As :func:`parquet_rows`, but with a BadRow in the place of each cell that cannot be held, not of its row."""
+    """The rows of a Parquet file from row 1, a batch in memory at a time; a BadRow where a cell cannot be held."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(file.path, buffer_size=READ_BUFFER_BYTES) as parquet:
@@ -56,25 +52,19 @@ def _longest_value(stream: IO[bytes], chunk: Any) -> int:
     if "DELTA_BYTE_ARRAY" in chunk.encodings:  # the beginning of the value before
         return int(chunk.total_uncompressed_size)
     stream.seek(chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset)
-    header = stream.read(len(_DICTIONARY_HEADER) + 5)
-    if not header.startswith(_DICTIONARY_HEADER):
-        return int(chunk.total_uncompressed_size) if chunk.has_dictionary_page else 0
-    size = 0
-    for place, byte in enumerate(header.removeprefix(_DICTIONARY_HEADER)[:5]):
-        size |= (byte & 127) << 7 * place
-        if byte < 128:
-            break
-    return size >> 1
-
-
-def table_rows(table: pa.Table, columns: Sequence[str]) -> Iterator[Row]:
-    """The rows of a table in memory."""
-    return _whole(table_cells(table, columns))
+    size = dictionary_bytes(stream.read(_HEADER_BYTES))
+    return size if size is not None else int(chunk.total_uncompressed_size) if chunk.has_dictionary_page else 0
 
 
 def table_cells(table: pa.Table, columns: Sequence[str]) -> Iterator[tuple[int, Sequence[object]]]:
-    """As :func:`table_rows`, but with a BadRow in the place of each cell that cannot be held, not of its row."""
+    """Likewise of a table in memory."""
     yield from _cells(table.select(list(columns)).to_batches(BATCH_ROWS), columns)
+
+
+def whole(rows: Iterator[tuple[int, Sequence[object]]]) -> Iterator[Row]:
+    """The rows, with a BadRow in the place of each row that has one in it."""
+    for number, cells in rows:
+        yield number, next((cell for cell in cells if isinstance(cell, BadRow)), cells)
 
 
 def has_rows(file: DataFile) -> bool:
@@ -85,11 +75,7 @@ def has_rows(file: DataFile) -> bool:
 
 
 def parquet_schema(file: DataFile) -> pa.Schema:
-    """The Arrow schema of a Parquet file.
-
-    Raises:
-        CorpusError: it cannot be read.
-    """
+    """The Arrow schema of a Parquet file; CorpusError where it cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -154,11 +140,6 @@ def _kind(arrow_type: Any) -> LabelType | None:
     if t.is_integer(arrow_type):
         return "int"
     return "float" if t.is_floating(arrow_type) else None
-
-
-def _whole(rows: Iterator[tuple[int, Sequence[object]]]) -> Iterator[Row]:
-    for number, cells in rows:
-        yield number, next((cell for cell in cells if isinstance(cell, BadRow)), cells)
 
 
 def _cells(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[tuple[int, Sequence[object]]]:

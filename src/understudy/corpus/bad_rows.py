@@ -1,7 +1,7 @@
 """What can be wrong with a row, how it is told, and where its number is kept.
 
 A message names the kind of the problem and the column that was asked for; it never quotes a cell, a row number or a
-count. Those go to ``bad_rows.jsonl`` (a line a bad row) and ``skipped_rows.json`` (the counts) in the private folder.
+count. Those go to the private folder: ``bad_rows.jsonl`` (one line per bad row) and ``skipped_rows.json`` (the counts).
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ _SENTENCES = {
 _ELSE = {
     BadRow.ENCODING: "; if the whole file is encoded otherwise, name it with --encoding",
     BadRow.LONG_CELL: "; if such cells are meant, raise --max-cell-bytes",
-    BadRow.UNKNOWN_LABEL: "; declare labels with a comma in them as --labels @FILE, one a line",
+    BadRow.UNKNOWN_LABEL: "; declare labels with a comma in them as --labels @FILE, one per line",
     BadRow.BARE_RETURN: "; rows end at LF or CRLF, and a carriage return within a cell stands in quotes",
-    BadRow.FIELD_COUNT: "; if another character parts the cells, name it with --delimiter; if quoted cells hold line "
-    "breaks, choose --quotes multiline",
+    BadRow.FIELD_COUNT: "; if cells are separated by another character, name it with --delimiter; if quoted cells hold "
+    "line breaks, choose --quotes multiline",
 }
 
 
@@ -73,14 +73,14 @@ def bad_row_error(kind: BadRow, schema: Schema, *, kept: bool) -> CorpusError:
     """The error for a bad row; ``kept`` says whether its number went to the private folder."""
     problem = _SENTENCES[kind].format(text=schema.text_name, label=schema.label, owner=schema.owner)
     where = f" (its number is in OUTPUT/private/{ROWS_FILE})" if kept else ""
-    return CorpusError(problem, f"Mend the row{where} or use --on-bad-row skip{_ELSE.get(kind, '')}.")
+    return CorpusError(problem, f"Fix the row{where} or use --on-bad-row skip{_ELSE.get(kind, '')}.")
 
 
 class BadRowLog:
     """The bad rows of one pass over the table, kept in ``private_dir`` (None: nowhere).
 
-    A context manager: the files appear when the block ends, replacing those of an earlier pass; a pass that is broken
-    off by an exception or by its reader leaves them as they were.
+    A context manager: the files appear when the block ends, replacing those of an earlier pass, which stay if a pass is
+    broken off.
     """
 
     def __init__(self, private_dir: Path | None) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Protocol
 
@@ -54,6 +54,13 @@ class BoundedBatch:
     or of none."""
     json_records: bool = False
     """Whether the texts are JSON records."""
+
+    def only(self, included: NDArray[np.bool_]) -> BoundedBatch:
+        """The records that ``included`` names, ``Bool[n]``; their hashes are not to be asked for."""
+        texts = [text for text, keep in zip(self.texts, included.tolist(), strict=True) if keep]
+        return replace(
+            self, texts=texts, labels=self.labels[included], shares=self.shares[included], units=self.units[included]
+        )
 
     @property
     def said(self) -> Sequence[str]:
@@ -132,10 +139,7 @@ class BoundedCorpus:
         return kept
 
     def _record_hashes(self, batch: _Batch, met: Counter[bytes]) -> list[int]:
-        """
-        Args:
-            met: how often each record came in the batches before; counted on.
-        """
+        """``met``: how often each record came in the batches before; counted on."""
         numbers = []
         for label, text in zip(batch.labels.tolist(), batch.texts, strict=True):
             record = self._digest(f"{label}\x00{text}")

@@ -1,28 +1,51 @@
-"""A table of texts that can be read again and again, a batch in memory at a time."""
+"""A table of texts that can be read again and again, a batch in memory at a time; each row judged by itself alone."""
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import hashlib
+import json
+import math
+import re
+import unicodedata
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog, bad_row_error
-from understudy.corpus.check import Record, RowCheck
-from understudy.corpus.identity import Identity, identity_of
-from understudy.corpus.labels import Label, canonical
-from understudy.corpus.opening import OpenTable
+from understudy.corpus.identity import Identity, Source, identity_of
+from understudy.corpus.labels import Label, as_type, canonical, is_missing, whole
+from understudy.corpus.readers import MOST_NESTED, Row
+from understudy.corpus.schema import Schema
 from understudy.errors import ConfigError, CorpusError
 
 OnBadRow = Literal["error", "skip"]
 BATCH_CHARACTERS = 1 << 26
 """Of the texts in a batch, about: each may be as long as ``max_cell_bytes``."""
+Pass = Iterator[tuple[str, Row]]
+"""One pass over a table: ``(file name, row)`` of every file in turn."""
+
+
+@dataclass(frozen=True)
+class OpenTable:
+    """A table whose columns are known to be there.
+
+    ``rows`` starts a pass; ``schema`` has its labels in their final type; ``temporary`` is a file to remove at the end.
+    ``sources`` and ``encoding`` are what it is made of, by which it is known again.
+    """
+
+    schema: Schema
+    rows: Callable[[], Pass]
+    format: str
+    temporary: Path | None = None
+    sources: Sequence[Source] = ()
+    encoding: str = "utf-8"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,10 +83,7 @@ class Corpus:
     ) -> None:
         self.schema = table.schema
         self.name = name
-        self._rows = table.rows
-        self._format = table.format
-        self._sources = table.sources
-        self._encoding = table.encoding
+        self._table = table
         self._on_bad_row = on_bad_row
         self._max_cell_bytes = max_cell_bytes
         self._private_dir = private_dir
@@ -77,11 +97,8 @@ class Corpus:
         return self.schema.labels
 
     def batches(self, batch_size: int = 4096) -> Iterator[Batch]:
-        """Read the table from the start; every call is a new pass.
-
-        Args:
-            batch_size: the most rows per batch, at least 1. The last batch of a pass may be smaller, and one of very
-                long texts; none is empty.
+        """Read the table from the start, at least 1 and at most ``batch_size`` rows per batch; every call is a new
+        pass.
 
         Raises:
             ConfigError: ``batch_size`` is below 1.
@@ -93,18 +110,11 @@ class Corpus:
         return self._batches(self._records(check), batch_size)
 
     def fingerprint(self, key: bytes) -> str:
-        """A keyed hash of the good rows' texts that does not depend on their order.
+        """A keyed hash (64 hexadecimal digits) of the good rows' texts in any order; ``""`` for no good row. One pass.
 
         A renamed, re-ordered, re-compressed or converted copy of a table has the same fingerprint, also where its
-        labels or owners are others or left out. Rows that are skipped do not count, those with a label that is not
-        declared among them. To someone without the key it says nothing about the rows, their number included. One
-        pass over the table.
-
-        Args:
-            key: 1 to 64 secret bytes.
-
-        Returns:
-            64 hexadecimal digits; an empty string where there is no good row.
+        labels or owners are others or left out. Skipped rows do not count, those with an undeclared label among them.
+        To someone without the key (1 to 64 bytes) it says nothing about the rows, their number included.
         """
         if not 1 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
             raise ConfigError("The fingerprint's key is empty or too long.", "Use 1 to 64 bytes.")
@@ -118,26 +128,20 @@ class Corpus:
         return hashlib.blake2b(multiset, key=key, digest_size=32, person=b"multiset").hexdigest()
 
     def identity(self, key: bytes, *, lines: int) -> Identity:
-        """All that the table is known by again: :meth:`fingerprint`, and what it is made of. Two passes.
-
-        Args:
-            key: 1 to 64 secret bytes.
-            lines: how many hashes of lines, at most.
-
-        Raises:
-            CorpusError: as :meth:`batches` does.
+        """All that the table is known by again: :meth:`fingerprint`, what it is made of, and ``lines`` hashes. Two
+        passes.
         """
         texts = self.fingerprint(key)
         if not texts:  # all tables without a record are alike: they identify nothing
             return Identity()
-        made_of = identity_of(self._sources, key, encoding=self._encoding, at_most=lines)
+        made_of = identity_of(self._table.sources, key, encoding=self._table.encoding, at_most=lines)
         return replace(made_of, contents=(texts, *made_of.contents))
 
     def describe(self) -> dict[str, object]:
         """What is public about this corpus: its format and its schema. No sizes."""
         schema = self.schema
         return {
-            "format": self._format,
+            "format": self._table.format,
             "text": schema.text,
             "record_columns": list(schema.record_columns),
             "label": schema.label,
@@ -149,11 +153,7 @@ class Corpus:
         }
 
     def observe_labels(self) -> None:
-        """Take the labels of the good rows, sorted by their canonical strings, for the label set: one pass.
-
-        Raises:
-            CorpusError: as :meth:`batches` does.
-        """
+        """Take the labels of the good rows, sorted by their canonical strings, for the label set: one pass."""
         check = RowCheck(self.schema, max_cell_bytes=self._max_cell_bytes, known=None)
         observed: dict[str, Label] = {}
         for _, label, _, _ in self._records(check):
@@ -169,9 +169,7 @@ class Corpus:
     def __enter__(self) -> Corpus:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -192,7 +190,7 @@ class Corpus:
         """The good rows. In ``error`` mode, rows behind the first bad one are only listed in the private folder."""
         error: CorpusError | None = None
         with BadRowLog(self._private_dir) as log:
-            for name, (number, cells) in self._rows():
+            for name, (number, cells) in self._table.rows():
                 if isinstance(cells, CorpusError):
                     error = cells
                     log.note(name, None, UNREADABLE)
@@ -224,3 +222,127 @@ def _chunks(records: Iterator[Record], most: int) -> Iterator[list[Record]]:
             chunk, characters = [], 0
     if chunk:
         yield chunk
+
+
+Record = tuple[str, Label | None, str | None, list[str] | None]
+"""Text, label, owner and secrets of a good row."""
+
+
+class RowCheck:
+    """Turns the cells of ``schema.columns`` into a Record, or says why not.
+
+    ``known`` holds the labels' canonical strings; None accepts every label.
+    """
+
+    def __init__(self, schema: Schema, *, max_cell_bytes: int, known: Mapping[str, int] | None) -> None:
+        self._schema = schema
+        self._max_cell_bytes = max_cell_bytes
+        self._known = known
+        position = schema.columns.index
+        self._text = position(schema.text) if schema.text is not None else None
+        self._record = [(name, position(name)) for name in schema.record_columns]
+        self._label = position(schema.label) if schema.label is not None else None
+        self._owner = position(schema.owner) if schema.owner is not None else None
+        self._secrets = [position(name) for name in schema.secrets]
+
+    def __call__(self, cells: Sequence[object]) -> Record | BadRow:
+        text = cells[self._text] if self._text is not None else _record_text(cells, self._record)
+        if isinstance(text, BadRow):
+            return text
+        if is_missing(text):
+            return BadRow.EMPTY_TEXT
+        if not isinstance(text, str):
+            return BadRow.TEXT_TYPE
+        problem = self._string_problem(text)
+        if problem is not None:
+            return problem
+        label = None if self._label is None else self._read_label(cells[self._label])
+        if isinstance(label, BadRow):
+            return label
+        owner = None if self._owner is None else self._read_owner(cells[self._owner])
+        if isinstance(owner, BadRow):
+            return owner
+        secrets = None if not self._secrets else self._read_secrets([cells[i] for i in self._secrets])
+        if isinstance(secrets, BadRow):
+            return secrets
+        return text, label, owner, secrets
+
+    def _string_problem(self, text: str) -> BadRow | None:
+        size = len(text)
+        if not text.isascii():
+            try:
+                size = len(text.encode("utf-8"))
+            except UnicodeEncodeError:  # a lone surrogate: of a byte that could not be decoded, or a JSON escape
+                return BadRow.ENCODING
+        return BadRow.LONG_CELL if size > self._max_cell_bytes else None
+
+    def _read_label(self, cell: object) -> Label | BadRow:
+        if is_missing(cell):
+            return BadRow.NULL_LABEL
+        label = as_type(cell, self._schema.label_type)
+        if label is None or (self._known is not None and canonical(label) not in self._known):
+            return BadRow.UNKNOWN_LABEL
+        return (isinstance(label, str) and self._string_problem(label)) or label
+
+    def _read_owner(self, cell: object) -> str | BadRow:
+        owner = None if is_missing(cell) else as_type(cell, "string")
+        if not isinstance(owner, str):
+            return BadRow.NULL_OWNER
+        return self._string_problem(owner) or _owner_key(owner)
+
+    def _read_secrets(self, cells: Sequence[object]) -> list[str] | BadRow:
+        secrets: list[str] = []
+        for cell in cells:
+            listed = cell.split(";") if isinstance(cell, str) else [] if cell is None else cell
+            if not isinstance(listed, list):
+                return BadRow.SECRETS_TYPE
+            for secret in listed:
+                if not isinstance(secret, str):
+                    return BadRow.SECRETS_TYPE
+                problem = self._string_problem(secret)
+                if problem is not None:
+                    return problem
+                if secret.strip():
+                    secrets.append(secret.strip())
+        return secrets
+
+
+def _owner_key(owner: str) -> str:
+    """One string for one owner, however a file spells it: without white space around it, in NFC, and 7 for 7.0.
+
+    ``7.0`` is how 7 comes out of a column in which another row has no owner. Case and leading zeros make a difference.
+    """
+    return re.sub(r"^(-?[0-9]+)\.0$", r"\1", unicodedata.normalize("NFC", owner.strip()))
+
+
+def _record_text(cells: Sequence[object], positions: Sequence[tuple[str, int]]) -> str | BadRow:
+    """Several cells as one JSON object; a missing number is null. All cells missing: an empty text."""
+    try:
+        record = {name: _plain(cells[i]) for name, i in positions}
+        if all(is_missing(value) for value in record.values()):
+            return BadRow.EMPTY_TEXT
+        return json.dumps(record, ensure_ascii=False, allow_nan=False, default=_spell)
+    except (TypeError, ValueError):
+        return BadRow.VALUE_TYPE
+
+
+def _plain(value: object, depth: int = 0) -> object:
+    """NaN is null, and 3.0 is 3: a null in another row makes decimals of a column's integers.
+
+    Nested deeper than ``MOST_NESTED`` is a ValueError: Python's own limit depends on who calls.
+    """
+    if isinstance(value, (dict, list, tuple)):
+        if depth == MOST_NESTED:
+            raise ValueError
+        if isinstance(value, dict):
+            return {key: _plain(each, depth + 1) for key, each in value.items()}
+        return [_plain(each, depth + 1) for each in value]
+    if isinstance(value, float):
+        return None if math.isnan(value) else whole(value)
+    return value
+
+
+def _spell(value: object) -> str:
+    if isinstance(value, (datetime.date, datetime.time, decimal.Decimal)):
+        return str(value)
+    raise TypeError

@@ -1,4 +1,9 @@
-"""CSV and TSV, row by row, with the conventions of :mod:`understudy.corpus.readers`."""
+"""CSV and TSV: rows by the conventions of :mod:`understudy.corpus.readers`, and cells that a spreadsheet would run.
+
+A cell that begins with ``=``, ``+``, ``-``, ``@`` (their full-width forms too, and behind white space), with a tab or
+a line break, is written with an apostrophe before it, unless it is a plain number. So is one that begins so behind
+apostrophes of its own: :func:`unescaped` undoes exactly what :func:`escaped` does. Source: OWASP, CSV Injection.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +15,36 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from understudy.corpus.bad_rows import BadRow
-from understudy.corpus.formulas import unescaped
 from understudy.corpus.readers import LINE_CELLS, Row, header_error, lines
 from understudy.corpus.sources import DataFile
 from understudy.errors import CorpusError
+
+_FORMULA = re.compile(r"'*+(?:[\t\r\n]|\s*+[=+\-@\uff1d\uff0b\uff0d\uff20])")
+_NUMBER = re.compile(r"'*+[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+
+
+def escaped(cell: str) -> str:
+    """``cell`` as a spreadsheet shows and does not run it.
+
+    >>> escaped("=1+1"), escaped("- milk"), escaped("-1.5"), escaped("a=b")
+    ("'=1+1", "'- milk", '-1.5', 'a=b')
+    """
+    return f"'{cell}" if _runs(cell) else cell
+
+
+def unescaped(cell: str) -> str:
+    """The cell of which :func:`escaped` made this one.
+
+    >>> unescaped("'=1+1"), unescaped("'tis")
+    ('=1+1', "'tis")
+    """
+    return cell[1:] if cell.startswith("'") and _runs(cell) else cell
+
+
+def _runs(cell: str) -> bool:
+    """Whether a spreadsheet would run ``cell``, or would without the apostrophes before it."""
+    return _FORMULA.match(cell) is not None and _NUMBER.fullmatch(cell) is None
+
 
 Quotes = Literal["multiline", "line", "none"]
 """What quotes mean: RFC 4180, whose cells may hold line breaks; quoted cells within a line; or nothing."""
@@ -41,7 +72,7 @@ def csv_rows(
     With ``multiline``, quotes that do not pair up put the boundaries of all later rows in doubt, so they end the
     reading. With ``line`` and ``none`` every line is a row, good or bad by itself.
 
-    ``formulas_escaped``: take away the apostrophes of :func:`understudy.corpus.formulas.escaped`.
+    ``formulas_escaped``: take away the apostrophes of :func:`understudy.corpus.delimited.escaped`.
     """
     lift_cell_limit()
     clean = unescaped if formulas_escaped else str
@@ -147,15 +178,15 @@ class _InQuotes(Exception):
 
 
 class _Pieces:
-    """Lines for ``csv.reader``, those that are too long in pieces, so that it can go on where a piece was cut.
+    """Lines for ``csv.reader``, those that are too long in pieces, so that it can resume where a piece was cut.
 
     A piece with a carriage return outside quotes, at which the reader would end a row, is replaced by a short one that
     leaves the reader in the same state: of that row only its end matters.
 
     Attributes:
         given: characters of the present record handed out; set to 0 before each record.
-        before: what to put before the next piece so that a reader begins in the state in which the last one ended:
-            a quote within quotes, a letter within a cell without quotes, nothing behind a delimiter.
+        before: what puts the next reader into the state in which the last one ended: a quote within quotes, a letter
+            within a cell without quotes, nothing behind a delimiter.
         cut: whether the last piece's line goes on.
         last: the last piece's last character; neither a quote nor a carriage return where it was cut.
         letter: one that is no delimiter.
@@ -213,13 +244,9 @@ class _State(NamedTuple):
 
 
 def _scan(part: str, delimiter: str, *, in_quotes: bool = False, in_cell: bool = False) -> _State:
-    """Read a part of a row as RFC 4180 does, with a carriage return as a character like others.
+    """Read a part of a row (without a line end) as RFC 4180 does, with a carriage return as a character like others.
 
-    Args:
-        part: without a line end behind it.
-        delimiter: between cells.
-        in_quotes: whether it begins within quotes.
-        in_cell: whether it begins within a cell without quotes.
+    ``in_quotes`` and ``in_cell`` say where it begins: within quotes, or within a cell without quotes.
 
     Raises:
         csv.Error: text other than a carriage return stands behind a closing quote.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from understudy.corpus import arrow
 from understudy.corpus.bad_rows import BadRow
-from understudy.corpus.readers import MOST_NESTED, Row, damaged, nests_within, without_exceptions
+from understudy.corpus.readers import MOST_NESTED, damaged, nests_within, without_exceptions
 from understudy.corpus.sources import DataFile
 from understudy.errors import CorpusError
 
@@ -45,12 +45,8 @@ class Identity:
 
 
 class Lines:
-    """The lowest keyed hashes of lines, in a form that is the same in every file format: without blanks, punctuation
-    (which separates cells, or quotes them) and the difference of capital letters.
-
-    Args:
-        key: 1 to 64 secret bytes.
-        at_most: how many hashes are kept.
+    """The ``at_most`` lowest keyed hashes of lines, in a form that is the same in every file format: without blanks,
+    punctuation (which separates cells, or quotes them) and the difference of capital letters.
     """
 
     def __init__(self, key: bytes, at_most: int) -> None:
@@ -80,10 +76,8 @@ class Lines:
 def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most: int) -> Identity:
     """The identity of what a table is made of: the bytes of its files, and all of its lines. One pass over each.
 
-    A file without a row (a header alone) is like any other such, and counts for nothing.
-
-    Raises:
-        CorpusError: if a file cannot be read, or two hold the same bytes: each record would count twice.
+    A file without a row (a header alone) is like any other such, and counts for nothing. CorpusError where a file
+    cannot be read, or two hold the same bytes: each record would count twice.
     """
     lines = Lines(key, at_most)
     contents: list[str] = []
@@ -99,7 +93,11 @@ def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most
                     "Name only one of them; a pattern such as 'notes*' also takes notes.csv.gz beside notes.csv.",
                 )
         else:
-            rows = arrow.table_cells(source, source.schema.names) if hasattr(source, "schema") else _dicts(source)
+            rows = (
+                arrow.table_cells(source, source.schema.names)
+                if hasattr(source, "schema")
+                else enumerate(([row] for row in source), 1)
+            )
             for _, cells in without_exceptions(rows, "The table"):
                 lines.add(_joined(cells))
     return Identity(tuple(contents), lines.lowest)
@@ -163,11 +161,6 @@ def _objects(text: str) -> Iterator[str]:
             yield _joined([json.loads(line)])
         except ValueError:
             continue
-
-
-def _dicts(rows: Sequence[Mapping[str, object]]) -> Iterator[Row]:
-    for number, row in enumerate(rows, 1):
-        yield number, [row]
 
 
 def _joined(cells: object, depth: int = 0) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
@@ -71,8 +72,8 @@ def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
     """The label set as the user wrote it.
 
     Args:
-        labels: the labels themselves; or ``"a,b,c"``; or ``"@FILE"``, with a label a line (blank lines are
-            ignored), or a JSON list where the file's name ends in ``.json``.
+        labels: the labels themselves; or ``"a,b,c"``; or ``"@FILE"``, with one label per line or, where the file's name
+            ends in ``.json``, a JSON list.
 
     Raises:
         ConfigError: the file cannot be read, a label is empty or no label at all, or one is there twice.
@@ -81,7 +82,7 @@ def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
         values: Sequence[object] = _labels_of_file(Path(labels[1:])) if labels.startswith("@") else _split(labels)
     else:
         values = list(labels)
-    declared: dict[str, Label] = {}
+    declared: list[Label] = []
     for value in values:
         label = as_type(value, None)
         if label is None or is_missing(label):
@@ -89,20 +90,18 @@ def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
                 "A declared label is empty or of no usable type.",
                 "Labels are strings, whole numbers, decimals (up to 1e300) or booleans.",
             )
-        if canonical(label) in declared:
-            raise ConfigError(f"The label {canonical(label)!r} is declared twice.", "Declare each label once.")
-        declared[canonical(label)] = label
+        declared.append(label)
     if not declared:
         raise ConfigError("The declared label set is empty.", "Name at least one label, or leave the label column out.")
-    return tuple(declared.values())
+    return _distinct(declared)
 
 
 def output_type(labels: Iterable[Label], label_type: LabelType | None, data_type: LabelType | None) -> LabelType | None:
     """The type that labels have in the output; None: each declared label's own.
 
-    It is ``label_type`` where the user set one, else ``data_type``, that of the data's column. Two declared sets become
-    integers all the same: integers for a column of decimals (which one null makes of a column of integers); and, where
-    the data has no type (JSON), strings that all spell whole numbers, as a command line gives them.
+    ``label_type`` where the user set one, else ``data_type``, that of the data's column. But declared integers stay so
+    for a column of decimals (which one null makes of a column of integers); and where the data has no type (JSON),
+    strings that all spell whole numbers, as a command line gives them, become integers.
     """
     if label_type is not None:
         return label_type
@@ -117,10 +116,9 @@ def output_type(labels: Iterable[Label], label_type: LabelType | None, data_type
 def typed_labels(labels: Iterable[Label], label_type: LabelType | None) -> tuple[Label, ...]:
     """Declared labels in the type that the output will have; None: each in its own.
 
-    Raises:
-        ConfigError: a label cannot be of that type, or two become the same.
+    Raises a ConfigError where a label cannot be of that type, or two become the same.
     """
-    typed: dict[str, Label] = {}
+    typed: list[Label] = []
     for label in labels:
         value = as_type(label, label_type)
         if value is None:
@@ -128,10 +126,15 @@ def typed_labels(labels: Iterable[Label], label_type: LabelType | None) -> tuple
                 f"The declared label {canonical(label)!r} is not of the label column's type ({label_type}).",
                 "Declare labels as the column holds them, or set the label type.",
             )
-        if canonical(value) in typed:
-            raise ConfigError(f"The label {canonical(value)!r} is declared twice.", "Declare each label once.")
-        typed[canonical(value)] = value
-    return tuple(typed.values())
+        typed.append(value)
+    return _distinct(typed)
+
+
+def _distinct(labels: Sequence[Label]) -> tuple[Label, ...]:
+    for name, times in Counter(map(canonical, labels)).items():
+        if times > 1:
+            raise ConfigError(f"The label {name!r} is declared twice.", "Declare each label once.")
+    return tuple(labels)
 
 
 def _spells_integer(label: Label) -> bool:

@@ -44,7 +44,7 @@ def header_error(names: Sequence[str], columns: Sequence[str], shown: str) -> Co
 
 
 def jsonl_rows(file: DataFile, columns: Sequence[str], *, encoding: str, max_cell_bytes: int) -> Iterator[Row]:
-    """The rows of a file with one JSON object a line. A row's number is its line's; a key that is absent is null."""
+    """The rows of a file with one JSON object per line. A row's number is its line's; a key that is absent is null."""
     with file.open_text(encoding) as stream:
         for number, line in enumerate(lines(stream, LINE_CELLS * max_cell_bytes), 1):
             if isinstance(line, BadRow):
@@ -74,7 +74,7 @@ def without_exceptions(rows: Iterator[Row], shown: str) -> Iterator[Row]:
     except csv.Error:
         error = CorpusError(
             f"The quotes in {shown!r} do not pair up, so that it is in doubt where its rows end.",
-            "Mend the file: a cell with a quote or a line break in it stands in quotes, its own quotes doubled.",
+            "Fix the file: a cell with a quote or a line break in it stands in quotes, its own quotes doubled.",
         )
     except (PermissionError, FileNotFoundError):
         error = CorpusError(f"{shown!r} cannot be opened.", "Check that the file is there and may be read.")

@@ -1,4 +1,4 @@
-"""From what the user typed to files that can be read again and again."""
+"""From what the user typed to files that can be read again and again, in encodings in which a row stays in its row."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -70,9 +71,7 @@ class DataFile:
 def find_files(sources: Iterable[str | os.PathLike[str]], *, format: str | None) -> tuple[DataFile, ...]:  # noqa: A002
     """The files that paths and glob patterns name: patterns sorted, a file named twice taken once.
 
-    Args:
-        sources: paths and glob patterns (``**`` spans folders). A path that exists is never taken for a pattern.
-        format: ``csv``, ``tsv``, ``jsonl`` or ``parquet``, with ``.gz`` and the like behind it; None: by the names.
+    A path that exists is never taken for a pattern; ``format`` (``csv``, ``jsonl.gz``, ...) overrules the names.
 
     Raises:
         CorpusError: a file is not there, or a pattern matches none.
@@ -152,3 +151,26 @@ def _kind_of(name: str) -> tuple[Format | None, Compression | None]:
         if last == compression:
             return _FORMATS.get(stem.rpartition(".")[2]), compression
     return _FORMATS.get(last), None
+
+
+_SELF_CONTAINED = re.compile(
+    r"utf-8(-sig)?|ascii|cp\d+|iso8859-\d+|koi8-[rtu]|mac-[a-z0-9]+"  # cp932, cp949 and cp950 among them: no shifts
+    r"|shift_jis|gbk|gb2312|gb18030|big5|euc_(jp|kr|jis_2004|jisx0213)"
+)
+
+
+def check_encoding(encoding: str) -> None:
+    """Refuse encodings with shift states (ISO 2022, HZ, UTF-7) or units of several bytes (UTF-16, UTF-32), and EBCDIC.
+
+    In those a stray byte in one row changes all rows behind it, or ends the reading. In those that are accepted a line
+    break, quote, comma or tab is the byte that it is in ASCII, and never part of a longer character.
+    """
+    try:
+        name = codecs.lookup(encoding).name
+    except (LookupError, ValueError):
+        raise ConfigError(f"The encoding {encoding!r} is unknown.", "Use utf-8, latin-1 or the like.") from None
+    if not _SELF_CONTAINED.fullmatch(name) or b'\n\r\t,"'.decode(name) != '\n\r\t,"':
+        raise ConfigError(
+            f"In the encoding {encoding!r} one row could change how the rows behind it are read.",
+            "Convert the file to UTF-8.",
+        )

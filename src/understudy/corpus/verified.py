@@ -12,11 +12,7 @@ _MODULUS = 1 << 256
 
 
 class Contents:
-    """Keyed hashes of all that rows hold (text, label, owner, secrets), in their order and whatever their order.
-
-    Args:
-        key: 1 to 64 secret bytes.
-    """
+    """Keyed hashes of all that rows hold (text, label, owner, secrets), in their order and whatever their order."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -55,13 +51,10 @@ def contents(corpus: Corpus, key: bytes) -> Contents:
 
 
 class VerifiedCorpus(Corpus):
-    """The corpus whose contents were charged: every pass sees at its end that it read the same rows in
-    the same order (records are told by their places where the incidence of secrets is public).
+    """The corpus whose :func:`contents` under ``key`` were charged: every pass sees at its end that it read the same
+    rows in the same order (records are told by their places where the incidence of secrets is public).
 
-    Checks are made and noise is drawn after a pass, so nothing is released of rows that nobody checked.
-
-    Args:
-        expected: the corpus's :func:`contents` under ``key``.
+    Checks are made and noise is sampled after a pass, so nothing is released of rows that nobody checked.
     """
 
     def __init__(self, corpus: Corpus, *, key: bytes, expected: Contents) -> None:
@@ -71,10 +64,8 @@ class VerifiedCorpus(Corpus):
         self._expected = expected.in_order
 
     def batches(self, batch_size: int = 4096) -> Iterator[Batch]:
-        """As :meth:`Corpus.batches`.
-
-        Raises:
-            CorpusError: at the end, too, if the rows, or their order, are others than those that were charged.
+        """As :meth:`Corpus.batches`; a CorpusError at the end, too, if rows or order are not those that were
+        charged.
         """
         found = Contents(self._key)
         for batch in super().batches(batch_size):
@@ -83,5 +74,5 @@ class VerifiedCorpus(Corpus):
         if found.in_order != self._expected:
             raise CorpusError(
                 "The private data changed while the run was reading them.",
-                "Let them rest, or work on a copy; the same command goes on once they are as they were.",
+                "Stop modifying the file, or work on a copy; the same command resumes once the data are as they were.",
             )

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from understudy.corpus.formulas import escaped
+from understudy.corpus.delimited import escaped
 from understudy.corpus.labels import canonical
 from understudy.errors import ConfigError
 from understudy.files import atomic_file
@@ -25,18 +25,15 @@ def write_table(
 
     CSV is UTF-8 with a header row, RFC 4180 quoting and line ends, null as nothing at all, booleans as
     ``true``/``false``, control characters as U+FFFD, and an apostrophe before what a spreadsheet would run
-    (:mod:`understudy.corpus.formulas`; ``read_corpus(..., formulas_escaped=True)`` takes it away again). Halves of
+    (:mod:`understudy.corpus.delimited`; ``read_corpus(..., formulas_escaped=True)`` takes it away again). Halves of
     surrogate pairs, which UTF-8 cannot hold, become U+FFFD in every format.
 
     Args:
-        path: ends in ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson``. Its folder is there.
-        columns: the columns by name, in order, all of one length; labels keep their type in Parquet and JSON (in
-            Parquet labels of several types, which no column has, become strings).
+        path: ends in ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson`` (else a ConfigError). Its folder is there.
+        columns: by name, in order, all of one length (else a ValueError); labels keep their type in Parquet and JSON,
+            but
+            in Parquet labels of several types, which no column has, become strings.
         keep_formulas: write CSV cells as they are, also those that a spreadsheet would run.
-
-    Raises:
-        ConfigError: another ending.
-        ValueError: the columns differ in length.
     """
     target = Path(path)
     write_csv = partial(_write_csv, keep_formulas=keep_formulas)

@@ -19,7 +19,7 @@ from textwrap import shorten
 from typing import Any
 
 from understudy.errors import ConfigError
-from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_lines, read_whole
+from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_lines, read_whole
 from understudy.prompts.predicting import Shape
 from understudy.untrusted import depth_within, members
 
@@ -76,10 +76,7 @@ class JSONSchema:
             content = read_whole(path, most=MOST_SETTINGS_BYTES) if content is None else content
             schema = json.loads(content)
         except (UnreadableText, ValueError, RecursionError) as error:
-            why = error if isinstance(error, UnreadableText) else type(error).__name__
-            raise ConfigError(
-                f"The JSON schema {path.name} cannot be read ({why}).", "Give a JSON file in UTF-8."
-            ) from None
+            raise cannot_read(f"The JSON schema {path.name}", error, "Give a JSON file in UTF-8.") from None
         self._followed = _Followed()
         self._validator = _validator(schema, path.name, self._followed)
         self._properties = _properties(schema)
@@ -289,7 +286,7 @@ def _validator(schema: Any, name: str, followed: _Followed) -> Any:
         kind.check_schema(schema)
     except SchemaError as error:
         raise ConfigError(
-            f"{name} is no JSON schema ({error.json_path}: {_clause(error.message)}).", "Mend it there."
+            f"{name} is no JSON schema ({error.json_path}: {_clause(error.message)}).", "Fix it there."
         ) from None
     except (RecursionError, TypeError) as error:
         raise ConfigError(f"{name} is no JSON schema ({type(error).__name__}).", _ONE_FILE) from None

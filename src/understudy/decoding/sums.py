@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from understudy.decoding.candidates import Candidates
 from understudy.errors import PrivacyError
 from understudy.models.contexts import Contexts
-from understudy.models.threads import single_threaded_inference
+from understudy.models.machine import single_threaded_inference
 
 Clipping = Literal["recenter", "difference"]
 

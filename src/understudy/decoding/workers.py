@@ -1,4 +1,4 @@
-"""Texts drawn in several worker threads at once, all of which end where one fails or the user stops the run."""
+"""Texts decoded in several worker threads at once, all of which end where one fails or the user stops the run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from concurrent.futures import as_completed
 from typing import TypeVar
 
 from understudy.models.causal import CausalModel
-from understudy.models.threads import worker_pool
-from understudy.privacy.noise import InsecureSeededNoise, NoiseSource
+from understudy.models.machine import worker_pool
 
 T = TypeVar("T")
 
@@ -24,7 +23,7 @@ class Stop:
         self._asked.set()
 
     def check(self) -> None:
-        """Raise where the run is being stopped: the text in the making is not stored, and drawn again."""
+        """Raise where the run is being stopped: the text in the making is not stored, and decoded again."""
         if self._asked.is_set():
             raise _Stopped
 
@@ -33,13 +32,13 @@ class _Stopped(Exception):
     """Another thread failed, or the user stopped the run."""
 
 
-def at_once(model: CausalModel, noise: NoiseSource, *, rows: int, tokens: int) -> int:
-    """How many draw at a time, each with so many rows of so many tokens in the model.
+def at_once(model: CausalModel, *, repeatable: bool, rows: int, tokens: int) -> int:
+    """How many texts are decoded at a time, each with so many rows of so many tokens in the model.
 
     Args:
-        noise: seeded noise repeats in one order only, so one at a time.
+        repeatable: seeded noise repeats in one order only, so one at a time.
     """
-    return 1 if isinstance(noise, InsecureSeededNoise) else model.batches_in_flight(rows, tokens)
+    return 1 if repeatable else model.batches_in_flight(rows, tokens)
 
 
 def run_together(

@@ -8,9 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from understudy.errors import ModelError
 from understudy.files import PRIVATE_MODE, atomic_file, private_folder, storage_error
 from understudy.models.types import Embedder
+from understudy.privacy.measurement import Batches
 
 STEPS = 4000
 """Grid steps of 1.0 in a coordinate."""
@@ -43,7 +46,8 @@ def integer_vectors(unit: NDArray[np.float32]) -> NDArray[np.int16]:
     vectors, good = _rounded(unit)
     if not good.all():
         raise ModelError(
-            "The embedder does not answer with one unit vector a text.", "Use an embedder that normalises its vectors."
+            "The embedder does not answer with one unit vector per text.",
+            "Use an embedder that normalises its vectors.",
         )
     return vectors
 
@@ -83,98 +87,118 @@ class Block:
     units: NDArray[np.int64]
 
 
+class Records(Protocol):
+    """What is needed of a batch of records."""
+
+    @property
+    def texts(self) -> Sequence[str]: ...
+    @property
+    def labels(self) -> NDArray[np.int32]: ...
+    @property
+    def units(self) -> NDArray[np.int64]: ...
+
+
 @dataclass(frozen=True, repr=False)
 class PrivateEmbeddings:
-    """The private records' vectors, labels and units in one file, read block by block. Use :meth:`build`.
+    """The private records' vectors, labels and units: embedded into a file when they are first read.
 
-    Private, ``count`` included; its ``repr`` shows nothing.
+    Private; its ``repr`` shows nothing. Records whose vector is not of length 1 are zero vectors.
 
     Args:
-        file: whole or not there.
-        dimension: of a vector (d).
-        count: of records.
+        records: read once, and not at all if a whole file of the same key is there. Memory: a batch.
+        embedder: its fingerprint is added to the key.
+        folder: private; made with mode 0700 if it is not there. The file has mode 0600.
+        key: names the records (a keyed fingerprint).
+        rows: of a block, about.
+        say: takes a line before the records are embedded.
     """
 
-    file: Path
-    dimension: int
-    count: int
+    records: Batches[Records]
+    embedder: Embedder
+    folder: Path
+    key: str
+    rows: int = 8192
+    say: Callable[[str], None] = lambda _line: None
 
-    @classmethod
-    def build(
-        cls,
-        batches: Iterable[tuple[Sequence[str], NDArray[np.int32], NDArray[np.int64]]],
-        embedder: Embedder,
-        *,
-        folder: Path,
-        key: str,
-    ) -> PrivateEmbeddings:
-        """Embed all records into a file of ``folder``, or take the whole file that is there for the same key.
-
-        Memory: a batch. Records whose vector is not of length 1 are kept as zero vectors.
-
-        Args:
-            batches: (texts, labels, units) of the records; not touched if the file is there.
-            folder: private; made with mode 0700 if it is not there. The file has mode 0600.
-            key: names the records (a keyed fingerprint); the embedder's own fingerprint is added to it.
+    def batches(self) -> Iterator[Block]:
+        """All records, those of one unit in one block. Mapped read-only, each block by itself: memory is a block.
 
         Raises:
-            ModelError: the embedder does not answer with one vector a text, all of one dimension.
+            ModelError: the embedder does not answer with one vector per text, all of one dimension.
             StorageError: the folder cannot be written.
         """
-        digest = hashlib.sha256(json.dumps([_FORMAT, key, embedder.fingerprint]).encode()).digest()
-        file = folder / _FILE
-        try:
-            private_folder(folder)
-            for orphan in folder.glob(f".{_FILE}.*.tmp"):  # of a run that was killed
-                orphan.unlink()
-            return cls._whole(file, digest) or cls._write(file, digest, batches, embedder)
-        except OSError as error:
-            raise storage_error(folder, error) from None
-
-    def blocks(self, rows: int = 8192) -> Iterator[Block]:
-        """The records in their order, ``rows`` at a time. Mapped read-only, each block by itself: memory is a block."""
-        dtype = _row_type(self.dimension)
-        for start in range(0, self.count, rows):
-            shape = (min(rows, self.count - start),)
-            part = np.memmap(self.file, dtype, mode="r", offset=_HEADER.size + start * dtype.itemsize, shape=shape)
+        for places in self._blocks:
+            part = self._file.rows()[places]
             yield Block(
-                np.asarray(part["vector"]),
+                np.ascontiguousarray(part["vector"]),
                 np.array(part["label"], dtype=np.int32),
                 np.array(part["unit"], dtype=np.int64),
             )
 
-    @classmethod
-    def _whole(cls, file: Path, digest: bytes) -> PrivateEmbeddings | None:
-        """The file's embeddings, if it is whole and holds those of ``digest``."""
-        if not file.is_file() or file.stat().st_size < _HEADER.size:
-            return None
-        with file.open("rb") as stream:
-            found, dimension, count = _HEADER.unpack(stream.read(_HEADER.size))
-        if found != digest or file.stat().st_size != _HEADER.size + count * _row_type(dimension).itemsize:
-            return None
-        return cls(file, dimension, count)
+    @cached_property
+    def _blocks(self) -> list[slice | NDArray[np.int64]]:
+        """Where the records of each block are: as they come, or owner by owner where one has several."""
+        if not self._file.count:
+            return []
+        units = np.array(self._file.rows()["unit"], dtype=np.int64)
+        if np.all(units[1:] > units[:-1]):
+            return [slice(first, first + self.rows) for first in range(0, len(units), self.rows)]
+        order = np.argsort(units, kind="stable")
+        begins = np.flatnonzero(np.diff(units[order], prepend=-1))  # of each unit
+        wanted = np.searchsorted(begins, np.arange(self.rows, len(units), self.rows))
+        return list(np.split(order, np.unique(begins[wanted[wanted < len(begins)]])))
 
-    @classmethod
-    def _write(
-        cls,
-        file: Path,
-        digest: bytes,
-        batches: Iterable[tuple[Sequence[str], NDArray[np.int32], NDArray[np.int64]]],
-        embedder: Embedder,
-    ) -> PrivateEmbeddings:
-        dimension = _embed(embedder, ["a public text"]).shape[1]  # known even where there is no record
+    @cached_property
+    def _file(self) -> _File:
+        digest = hashlib.sha256(json.dumps([_FORMAT, self.key, self.embedder.fingerprint]).encode()).digest()
+        path = self.folder / _FILE
+        try:
+            private_folder(self.folder)
+            for orphan in self.folder.glob(f".{_FILE}.*.tmp"):  # of a run that was killed
+                orphan.unlink()
+            return _File.whole(path, digest) or self._written(path, digest)
+        except OSError as error:
+            raise storage_error(self.folder, error) from None
+
+    def _written(self, path: Path, digest: bytes) -> _File:
+        self.say("Embedding the private texts: minutes for ten thousand on a few cores.")
+        dimension = _embed(self.embedder, ["a public text"]).shape[1]  # known even where there is no record
         count = 0
-        with atomic_file(file, mode=PRIVATE_MODE) as stream:
+        with atomic_file(path, mode=PRIVATE_MODE) as stream:
             stream.write(bytes(_HEADER.size))
-            for texts, labels, units in batches:
-                rows = np.zeros(len(texts), dtype=_row_type(dimension))
-                rows["vector"] = private_vectors(_embed(embedder, texts, dimension))
-                rows["label"], rows["unit"] = labels, units
+            for batch in self.records.batches():
+                rows = np.zeros(len(batch.texts), dtype=_row_type(dimension))
+                rows["vector"] = private_vectors(_embed(self.embedder, batch.texts, dimension))
+                rows["label"], rows["unit"] = batch.labels, batch.units
                 stream.write(rows.tobytes())
-                count += len(texts)
+                count += len(batch.texts)
             stream.seek(0)
             stream.write(_HEADER.pack(digest, dimension, count))
-        return cls(file, dimension, count)
+        return _File(path, dimension, count)
+
+
+@dataclass(frozen=True)
+class _File:
+    """Whole or not there."""
+
+    path: Path
+    dimension: int
+    count: int
+
+    @classmethod
+    def whole(cls, path: Path, digest: bytes) -> _File | None:
+        """The file, if it is whole and holds the embeddings of ``digest``."""
+        if not path.is_file() or path.stat().st_size < _HEADER.size:
+            return None
+        with path.open("rb") as stream:
+            found, dimension, count = _HEADER.unpack(stream.read(_HEADER.size))
+        if found != digest or path.stat().st_size != _HEADER.size + count * _row_type(dimension).itemsize:
+            return None
+        return cls(path, dimension, count)
+
+    def rows(self) -> NDArray[np.void]:
+        """All rows, mapped anew so that what was read before is let go."""
+        return np.memmap(self.path, _row_type(self.dimension), mode="r", offset=_HEADER.size, shape=(self.count,))
 
 
 def _row_type(dimension: int) -> np.dtype[np.void]:
@@ -187,7 +211,7 @@ def _embed(embedder: Embedder, texts: Sequence[str], dimension: int | None = Non
     vectors = np.asarray(embedder.embed(texts), dtype=np.float32)
     if vectors.ndim != 2 or vectors.shape != (len(texts), dimension or vectors.shape[1]):
         raise ModelError(
-            f"The embedder {embedder.model_id!r} does not answer with one vector a text, all of one dimension.",
+            f"The embedder {embedder.model_id!r} does not answer with one vector per text, all of one dimension.",
             "Use another embedder.",
         )
     return vectors

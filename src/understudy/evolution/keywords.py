@@ -7,7 +7,7 @@ from pathlib import Path
 
 from understudy.errors import ConfigError
 from understudy.evolution.parameters import EvolutionParameters
-from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_lines, read_whole
+from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_lines, read_whole
 from understudy.prompts.evolving import EvolutionPrompts
 
 
@@ -39,14 +39,11 @@ def _read(file: Path) -> EvolutionPrompts:
             found = tuple(line.strip() for line in read_lines(file) if line.strip())
         made = EvolutionPrompts(keywords=found)
     except (ValueError, RecursionError, yaml.YAMLError, UnreadableText) as error:
-        why = error if isinstance(error, UnreadableText) else type(error).__name__
-        raise ConfigError(
-            f"The keywords {file.name} cannot be read ({why}).", "Give a UTF-8 text or YAML file."
-        ) from None
+        raise cannot_read(f"The keywords {file.name}", error, "Give a UTF-8 text or YAML file.") from None
     except ConfigError:
         made = EvolutionPrompts()
     if not any(made.keywords.values()):
         raise ConfigError(
-            f"{file.name} holds no keywords.", "Write one a line, or YAML with a list of keywords for each label."
+            f"{file.name} holds no keywords.", "Write one per line, or YAML with a list of keywords for each label."
         )
     return made

@@ -25,7 +25,7 @@ from understudy.evolution.parameters import MOST_CANDIDATES, MOST_IN_ALL, Evolut
 from understudy.evolution.population import KEPT, NO_PARENT, Population, Round
 from understudy.evolution.selection import select, share_out
 from understudy.evolution.variation import TextAPI, require_text
-from understudy.models.memory import require_memory
+from understudy.models.machine import require_memory
 
 Arrays = Mapping[str, NDArray[Any]]
 Keep = Callable[[str, Callable[[], Arrays]], Arrays]

@@ -17,8 +17,7 @@ from understudy.evolution.parameters import EvolutionParameters
 from understudy.models.types import ChatRequest, Message
 from understudy.prompts.evolving import EvolutionExample
 from understudy.prompts.template import as_evolution_examples
-from understudy.writing.asking import Asker, NoText
-from understudy.writing.tidying import tidy
+from understudy.writing.answers import Asker, NoText, tidy
 from understudy.writing.writer import Writer
 
 BLANK = "_"

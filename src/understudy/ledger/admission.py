@@ -1,4 +1,4 @@
-"""May this run still be charged? What is spent, what remains."""
+"""May this run still be charged? What is spent, what remains, and what a cap may be."""
 
 from __future__ import annotations
 
@@ -8,18 +8,80 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from understudy.errors import BudgetExceeded, LedgerError
-from understudy.ledger import caps, rows
-from understudy.ledger.damage import reading_fields
-from understudy.ledger.values import Dataset, canonical
-from understudy.privacy.accountant import BudgetFilter, Spending
+from understudy.errors import BudgetExceeded, ConfigError, LedgerError
+from understudy.ledger import rows
+from understudy.ledger.values import Dataset, canonical, reading_fields, require_name
+from understudy.privacy.accountant import BudgetFilter, CrossRunRule, Spending
 from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.plan import Plan
+from understudy.privacy.plan import Plan, require_budget_of
 from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.unit import Unit
 
 if TYPE_CHECKING:
     from understudy.privacy.secrets.composition import SecretFilter
+
+
+def rule_for(cap: Budget | SecretBudget, unit: Unit, rule: str | None) -> CrossRunRule:
+    """How runs under this cap compose; ``rule`` if it may be chosen.
+
+    Raises a ConfigError if there is no such rule, it does not go with the cap, or the cap not with the unit.
+    """
+    require_budget_of(unit, cap)
+    if rule not in (None, "basic", "rdp"):
+        raise ConfigError(f"There is no rule {rule!r} of composition over runs.", "Use basic or rdp.")
+    if isinstance(cap, SecretBudget):
+        if rule == "basic":
+            raise ConfigError("Posteriors of secrets do not add up over runs.", "Use rule rdp, or leave the rule out.")
+        return "rdp"
+    if rule != "rdp":
+        return "basic"
+    if cap.delta == 0:
+        raise ConfigError("The rule rdp needs a delta greater than 0.", "Give a delta, or use rule basic.")
+    return "rdp"
+
+
+def require_no_lower(dataset: Dataset, cap: Budget | SecretBudget) -> None:
+    """See that the dataset's cap may become ``cap``; LedgerError if it is lower, of another kind or another prior."""
+    old, of = dataset.cap, f"of dataset {dataset.name!r}"
+    if isinstance(old, SecretBudget) and isinstance(cap, SecretBudget):
+        if cap.prior != old.prior:
+            raise LedgerError(
+                f"The cap {cap} has another prior than the cap {old} {of}: neither is the higher.",
+                "Keep the prior, and give a higher posterior.",
+            )
+        lower, cure = cap.posterior < old.posterior, "its posterior"
+    elif isinstance(old, Budget) and isinstance(cap, Budget):
+        lower, cure = cap.epsilon < old.epsilon or cap.delta < old.delta, "its epsilon and its delta"
+    else:
+        raise LedgerError(
+            f"The cap {cap} is of another kind than the cap {old} {of}.", f"Raise it with: {raising(dataset)}"
+        )
+    if lower:
+        raise LedgerError(
+            f"The cap {cap} is lower than the cap {old} {of}.", f"A cap can only be raised: give at least {cure}."
+        )
+
+
+def raising(dataset: Dataset) -> str:
+    """The command that raises the dataset's cap."""
+    secret = isinstance(dataset.cap, SecretBudget)
+    numbers = "--secret-prior P --secret-posterior R" if secret else "--epsilon E --delta D"
+    return f"understudy ledger open {dataset.name} {numbers} --raise"
+
+
+def not_opened(name: str, unit: Unit) -> LedgerError:
+    """The error for a run on a dataset that a strict ledger does not know."""
+    require_name(name)  # so that the message quotes no more than a name
+    flags = {
+        "record": "--epsilon E --delta D",
+        "owner": f"--unit owner --owner-column {unit.column} --epsilon E --delta D",
+        "secret": "--unit secret ... --secret-prior P --secret-posterior R",
+    }[unit.kind]
+    return LedgerError(
+        f"The ledger is strict, and has no dataset {name!r}: a run cannot open one.",
+        f"Name one that is open (--dataset NAME), or open it with a cap: understudy ledger open {name} {flags}",
+    )
 
 
 def spent(connection: sa.Connection, dataset: Dataset) -> Budget | SecretBudget | None:
@@ -40,12 +102,7 @@ def remaining(dataset: Dataset, spent: Budget | SecretBudget | None) -> Budget |
 
 
 def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) -> bool:
-    """True if the plan may be booked now, False if this run is booked already.
-
-    Raises:
-        BudgetExceeded: if the plan does not fit.
-        LedgerError: if the dataset is not open or has another unit, or the run was charged otherwise.
-    """
+    """True if the plan may be booked now, False if this run is booked already; raises as ``Ledger.check``."""
     dataset = rows.require(connection, name)
     if plan.unit.name != dataset.unit.name:
         raise LedgerError(
@@ -58,7 +115,7 @@ def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) 
         if owner != name:
             raise LedgerError(
                 f"This run was charged to the dataset {owner!r} before, and now names the dataset {name!r}.",
-                f"Go on with --dataset {owner}, or start anew with --fresh (which charges again).",
+                f"Resume with --dataset {owner}, or start anew with --fresh (which charges again).",
             )
         same = (entry.method, entry.unit, entry.cost) == (plan.method, plan.unit, plan.budget)
         if not same or _terms(entry.charges) != _terms([charge.to_json() for charge in plan.charges]):
@@ -78,12 +135,11 @@ def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) 
 def require_same_draws(used: Mapping[str, str], kept: Mapping[str, str]) -> None:
     """See that every value of a run that was ever used is among those that are kept (digests, by name).
 
-    Raises:
-        LedgerError: if one is missing or another, so that a second draw of one charge would be used.
+    LedgerError if one is missing or another, so that a second sample for one charge would be used.
     """
     if not used.items() <= kept.items():
         raise LedgerError(
-            "The values of this run were drawn and used already, from another copy of this folder.",
+            "The values of this run were sampled and used already, from another copy of this folder.",
             "Use that folder, or start anew with --fresh (which charges again).",
         )
 
@@ -122,13 +178,13 @@ def _exceeded(
         return BudgetExceeded(
             f"The run asks for {asked}, but the cap of dataset {dataset.name!r} is {dataset.cap}: with this run, the "
             f"ledger's bound for all of them comes to {_short(together)}{so_far}.",
-            f"Choose a smaller posterior, or raise the cap to that bound with: {caps.raising(dataset)}",
+            f"Choose a smaller posterior, or raise the cap to that bound with: {raising(dataset)}",
         )
     left = remaining(dataset, spent)
     return BudgetExceeded(
         f"The run asks for {asked}, but of the cap {dataset.cap} of dataset {dataset.name!r} "
         f"{spent or 'nothing'} is spent and {left or 'no epsilon'} remains.",
-        f"Choose a smaller epsilon or delta, or raise the cap with: {caps.raising(dataset)}",
+        f"Choose a smaller epsilon or delta, or raise the cap with: {raising(dataset)}",
     )
 
 

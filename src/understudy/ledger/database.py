@@ -21,9 +21,9 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from understudy.errors import LedgerError
-from understudy.ledger.damage import damaged
 from understudy.ledger.location import cannot_write, describe, file_of
 from understudy.ledger.locking import StillLocked, in_use
+from understudy.ledger.values import damaged
 
 PATIENCE_SECONDS = 120  # how long a transaction waits for others
 VANISHED_SECONDS = 60  # after which PostgreSQL takes the lock from a client that says nothing any more
@@ -58,8 +58,7 @@ class Database:
     def write(self, *, create: bool = False) -> Iterator[sa.Connection]:
         """The only writing transaction at its time; committed and synced at the end, undone on any error.
 
-        Args:
-            create: make the file where it is not there.
+        ``create`` makes the file where it is not there.
         """
         with self._transaction(write=True, create=create) as connection:
             yield connection
@@ -190,11 +189,18 @@ def _postgresql(url: sa.URL) -> sa.Engine:
         ) from None
     # Read committed: each statement sees what was committed before it, hence what the last holder of the lock
     # wrote. In a stricter level the snapshot would be older than the lock.
+    settings = {  # a server that has vanished is noticed in minutes, not in hours
+        "connect_timeout": CONNECT_SECONDS,
+        "keepalives_idle": VANISHED_SECONDS,
+        "keepalives_interval": 10,
+        "keepalives_count": 6,
+        "tcp_user_timeout": PATIENCE_SECONDS * 1000,
+    }
     engine = sa.create_engine(
         url,
         poolclass=sa.NullPool,
         isolation_level="READ COMMITTED",
-        connect_args={name: value for name, value in _postgresql_settings().items() if name not in url.query},
+        connect_args={name: value for name, value in settings.items() if name not in url.query},
     )
 
     @sa.event.listens_for(engine, "begin")
@@ -208,14 +214,3 @@ def _postgresql(url: sa.URL) -> sa.Engine:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_KEY})")
 
     return engine
-
-
-def _postgresql_settings() -> dict[str, int]:
-    """So that a server which has vanished is noticed in minutes, not in hours."""
-    return {
-        "connect_timeout": CONNECT_SECONDS,
-        "keepalives_idle": VANISHED_SECONDS,
-        "keepalives_interval": 10,
-        "keepalives_count": 6,
-        "tcp_user_timeout": PATIENCE_SECONDS * 1000,
-    }

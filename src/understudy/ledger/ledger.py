@@ -7,21 +7,28 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 
 import sqlalchemy as sa
 
 from understudy.errors import LedgerError, PrivacyError
-from understudy.ledger import admission, caps, rows, schema
+from understudy.ledger import admission, rows, schema
 from understudy.ledger.database import Database
-from understudy.ledger.location import begins_by_itself, default_location, make_folder, parse_location
+from understudy.ledger.location import (
+    begins_by_itself,
+    default_location,
+    keep_to_owner,
+    make_folder,
+    parse_location,
+    require_one_name,
+)
 from understudy.ledger.schema import datasets, draws, entries
-from understudy.ledger.sketches import Sketch
-from understudy.ledger.values import Dataset, Entry, canonical, now, require_name
-from understudy.ledger.whole_file import keep_to_owner, require_one_name
+from understudy.ledger.values import Dataset, Entry, Sketch, canonical, now, require_name
 from understudy.privacy.accountant import CrossRunRule
+from understudy.privacy.events import event_from_json
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.plan import Plan, Receipt, charge_of
+from understudy.privacy.plan import Plan, Receipt
+from understudy.privacy.sealed import Seal, charge_of
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
@@ -42,8 +49,8 @@ class Ledger:
 
     Raises:
         LedgerError: here and in every method, if the ledger is not there, cannot be reached, read or written, is
-            damaged, has several names, is another one than ``ledger_id`` says or another program's file, or is from a
-            newer version.
+            damaged, has several names, is another one than ``ledger_id`` says or another program's, or is from a newer
+            version.
     """
 
     id: str
@@ -80,15 +87,10 @@ class Ledger:
 
     @classmethod
     def create(cls, location: str | Path | None = None, *, strict: bool | None = None) -> Ledger:
-        """Begin a ledger; where one is, open it.
+        """Begin a ledger; where one is, open it. Another program's file is left alone (LedgerError).
 
-        Args:
-            location: as for the class.
-            strict: whether every dataset must be opened by hand before a run; the change is recorded. None leaves a
-                ledger that is there as it is, and makes a new one strict if it is in PostgreSQL.
-
-        Raises:
-            LedgerError: as for the class; another program's file is left alone.
+        ``strict``: whether every dataset must be opened by hand before a run; the change is recorded. None leaves a
+        ledger that is there as it is, and makes a new one strict if it is in PostgreSQL.
         """
         database = Database(parse_location(location or default_location()))
         _begin(database, strict=database.file is None if strict is None else strict)
@@ -102,9 +104,7 @@ class Ledger:
     def __enter__(self) -> Ledger:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ class Ledger:
             LedgerError: if the dataset is open with another cap, kind of unit, owner column or rule.
         """
         require_name(name)
-        rule = caps.rule_for(cap, unit, rule)
+        rule = admission.rule_for(cap, unit, rule)
         epsilon, delta = rows.stored(cap)
         with self._write() as connection:
             known = rows.find(connection, name)
@@ -161,11 +161,11 @@ class Ledger:
                     raise LedgerError(
                         f"Dataset {name!r} is already open with cap {known.cap}, unit {known.unit.name} "
                         f"and rule {known.rule}.",
-                        f"Keep these values; a cap can be raised with: {caps.raising(known)}",
+                        f"Keep these values; a cap can be raised with: {admission.raising(known)}",
                     )
                 return known
             if not by_hand and schema.is_strict(connection):
-                raise caps.not_opened(name, unit)
+                raise admission.not_opened(name, unit)
             connection.execute(
                 sa.insert(datasets).values(
                     name=name,
@@ -183,12 +183,11 @@ class Ledger:
         """Raise a dataset's cap, and record it in the history; the same cap changes nothing.
 
         Raises:
-            LedgerError: if the dataset is not open, or the new cap is lower in epsilon or delta, or (for secrets) in
-                the posterior, or has another prior.
+            LedgerError: if the dataset is not open, or the new cap is lower in any number or has another prior.
         """
         with self._write() as connection:
             known = rows.require(connection, name)
-            caps.require_no_lower(known, cap)
+            admission.require_no_lower(known, cap)
             if cap == known.cap:
                 return known
             epsilon, delta = rows.stored(cap)
@@ -226,22 +225,20 @@ class Ledger:
     def remaining(self, name: str) -> Budget | SecretBudget | None:
         """The cap less :meth:`spent`; None if no epsilon is left, or once anything is spent on secrets.
 
-        Posteriors neither add nor subtract: after a first run, what still fits depends on the events of the next, and
-        only :meth:`check` can tell.
-
-        With rule ``basic`` a run of this budget is the largest that fits. With rule ``rdp`` spending is at the
-        cap's delta, and so is what remains: a larger run may fit.
+        Posteriors neither add nor subtract: after a first run only :meth:`check` can tell what still fits. With rule
+        ``basic``
+        a run of this budget is the largest that fits; with ``rdp`` spending, and so what remains, is at the cap's
+        delta: a
+        larger run may fit.
         """
         with self._database.read() as connection:
             dataset = rows.require(connection, name)
             return admission.remaining(dataset, admission.spent(connection, dataset))
 
     def check(self, name: str, plan: Plan, *, run_id: str | None = None) -> None:
-        """See that the plan could be charged now. Writes nothing.
+        """See that the plan could be charged to the dataset now. Writes nothing.
 
         Args:
-            name: the dataset.
-            plan: what the run would spend.
             run_id: the run, if it may have been charged before: then it is paid for already.
 
         Raises:
@@ -252,16 +249,11 @@ class Ledger:
             admission.admit(connection, name, plan, run_id)
 
     def check_if_open(self, name: str, plan: Plan, *, run_id: str | None = None) -> None:
-        """As :meth:`check` if the dataset is open; else see that a run may open it.
-
-        Raises:
-            BudgetExceeded, LedgerError: as :meth:`check`.
-            LedgerError: if the ledger is strict and the dataset is not open.
-        """
+        """As :meth:`check` if the dataset is open; else see that a run may open it: not where the ledger is strict."""
         if self.dataset(name) is not None:
             self.check(name, plan, run_id=run_id)
         elif self.strict:
-            raise caps.not_opened(name, plan.unit)
+            raise admission.not_opened(name, plan.unit)
 
     def charge(
         self, name: str, plan: Plan, *, run_id: str, note: str = "", kept: Mapping[str, str] = _NOTHING
@@ -295,30 +287,43 @@ class Ledger:
                     )
                 )
             admission.require_same_draws(rows.drawn(connection, run_id), kept)
-        return Receipt(run_id, plan.charges)
+            number = rows.entry_number(connection, run_id)
+        return Receipt(run_id, plan, ledger_id=self.id, charge_number=number)
 
-    def confirm(self, run_id: str, name: str, digest: str) -> None:
-        """Record that a noisy value is about to be used; confirming the same value again changes nothing.
+    def confirm(self, seal: Seal, digest: str) -> None:
+        """Make the seal of a noisy value good, before the value is used; doing it again changes nothing.
 
-        Whoever resumes the same run from a copy of its folder would draw another one: that is refused here.
+        Whoever resumes the same run from a copy of its folder would have another value: that is refused here.
 
         Args:
-            run_id: the run, charged.
-            name: of the charge that paid for the value, or of a part of what it paid for: ``CHARGE/PART``.
-            digest: a hash of the value, keyed with :attr:`fingerprint_key`; never leaves the ledger.
+            seal: from the receipt of :meth:`charge`; its ``name`` is that of the charge that paid for the value, or of
+                a part of what it paid for: ``CHARGE/PART``.
+            digest: a hash of the value with its seal, keyed with :attr:`fingerprint_key`; never leaves the ledger.
 
         Raises:
             LedgerError: if another value is confirmed under this name.
-            PrivacyError: if there is no such charge.
+            PrivacyError: if the ledger has no such charge of this run, or its noise is not the system's.
         """
         with self._write() as connection:
-            booked = rows.booked(connection, run_id)
-            if booked is None or charge_of(name) not in [charge["name"] for charge in booked[1].charges]:
-                raise PrivacyError(f"The ledger has no charge {name!r} of this run.", "Charge the plan first.")
-            if used := rows.drawn(connection, run_id, name):
-                admission.require_same_draws(used, {name: digest})
+            booked = rows.booked(connection, seal.run_id)
+            entry = None if booked is None else booked[1]
+            known = {} if entry is None else {each["name"]: event_from_json(each["event"]) for each in entry.charges}
+            if (
+                not seal.private
+                or seal.ledger_id != self.id
+                or entry is None
+                or seal.charge_number != rows.entry_number(connection, seal.run_id)
+                or seal.unit != entry.unit
+                or known.get(charge_of(seal.name)) != seal.event
+            ):
+                raise PrivacyError(
+                    f"The ledger has no charge that pays for the value {seal.name!r} as it is sealed.",
+                    "Charge the plan first, and leave the run's private folder as it is.",
+                )
+            if used := rows.drawn(connection, seal.run_id, seal.name):
+                admission.require_same_draws(used, {seal.name: digest})
             else:
-                connection.execute(sa.insert(draws).values(run_id=run_id, name=name, digest=digest, at=now()))
+                connection.execute(sa.insert(draws).values(run_id=seal.run_id, name=seal.name, digest=digest, at=now()))
 
     def known_as(self, *contents: str) -> str | None:
         """The name of the dataset that one of these contents belongs to, None if they are new. Writes nothing."""
@@ -329,7 +334,6 @@ class Ledger:
         """Record that the dataset has these contents (again, or newly: data grow).
 
         Args:
-            name: the dataset, open.
             contents: hashes of what is in it, keyed with :attr:`fingerprint_key`; they never leave the ledger.
             sketch: of its lines, under the same key.
 

@@ -1,16 +1,162 @@
-"""Where a ledger is: a file of this machine, or a PostgreSQL database."""
+"""Where a ledger is: a PostgreSQL database, or a file with one name, its owner's alone, on a drive of this machine.
+
+SQLite's locks are not to be trusted on drives of other machines; and what a crash leaves to be undone lies beside *one*
+name of the file: whoever opens it by another name after a crash would not find it, and would read half a transaction.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import stat
+import subprocess
+import sys
 import warnings
-from pathlib import Path
+from contextlib import suppress
+from pathlib import Path, PurePath
 
 import sqlalchemy as sa
 
 from understudy.errors import LedgerError, UnderstudyWarning
 from understudy.files import sync_folder
-from understudy.ledger.drives import PASSING, VOUCHED, drive_type_of, is_local
+
+VOUCHED = "UNDERSTUDY_LOCAL_DRIVES"
+"""The environment variable with types, separated by commas, that the user says are local."""
+
+PASSING = frozenset({"overlay", "ramfs", "rootfs", "tmpfs"})
+"""Local, but gone with the container or at the next start."""
+
+LOCAL = PASSING | {
+    *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "nilfs2", "reiserfs", "bcachefs"),
+    *("ubifs", "jffs2", "fuseblk"),  # fuseblk: a block device by a driver outside the kernel, as ntfs-3g
+    *("ntfs", "ntfs3", "vfat", "msdos", "exfat", "udf"),
+    *("apfs", "hfs", "hfsplus", "ufs", "ffs", "hammer2"),
+}
+"""File system types whose locks are the kernel's own. Whatever is not here may have its locks on another machine, or
+none: network drives, shares with a virtual machine's host (virtiofs, vboxsf, 9p), object stores and all of FUSE."""
+
+UNKNOWN = "unknown"
+_BSD_LINE = re.compile(r"^.* on (?P<point>/.*) \((?P<type>[^,()]+)[^()]*\)$")
+_WINDOWS = {2: "removable", 3: "fixed", 4: "mapped", 5: "cdrom", 6: "ramdisk"}
+_WINDOWS_LOCAL = {"removable", "fixed", "ramdisk"}
+
+
+def drive_type(mount_table: str, path: PurePath) -> str:
+    """The type of the file system that holds ``path``; ``unknown`` where the table does not tell.
+
+    ``mount_table`` is the text of Linux's ``/proc/mounts``, or what ``mount`` prints on macOS; ``path`` is absolute,
+    symbolic links resolved.
+    """
+    best, kind = -1, UNKNOWN
+    for line in mount_table.split("\n"):  # not splitlines: a path may hold U+2028
+        mount = _parse(line)
+        if mount is None:
+            continue
+        point, found = mount
+        depth = len(PurePath(point).parts)
+        if path.is_relative_to(point) and depth >= best:  # a later mount on the same point hides the earlier
+            best, kind = depth, found
+    return kind
+
+
+def drive_type_of(path: Path) -> str:
+    """:func:`drive_type` by this machine's mount table; a UNC path (``//server/share``) is ``unc``."""
+    path = path.resolve()
+    if path.as_posix().startswith("//"):
+        return "unc"
+    if sys.platform == "win32":
+        import ctypes
+
+        return _WINDOWS.get(ctypes.windll.kernel32.GetDriveTypeW(path.anchor), UNKNOWN)
+    table = Path("/proc/mounts")
+    if table.exists():
+        return drive_type(table.read_text(encoding="utf-8", errors="surrogateescape"), path)
+    try:
+        printed = subprocess.run(["mount"], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return UNKNOWN
+    return drive_type(printed, path)
+
+
+def is_local(kind: str) -> bool:
+    """Whether drives of this type are of this machine: known to be, or vouched for by the user."""
+    vouched = {word.strip() for word in os.environ.get(VOUCHED, "").split(",")}
+    return kind in LOCAL or kind in vouched or (sys.platform == "win32" and kind in _WINDOWS_LOCAL)
+
+
+def _parse(line: str) -> tuple[str, str] | None:
+    """(mount point, type) of one line of either table."""
+    if found := _BSD_LINE.match(line):
+        return found["point"], found["type"]
+    fields = line.split(" ")
+    if len(fields) < 3 or not fields[1].startswith("/"):
+        return None
+    return unescaped(fields[1]), fields[2]
+
+
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
+def require_one_name(path: Path) -> None:
+    """See that the file at ``path`` (absolute, symbolic links resolved) has one name.
+
+    Raises:
+        LedgerError: if it has several (hard links), or is itself mounted (``docker -v FILE:FILE``, ``subPath``).
+    """
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return
+    if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+        raise LedgerError(
+            f"The ledger {path} has several names (hard links), by which charges could be lost.",
+            "Remove all but one, and link the folder that holds it instead.",
+        )
+    if str(path) in _mount_points():
+        raise LedgerError(
+            f"The ledger {path} is mounted as a single file, and has another name elsewhere, by which charges could "
+            "be lost.",
+            "Mount the folder that holds it instead.",
+        )
+
+
+def keep_to_owner(path: Path) -> None:
+    """See that nobody else can read or write the file, and say so where it had to be changed, or cannot be."""
+    if os.name != "posix":
+        return
+    status = path.stat()
+    if status.st_mode & 0o077:
+        with suppress(OSError):
+            path.chmod(0o600)
+        if path.stat().st_mode & 0o077:
+            _warn(f"The ledger {path} can be read or written by others. Make it private: chmod 600 {path}")
+        else:
+            _warn(
+                f"The ledger {path} could be read or written by others; it is now its owner's alone (mode 0600). "
+                "Share a ledger through PostgreSQL (--ledger postgresql://...)."
+            )
+    folder = path.parent.stat()
+    by_group = folder.st_mode & stat.S_IWGRP and folder.st_gid != folder.st_uid  # alike: a group of one, as on Debian
+    if (by_group or folder.st_mode & stat.S_IWOTH) and not folder.st_mode & stat.S_ISVTX:
+        _warn(f"Others can write to the folder of the ledger {path}, and so replace it: chmod go-w {path.parent}")
+
+
+def _warn(line: str) -> None:
+    warnings.warn(line, UnderstudyWarning, stacklevel=2)  # Python shows the same line once per process
+
+
+def _mount_points() -> set[str]:
+    try:
+        table = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return set()  # not Linux
+    fields = [line.split(" ") for line in table.split("\n")]  # not splitlines: a path may hold U+2028
+    return {unescaped(field[4]) for field in fields if len(field) > 4}
+
+
+def unescaped(field: str) -> str:
+    r"""A path of a mount table, which writes a space as ``\040``."""
+    return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), field)
 
 
 def state_folder_location() -> str:
@@ -26,10 +172,10 @@ def default_location() -> str:
 
 
 def begins_by_itself(location: str | Path | None) -> bool:
-    """Whether a ledger that is not there is begun: one that nobody named.
+    """Whether a ledger that is not there is begun: only one that nobody named.
 
-    A named one that is missing was there before, more likely than not: on a drive that is not mounted, say. To begin
-    it anew would be a second full budget.
+    A named one that is missing was there before, more likely than not, on a drive that is not mounted, say: a new one
+    would be a second full budget.
     """
     return location is None and not os.environ.get("UNDERSTUDY_LEDGER")
 
@@ -37,8 +183,7 @@ def begins_by_itself(location: str | Path | None) -> bool:
 def parse_location(location: str | Path) -> sa.URL:
     """The database URL of a location. Makes nothing.
 
-    Raises:
-        LedgerError: for an unknown kind of URL, or a file on a drive that is not known to be local.
+    Raises a LedgerError for an unknown kind of URL, or a file on a drive that is not known to be local.
     """
     text = str(location)
     if "://" not in text:
@@ -68,10 +213,8 @@ def file_of(url: sa.URL) -> Path | None:
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder of a new ledger (mode 0700), so that its name outlives a power failure.
-
-    Raises:
-        LedgerError: if it cannot be made.
+    """Make the folder of a new ledger (mode 0700), so that its name outlives a power failure; LedgerError if it
+    cannot be.
     """
     made = [folder for folder in path.parents if not folder.exists()]
     try:

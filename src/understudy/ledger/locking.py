@@ -34,14 +34,8 @@ class OpenFile:
 
     @contextmanager
     def alone(self, deadline: float) -> Iterator[None]:
-        """Hold the file's lock.
-
-        Args:
-            deadline: on the monotonic clock.
-
-        Raises:
-            StillLocked: if it is not free by then.
-            OSError: if the file system has no such locks.
+        """Hold the file's lock; StillLocked if it is not free by ``deadline`` (monotonic), OSError if there are no
+        locks.
         """
         if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise StillLocked
@@ -67,12 +61,8 @@ _guard = threading.Lock()
 def in_use(path: Path, *, create: bool = False) -> Iterator[OpenFile]:
     """Keep a descriptor of the file for as long as a connection to it is open.
 
-    Args:
-        path: of the file, symbolic links resolved.
-        create: make it (mode 0600) where it is not there.
-
-    Raises:
-        OSError: if it cannot be opened for reading and writing.
+    ``path`` has its symbolic links resolved; ``create`` makes it (mode 0600) where it is not there. OSError where it
+    cannot be opened for reading and writing.
     """
     file = _enter(path, create=create)
     try:

@@ -12,10 +12,8 @@ from typing import Any, get_args
 import sqlalchemy as sa
 
 from understudy.errors import LedgerError
-from understudy.ledger.damage import damaged, reading_fields
 from understudy.ledger.schema import datasets, draws, entries, fingerprints, sketches
-from understudy.ledger.sketches import Sketch
-from understudy.ledger.values import Dataset, Entry, canonical, now, require_name
+from understudy.ledger.values import Dataset, Entry, Sketch, canonical, damaged, now, reading_fields, require_name
 from understudy.privacy.accountant import CrossRunRule
 from understudy.privacy.exact import exact
 from understudy.privacy.guarantee import Budget
@@ -66,6 +64,11 @@ def booked(connection: sa.Connection, run_id: str) -> tuple[str, Entry] | None:
     """The dataset's name and the entry of a run, None if it was never charged."""
     row = connection.execute(_ENTRIES.where(entries.c.run_id == run_id)).one_or_none()
     return None if row is None else (row.dataset, _to_entry(row))
+
+
+def entry_number(connection: sa.Connection, run_id: str) -> int:
+    """The number of a charged run's entry, over all datasets."""
+    return int(connection.execute(sa.select(entries.c.number).where(entries.c.run_id == run_id)).scalar_one())
 
 
 def drawn(connection: sa.Connection, run_id: str, name: str | None = None) -> dict[str, str]:

@@ -16,8 +16,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from understudy.errors import LedgerError
-from understudy.ledger.damage import damaged, reading_fields
-from understudy.ledger.values import canonical, now
+from understudy.ledger.values import canonical, damaged, now, reading_fields
 
 VERSION = 2
 _KEY_BYTES = 32
@@ -90,12 +89,8 @@ _SINCE_2 = {sketches.name}
 class Meta:
     """The ledger's own settings.
 
-    Args:
-        id: 32 hexadecimal digits, made with the ledger: a copy has the same, another ledger another.
-        strict: whether every dataset must be opened by hand.
-        strict_changes: when that was set, and to what, in order.
-        fingerprint_key: 32 bytes.
-        version: of the tables.
+    ``id`` is 32 hexadecimal digits, the same in a copy; ``strict_changes`` when it was made strict (True) or not, in
+    order; ``fingerprint_key`` 32 bytes; ``version`` that of the tables.
     """
 
     id: str
@@ -107,8 +102,7 @@ class Meta:
 def read_meta(connection: sa.Connection) -> Meta | None:
     """The ledger's own settings; None if the database holds no ledger yet.
 
-    Raises:
-        LedgerError: if the ledger is damaged or from a newer version, or the file is another program's.
+    Raises a LedgerError if it is damaged or from a newer version, or the file is another program's.
     """
     tables = set(sa.inspect(connection).get_table_names())
     if meta.name not in tables:

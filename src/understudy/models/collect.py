@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from concurrent.futures import Future, wait
 from contextlib import asynccontextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from understudy.errors import ModelError
 from understudy.models.types import ChatModel, ChatRequest, Completion
@@ -33,13 +35,8 @@ def collect(
 ) -> list[Completion]:
     """Answer all requests and return their completions in the order of the requests.
 
-    Inside a running event loop (a notebook) the work is done in a thread of its own; Ctrl-C ends it in
-    both cases.
-
-    Args:
-        model: any chat model.
-        requests: what to ask.
-        progress: called with the number of texts so far, after each completion; in that thread, where there is one.
+    Inside a running event loop (a notebook) the work is done in a thread of its own; Ctrl-C ends it in both cases.
+    ``progress`` is called with the number of texts so far, after each completion, in that thread.
 
     Raises:
         ModelError: from the model, or when it left a request unanswered.
@@ -69,49 +66,36 @@ def run_to_end(run: Callable[[], Coroutine[Any, Any, T]]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(run())
-    return _Thread(run).wait()
+    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
+    outcome: Future[T] = Future()
 
+    async def reachable() -> T:
+        begun.append((asyncio.get_running_loop(), asyncio.current_task()))
+        return await run()
 
-class _Thread(Generic[T]):
-    """A coroutine in an event loop and thread of its own."""
-
-    def __init__(self, run: Callable[[], Coroutine[Any, Any, T]]) -> None:
-        self._run = run
-        self._result: list[T] = []
-        self._error: BaseException | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._ended = threading.Event()
-
-    def wait(self) -> T:
-        thread = threading.Thread(target=self._main, name="understudy-collect", daemon=True)
+    def work() -> None:
         try:
-            thread.start()  # Ctrl-C may come here, too, when the thread is at work already
-            self._join()
-        except KeyboardInterrupt:
-            while thread.is_alive() and self._task is None and not self._ended.wait(0.01):
-                pass
-            if self._loop is not None and self._task is not None and not self._ended.is_set():
-                self._loop.call_soon_threadsafe(self._task.cancel)
-            if thread.is_alive():
-                self._join()
-            raise
-        if self._error is not None:
-            raise self._error
-        return self._result[0]
-
-    def _join(self) -> None:
-        while not self._ended.wait(0.2):  # Ctrl-C does not interrupt a wait without a timeout on Windows
-            pass
-
-    def _main(self) -> None:
-        try:
-            self._result.append(asyncio.run(self._reachable()))
+            outcome.set_result(asyncio.run(reachable()))
         except BaseException as error:
-            self._error = error
-        finally:
-            self._ended.set()
+            outcome.set_exception(error)
 
-    async def _reachable(self) -> T:
-        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        return await self._run()
+    thread = threading.Thread(target=work, name="understudy-collect", daemon=True)
+    try:
+        thread.start()  # Ctrl-C may come here, too, when the thread is at work already
+        _wait(outcome)
+    except KeyboardInterrupt:
+        while thread.is_alive() and not begun and not outcome.done():
+            time.sleep(0.01)
+        if begun and not outcome.done():
+            loop, task = begun[0]
+            assert task is not None
+            loop.call_soon_threadsafe(task.cancel)
+        if thread.is_alive():
+            _wait(outcome)
+        raise
+    return outcome.result()
+
+
+def _wait(outcome: Future[Any]) -> None:
+    while not wait([outcome], timeout=0.2).done:  # Ctrl-C does not interrupt a wait without a timeout on Windows
+        pass

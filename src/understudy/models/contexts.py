@@ -1,4 +1,4 @@
-"""Many contexts that go on with the same tokens: prefill once, one step a token, back to the prompt at will.
+"""Many contexts that continue with the same tokens: prefill once, one step per token, back to the prompt at will.
 
 **Row invariance.** What is summed over private rows has bounded sensitivity only if one row cannot change another's
 logits. Floating-point results do change with the shape of a batch, so the model sees one shape only: blocks of
@@ -14,22 +14,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from understudy.errors import ModelError
-from understudy.models.head import hidden_states
-from understudy.models.threads import single_threaded_inference
+from understudy.models.machine import single_threaded_inference
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
-    from understudy.models.head import Head
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The next-token logits of one block.
+    """The next-token logits ``Float[R, K]`` of one block, on the device, in the model's own precision.
 
-    Args:
-        first: number of the block's first row.
-        real: how many of its rows, from the first on, are rows; the rest are copies of row 0.
-        logits: ``Float[R, K]`` on the device, in the model's own precision.
+    ``first`` is the number of the block's first row, ``real`` how many of its rows are no copies of row 0.
     """
 
     first: int
@@ -42,6 +37,10 @@ class Contexts:
 
     Row 0 is by convention the public one. A row is ``prefix + padding + own tokens + suffix``, then the tokens
     given to :meth:`step`, which all rows share. To be used by one thread.
+
+    Attributes:
+        rows_at_once: R, the rows of a block.
+        steps: tokens appended since the prompt.
     """
 
     def __init__(
@@ -58,10 +57,10 @@ class Contexts:
     ) -> None:
         self._model = model
         self._rows = len(rows)
-        self._at_once = rows_at_once
+        self.rows_at_once = rows_at_once
         self._prompt = len(prefix) + 1 + width + len(suffix)  # one column of padding at least
         self._room = tokens
-        self._steps = 0
+        self.steps = 0
         with single_threaded_inference():
             start = _prefilled(model, prefix)
             filled = [*rows, *[rows[0]] * (-len(rows) % rows_at_once)]
@@ -75,16 +74,6 @@ class Contexts:
         return self._rows
 
     @property
-    def rows_at_once(self) -> int:
-        """R, the rows of a block."""
-        return self._at_once
-
-    @property
-    def steps(self) -> int:
-        """Tokens appended since the prompt."""
-        return self._steps
-
-    @property
     def cache_bytes(self) -> int:
         """Bytes of all cached tokens."""
         from understudy.models.kv_cache import cache_bytes
@@ -92,17 +81,12 @@ class Contexts:
         return sum(cache_bytes(block.cache) for block in self._blocks)
 
     def step(self, token: int) -> None:
-        """Append ``token`` to every row.
-
-        Raises:
-            ModelError: the tokens that there is room for are used up.
-        """
-        if self._steps >= self._room:
+        """Append ``token`` to every row; ModelError where the tokens that there is room for are used up."""
+        if self.steps >= self._room:
             raise ModelError(
-                f"These contexts have room for {self._room} tokens after the prompt.",
-                "Go back, or give them more room.",
+                f"These contexts have room for {self._room} tokens after the prompt.", "Ask for more tokens."
             )
-        self._steps += 1
+        self.steps += 1
         with single_threaded_inference():
             for block in self._blocks:
                 block.step(self._model, token)
@@ -111,30 +95,22 @@ class Contexts:
         """Go back to the end of the prompt."""
         with single_threaded_inference():
             for block in self._blocks:
-                block.rewind(self._steps)
-        self._steps = 0
+                block.rewind(self.steps)
+        self.steps = 0
 
     def blocks(self, candidates: Any | None = None) -> Iterator[Rows]:
-        """The next-token logits, block by block.
-
-        Args:
-            candidates: tokens ``Int64[K]`` on the device; None for the whole vocabulary.
-        """
+        """The next-token logits, block by block, of ``candidates`` (``Int64[K]`` on the device) or of all tokens."""
         head = self._model.head and self._model.head.of(candidates)
         for number, block in enumerate(self._blocks):
-            first = number * self._at_once
+            first = number * self.rows_at_once
             with single_threaded_inference():
                 logits = block.logits(self._model, head, candidates)
-            yield Rows(first, min(self._at_once, self._rows - first), logits)
+            yield Rows(first, min(self.rows_at_once, self._rows - first), logits)
 
     def public_logits(self, *, whole: bool = False) -> Any:
-        """Row 0's next-token logits over the whole vocabulary, ``Float32[V]`` on the device.
+        """Row 0's next-token logits over the whole vocabulary, ``Float32[V]`` on the device; ModelError if not finite.
 
-        Args:
-            whole: every row's are wanted next: row 0's whole block is computed, and kept for :meth:`blocks`.
-
-        Raises:
-            ModelError: they are not finite.
+        ``whole``: every row's are wanted next, so row 0's whole block is computed, and kept for :meth:`blocks`.
         """
         block = self._blocks[0]
         with single_threaded_inference():
@@ -240,3 +216,75 @@ def _prefilled(model: CausalModel, prefix: Sequence[int]) -> Any | None:
     tokens = torch.tensor([list(prefix)], device=model.device)
     hidden_states(model.network, input_ids=tokens, past_key_values=cache, use_cache=True)
     return cache
+
+
+_VECTOR = 16  # float32 numbers in the widest register
+
+
+@dataclass(frozen=True)
+class Head:
+    """``cap * tanh((hidden @ weight.T + bias) * scale / cap)``; most models have weights ``Float[K, H]`` alone.
+
+    The last ``filled`` tokens fill up whole vectors of the processor and are left out of the result: what is left over
+    after those is computed in another way, and a row's last bits would depend on its place among others.
+    """
+
+    weight: Any
+    bias: Any | None = None
+    scale: float = 1.0
+    cap: float | None = None
+    filled: int = 0
+
+    def of(self, tokens: Any | None) -> Head:
+        """The head for the tokens ``Int64[K]`` alone, in that order; for all without a copy."""
+        if tokens is None:
+            return self
+        from torch.nn.functional import pad
+
+        filled = -len(tokens) % _VECTOR
+        tokens = pad(tokens, (0, filled))
+        bias = None if self.bias is None else self.bias[tokens]
+        return Head(self.weight[tokens], bias, self.scale, self.cap, filled)
+
+    def __call__(self, hidden: Any) -> Any:
+        """Logits ``Float[R, K]`` of the hidden states ``Float[R, H]``."""
+        from torch.nn.functional import linear
+
+        logits = linear(hidden, self.weight, self.bias)
+        if self.scale != 1.0:
+            logits = logits * self.scale
+        if self.cap is not None:
+            logits = (logits / self.cap).tanh() * self.cap
+        return logits[:, : logits.shape[1] - self.filled]
+
+
+def find_head(model: Any, *, vocabulary: int) -> Head | None:
+    """The model's head over the first ``vocabulary`` tokens, tried against its own logits; None where they differ.
+
+    None means that this model makes its logits in a way not known here: they must then come from the whole model.
+    """
+    import torch
+
+    layer, config = model.get_output_embeddings(), model.config.get_text_config()
+    if getattr(layer, "weight", None) is None:
+        return None
+    bias = getattr(layer, "bias", None)
+    head = Head(
+        layer.weight.detach()[:vocabulary],
+        None if bias is None else bias.detach()[:vocabulary],
+        float(getattr(config, "logit_scale", None) or 1.0) / float(getattr(config, "logits_scaling", None) or 1.0),
+        getattr(config, "final_logit_softcapping", None),
+    )
+    tokens = torch.arange(8, device=model.device)[None] % vocabulary
+    with torch.inference_mode():
+        expected = model(input_ids=tokens).logits[0, :, :vocabulary].float()
+        found = head(hidden_states(model, input_ids=tokens)[0]).float()
+    tolerance = 4 * torch.finfo(model.dtype).eps * float(expected.abs().max())
+    if not tolerance < float("inf"):  # not finite: nothing to compare
+        return None
+    return head if torch.allclose(found, expected, rtol=0.0, atol=tolerance) else None
+
+
+def hidden_states(model: Any, **inputs: Any) -> Any:
+    """The states ``Float[B, L, H]`` that the head reads."""
+    return model.get_decoder()(**inputs).last_hidden_state

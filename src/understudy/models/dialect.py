@@ -50,7 +50,6 @@ class Dialect:
     left_out: set[str] = field(default_factory=set)
     reasons: bool = False
     ignores_stop: bool = False
-    reports_usage: bool = False
     answered: bool = False
 
     def body(self, model: str, request: ChatRequest, *, max_tokens: int) -> dict[str, Any]:
@@ -92,17 +91,12 @@ class Dialect:
         self.answered = True
         self.reasons |= answer.reasoned
         self.ignores_stop |= answer.ignored_stop
-        self.reports_usage |= answer.usage is not None
 
 
 def read_answer(document: object, stop: Sequence[str] = (), *, most: int) -> Answer:
-    """Read a chat completion; thoughts are taken away and the text ends before the first stop string.
+    """Read a chat completion (else a ValueError), without its thoughts, up to the first stop string.
 
-    Args:
-        most: characters that are kept; a longer text is cut there, as at its most tokens.
-
-    Raises:
-        ValueError: it is none.
+    A text longer than ``most`` characters is cut there, as at its most tokens.
     """
     try:
         choice = document["choices"][0]  # type: ignore[index]

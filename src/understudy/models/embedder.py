@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.errors import ModelError
-from understudy.models.cache import sha256_files
-from understudy.models.extra import best_device, require_local
-from understudy.models.row_by_row import positions, require_separate_rows, separate_positions
-from understudy.models.threads import worker_pool
+from understudy.files import files_sha256
+from understudy.models.machine import best_device, require_local, worker_pool
+from understudy.models.row_invariance import positions, require_separate_rows, separate_positions
 
 _BATCH_TOKENS = {"cpu": 1024, "cuda": 16384}
 _REGISTER = 8  # rows and columns of a batch, where there are as many: nothing is left over after whole vectors
@@ -35,13 +34,13 @@ class _Batch:
 class SentenceEmbedder:
     """A ``sentence-transformers`` model in a local folder, as an ``Embedder``.
 
-    **Batch invariance.** A text's vector must not depend on its neighbours, or a bound on one record's influence
-    fails. So the model only ever sees a few fixed shapes: a text is padded to the next of the lengths
-    4, 6, 8, 12, 16, 24, ... that is longer than it, since kernels are others where nothing is padded; and a batch is
-    filled up with copies to the number of rows that belongs to that length. On one machine and device, alone or among
-    others, in any order, a text's vector is the same bit for bit, which :mod:`understudy.models.text_probe` tries;
-    against other machines, and against ``SentenceTransformer.encode``, expect differences up to 1e-6. Models that mix
-    the rows of a batch by design are refused.
+    **Batch invariance.** A text's vector must not depend on its neighbours, or a bound on one record's influence fails.
+    So the model only ever sees a few fixed shapes: a text is padded to the next of the lengths 4, 6, 8, 12, 16, 24, ...
+    that is longer than it, since kernels are others where nothing is padded; and a batch is filled up with copies to
+    the number of rows that belongs to that length. On one machine and device, alone or among others, in any order, a
+    text's vector is the same bit for bit, which :mod:`understudy.models.trials` tries; across machines, and against
+    ``SentenceTransformer.encode``, expect differences up to 1e-6. Models that mix the rows of a batch by design are
+    refused.
 
     Texts beyond the model's ``max_seq_length`` tokens are cut there; or earlier, where its positions end, one of which
     is for padding, or hang on the longest text of a batch. No prompt is put before a text.
@@ -52,43 +51,22 @@ class SentenceEmbedder:
         device: ``"cpu"`` or ``"cuda"``; default CUDA where there is one.
 
     Raises:
-        ModelError: the extra ``local`` is missing, or the folder holds no such model, or one whose texts change one
-            another's vectors.
+        ModelError: the extra ``local`` is missing, or the folder holds no such model, or one that mixes texts.
     """
 
     def __init__(self, folder: Path, *, name: str, device: str | None = None) -> None:
         self._device = device or best_device()
-        self._model, self._fingerprint = load_transformer(folder, name=name, device=self._device)
+        self._model, self.fingerprint = load_transformer(folder, name=name, device=self._device)
         require_separate_rows(self._model, name=name)
         columns = separate_positions(self._model, positions(self._model))
-        self._longest = min(self._model.max_seq_length or 512, columns - 1)
-        self._columns = _columns(self._longest, most=columns)
-        self._dimension = self._forward(next(self._batches(["a"]))).shape[1]
-        self._model_id = f"{name}@{self._fingerprint[:12]}"
-
-    @property
-    def model_id(self) -> str:
-        return self._model_id
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 over weights, tokenizer and the configuration that shapes the vectors."""
-        return self._fingerprint
-
-    @property
-    def local(self) -> bool:
-        """True: texts stay on this machine."""
-        return True
-
-    @property
-    def longest(self) -> int:
+        self.longest = min(self._model.max_seq_length or 512, columns - 1)
         """Tokens to which a text is cut."""
-        return self._longest
-
-    @property
-    def batch_tokens(self) -> int:
+        self.batch_tokens = _BATCH_TOKENS[self._device]
         """About how many tokens a batch has."""
-        return _BATCH_TOKENS[self._device]
+        self.local = True
+        self._columns = _columns(self.longest, most=columns)
+        self._dimension = self._forward(next(self._batches(["a"]))).shape[1]
+        self.model_id = f"{name}@{self.fingerprint[:12]}"
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return ``Float32[len(texts), d]`` of unit length (L2)."""
@@ -104,12 +82,12 @@ class SentenceEmbedder:
         """The texts in batches of fixed shapes, shortest first."""
         lower = getattr(self._model[0], "do_lower_case", False)
         cleaned = [text.strip().lower() if lower else text.strip() for text in texts]
-        encoded = self._model.tokenizer(cleaned, truncation=True, max_length=self._longest)
+        encoded = self._model.tokenizer(cleaned, truncation=True, max_length=self.longest)
         lengths = np.array([len(ids) for ids in encoded["input_ids"]])
         narrower = 0
         for width in self._columns:
             rows_of_width = np.flatnonzero((lengths >= narrower) & (lengths < width))
-            size = max(1, _BATCH_TOKENS[self._device] // width)
+            size = max(1, self.batch_tokens // width)
             size -= size % _REGISTER if size > _REGISTER else 0
             for start in range(0, len(rows_of_width), size):
                 rows = rows_of_width[start : start + size]
@@ -132,17 +110,13 @@ class SentenceEmbedder:
 
 
 def load_transformer(folder: Path, *, name: str, device: str) -> tuple[Any, str]:
-    """The ``SentenceTransformer`` in ``folder``, ready to infer, and the SHA-256 of what defines its vectors.
-
-    Raises:
-        ModelError: as :class:`SentenceEmbedder` says.
-    """
+    """The ``SentenceTransformer`` in ``folder``, ready to infer, and the SHA-256 of what defines its vectors."""
     require_local()
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedTokenizerBase
 
     try:
-        fingerprint = sha256_files(folder, _defining_files(folder))
+        fingerprint = files_sha256(folder, _defining_files(folder))
         _require_plain_modules(folder, name=name)
         model: Any = SentenceTransformer(
             str(folder), device=device, local_files_only=True, model_kwargs={"use_safetensors": True}
@@ -167,11 +141,7 @@ def _columns(longest: int, *, most: int) -> list[int]:
 
 
 def _require_plain_modules(folder: Path, *, name: str) -> None:
-    """See that the folder names no code of its own, and no module in which texts may meet, before any is imported.
-
-    Raises:
-        ModelError: it does.
-    """
+    """Refuse code of the folder's own, and modules in which texts may meet, before any is imported."""
     for entry in json.loads((folder / "modules.json").read_text(encoding="utf-8")):
         package, _, kind = str(entry["type"]).rpartition(".")
         if package.partition(".")[0] != "sentence_transformers" or kind not in _MODULES:

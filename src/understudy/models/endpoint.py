@@ -1,138 +1,108 @@
 """Chat models behind an OpenAI-compatible endpoint: vLLM, Ollama, llama.cpp, hosted ones.
 
-The ``openai`` SDK carries single requests. Everything that a run of many thousand requests needs is ours:
-retries, adaptive concurrency, the circuit breaker and the caps (:mod:`understudy.models.limits`), what may
-be sent where (:mod:`understudy.models.transport`) and how this endpoint speaks
-(:mod:`understudy.models.dialect`).
+The ``openai`` SDK carries single requests. Everything that a run of many thousand requests needs is ours: workers and
+retries here, adaptive concurrency, the circuit breaker and the caps in :mod:`understudy.models.limits`, what may be
+sent where in :mod:`understudy.models.connection`, how this endpoint speaks in :mod:`understudy.models.dialect`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from understudy.errors import ConfigError
-from understudy.models.dialect import Dialect
-from understudy.models.limits import LIST_BYTES, Budget, Usage, most_body_bytes
-from understudy.models.session import STRETCH, Endpoint, Session
-from understudy.models.transport import clean_base_url, find_key, open_client
+from understudy.errors import ConfigError, ModelError
+from understudy.models.connection import Failure, attempt, clean_base_url, find_key, open_client
+from understudy.models.dialect import Answer, Dialect
+from understudy.models.limits import (
+    LIST_BYTES,
+    SILENT_SECONDS,
+    Breaker,
+    Budget,
+    Pace,
+    Usage,
+    backoff,
+    most_body_bytes,
+    most_characters,
+)
 from understudy.models.types import ChatRequest, Completion
 
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
 _log = logging.getLogger(__name__)
-_OURS = frozenset(("model", "messages", "stream", "n"))
 
 
+@dataclass(repr=False, eq=False, kw_only=True)
 class EndpointChat:
     """A :class:`~understudy.models.types.ChatModel` over an OpenAI-compatible endpoint.
 
-    A request that fails after all its tries becomes a ``failed`` completion; what would fail every request
-    (no such model, a refused key, nobody there, a cap) ends the run with a :class:`ModelError`, after every
-    answer that came in was yielded. A reasoning model that used all its tokens without an answer is asked
-    once more with four times the tokens; after that the completion is ``empty``. The tokens of both count.
-    An answer that is longer than its tokens allow is cut (``length``), and one whose HTTP body is far too long
-    fails unread (:mod:`understudy.models.limits` has the numbers).
+    A request that fails after all its tries becomes a ``failed`` completion; what would fail every request (no such
+    model, a refused key, nobody there, a cap) ends the run with a :class:`ModelError`, after every answer that came in
+    was yielded. A reasoning model that used all its tokens without an answer is asked once more with four times the
+    tokens, then its completion is ``empty``; the tokens of both count. An answer longer than its tokens allow is cut
+    (``length``), and one whose HTTP body is far too long fails unread (numbers: :mod:`understudy.models.limits`).
 
     Args:
         name: the model, as the endpoint calls it.
         base_url: the endpoint; the hosted one for None.
-        api_key_env: the environment variable with the key. None takes OPENAI_API_KEY for the hosted
-            endpoint and sends no key to any other.
+        api_key_env: the environment variable with the key; None: OPENAI_API_KEY for the hosted endpoint, else no key.
         max_concurrency: most requests in flight.
         timeout: seconds for one try.
         max_retries: tries after the first.
-        token_cap: most tokens over the life of this object, prompts and answers together. A try whose use
-            is unknown (no usage reported, timed out, broken off) counts as the worst it could be.
+        token_cap: most tokens over the life of this object, prompts and answers together. A try whose use is unknown
+            (no usage reported, timed out, broken off) counts as the worst it could be.
         spending_cap: most money, in the unit of the two prices, which it needs.
         price_per_million_input: price of a million prompt tokens.
         price_per_million_output: price of a million answer tokens.
-        extra_body: fields to add to every request's body; they become part of ``model_id``.
         backoff_seconds: the first wait between two tries; it doubles from try to try.
-        say: takes a line for the user, such as that no answer has come for a while. Default: a warning in the log.
+        say: takes a line for the user, such as that no answer has come for a while.
 
     Raises:
         ConfigError: a parameter out of its range.
         ModelError: the environment variable with the key is not set.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        base_url: str | None = None,
-        api_key_env: str | None = None,
-        max_concurrency: int = 64,
-        timeout: float = 120.0,
-        max_retries: int = 6,
-        token_cap: int | None = None,
-        spending_cap: float | None = None,
-        price_per_million_input: float | None = None,
-        price_per_million_output: float | None = None,
-        extra_body: Mapping[str, Any] | None = None,
-        backoff_seconds: float = 0.5,
-        say: Callable[[str], None] = _log.warning,
-    ) -> None:
-        if not name or max_concurrency < 1 or not timeout > 0 or max_retries < 0 or backoff_seconds < 0:
+    name: str = field(kw_only=False)
+    base_url: str | None = None
+    api_key_env: str | None = None
+    max_concurrency: int = 64
+    timeout: float = 120.0
+    max_retries: int = 6
+    token_cap: int | None = None
+    spending_cap: float | None = None
+    price_per_million_input: float | None = None
+    price_per_million_output: float | None = None
+    backoff_seconds: float = 0.5
+    say: Callable[[str], None] = _log.warning
+
+    def __post_init__(self) -> None:
+        if (
+            not self.name
+            or self.max_concurrency < 1
+            or not self.timeout > 0
+            or min(self.max_retries, self.backoff_seconds) < 0
+        ):
             raise ConfigError(
                 "The model has no name, or its concurrency, timeout, retries or wait is out of range.",
                 "Concurrency is 1 or more, the timeout is positive, retries and wait are 0 or more.",
             )
-        if reserved := _OURS.intersection(extra_body or ()):
-            raise ConfigError(
-                f"extra_body sets {', '.join(sorted(reserved))}, which understudy sets itself.", "Leave it out."
-            )
-        self._base_url = clean_base_url(base_url)
-        self._key = find_key(self._base_url, api_key_env)
-        self._endpoint = Endpoint(
-            name=name,
-            extra_body=dict(extra_body or {}),
-            dialect=Dialect(),
-            budget=Budget(
-                token_cap=token_cap,
-                spending_cap=spending_cap,
-                price_per_million_input=price_per_million_input,
-                price_per_million_output=price_per_million_output,
-            ),
-            max_concurrency=max_concurrency,
-            timeout=timeout,
-            max_retries=max_retries,
-            backoff_seconds=backoff_seconds,
-            host=urlsplit(self._base_url).netloc,
-            say=say,
-        )
-
-    @property
-    def model_id(self) -> str:
-        """``openai:NAME@BASE_URL``, and a digest of ``extra_body`` where there is one."""
-        model_id = f"openai:{self.name}@{self._base_url}"
-        if not self._endpoint.extra_body:
-            return model_id
-        extra = json.dumps(self._endpoint.extra_body, sort_keys=True)
-        return f"{model_id}+{hashlib.sha256(extra.encode()).hexdigest()[:12]}"
-
-    @property
-    def name(self) -> str:
-        """The model, as the endpoint calls it."""
-        return self._endpoint.name
-
-    @property
-    def dialect(self) -> Dialect:
+        self._base_url = clean_base_url(self.base_url)
+        self._key = find_key(self._base_url, self.api_key_env)
+        self.model_id = f"openai:{self.name}@{self._base_url}"
+        self.host = urlsplit(self._base_url).netloc
+        self.dialect = Dialect()
         """What has been learnt about the endpoint so far."""
-        return self._endpoint.dialect
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens used so far, those that are only known at their worst included."""
-        return self._endpoint.budget.used
-
-    @property
-    def cost(self) -> float:
-        """Money spent so far at the prices given; 0 without prices."""
-        return self._endpoint.budget.cost(self.usage)
+        self.budget = Budget(
+            token_cap=self.token_cap,
+            spending_cap=self.spending_cap,
+            price_per_million_input=self.price_per_million_input,
+            price_per_million_output=self.price_per_million_output,
+        )
 
     async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
         """Yield ``(index into requests, Completion)`` in the order of completion, each index once.
@@ -144,7 +114,7 @@ class EndpointChat:
             return
         most_tokens = STRETCH * max(request.max_tokens for request in requests)
         async with open_client(self._base_url, self._key, most_bytes=most_body_bytes(most_tokens)) as client:
-            session = Session(self._endpoint, client, requests)
+            session = _Session(self, client, requests)
             task = asyncio.create_task(session.run())
             try:
                 while (done := await session.results.get()) is not None:
@@ -156,11 +126,152 @@ class EndpointChat:
 
     async def list_models(self) -> list[str] | None:
         """The names that the endpoint lists at ``/models``; None where it offers no list."""
-
         async with open_client(self._base_url, self._key, most_bytes=LIST_BYTES) as client:
             try:
-                async with asyncio.timeout(self._endpoint.timeout):
+                async with asyncio.timeout(self.timeout):
                     document = await client.get("/models", cast_to=object)
                 return [str(entry["id"]) for entry in document["data"]]  # type: ignore[index]
             except Exception:  # whatever a library makes of a stranger's bytes
                 return None
+
+
+STRETCH = 4
+"""An answer that ran out of tokens while reasoning gets this many times the tokens, once."""
+
+_WORTH_ADAPTING = frozenset((400, 422))
+_NOT_READY = frozenset((503, 529))
+
+
+class _Session:
+    """One pass over ``requests``; ``results`` fills while :meth:`run` runs, and None marks its end."""
+
+    def __init__(self, endpoint: EndpointChat, client: AsyncOpenAI, requests: Sequence[ChatRequest]) -> None:
+        self.results: asyncio.Queue[tuple[int, Completion] | None] = asyncio.Queue()
+        self._endpoint = endpoint
+        self._client = client
+        self._pending = iter(enumerate(requests))
+        self._workers = min(endpoint.max_concurrency, len(requests))
+        self._pace = Pace(endpoint.max_concurrency)
+        self._breaker = Breaker(
+            requests_at_once=self._workers, tries=endpoint.max_retries + 1, answered=endpoint.dialect.answered
+        )
+        self._last_answer = time.monotonic()
+        self._waiting = 0
+        self._cap: ModelError | None = None
+
+    async def run(self) -> None:
+        """Answer all requests.
+
+        Raises:
+            ModelError: nothing else would work either; at a cap, what was in flight is answered first.
+        """
+        watch = asyncio.create_task(self._watch())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._workers):
+                    group.create_task(self._work())
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            watch.cancel()
+            self.results.put_nowait(None)
+        if self._cap is not None:
+            raise self._cap
+
+    async def _watch(self) -> None:
+        """Say that nothing comes, each time that the silence has doubled."""
+        patience = SILENT_SECONDS
+        while True:
+            silence = time.monotonic() - self._last_answer
+            if silence < SILENT_SECONDS:
+                patience = SILENT_SECONDS
+            elif silence >= patience:
+                patience = 2 * silence
+                self._endpoint.say(
+                    f"No answer from {self._endpoint.host} for {silence:.0f} s; requests waiting: {self._waiting} "
+                    f"(each try for up to {self._endpoint.timeout:g} s)."
+                )
+            await asyncio.sleep(min(1.0, SILENT_SECONDS))
+
+    async def _work(self) -> None:
+        for index, request in self._pending:
+            self._waiting += 1
+            completion = await self._answer(request)
+            self._waiting -= 1
+            if completion is None:
+                return
+            self.results.put_nowait((index, completion))
+            if completion.finish_reason == "failed":
+                self._breaker.failed(completion.error or "")
+
+    async def _answer(self, request: ChatRequest) -> Completion | None:
+        """The completion of one request; None where a cap forbids to send it."""
+        endpoint = self._endpoint
+        prompt_bytes = sum(len(message.content.encode("utf-8", "replace")) for message in request.messages)
+        max_tokens, failures, total = request.max_tokens, 0, Usage()
+        while self._cap is None:
+            worst = endpoint.budget.worst(prompt_bytes, max_tokens)
+            try:
+                sent_at = await self._pace.enter(endpoint.budget, worst)
+            except ModelError as cap:
+                self._cap = cap
+                return None
+            used = worst
+            try:
+                outcome, adapted = await self._attempt(request, max_tokens)
+                used = _used(outcome, worst)
+            finally:
+                endpoint.budget.settle(worst, used)
+                self._pace.leave()
+            if isinstance(outcome, Answer):
+                self._last_answer = time.monotonic()
+                self._pace.speed_up()
+                self._breaker.answered()
+                endpoint.dialect.learn(outcome)
+                if outcome.usage is not None:
+                    endpoint.budget.learn(prompt_bytes, outcome.usage.prompt_tokens)
+                    total += outcome.usage
+                if outcome.ran_out and max_tokens == request.max_tokens:
+                    max_tokens *= STRETCH
+                    continue
+                return _completion(outcome, total)
+            if adapted:
+                continue
+            if outcome.congestion:
+                self._pace.slow_down(sent_at, outcome.pause)
+            if outcome.unreachable:
+                self._breaker.unreachable()
+            elif outcome.retry and (not outcome.congestion or outcome.status in _NOT_READY):
+                self._breaker.broken(outcome.reason, starting=outcome.status in _NOT_READY)
+            failures += 1
+            if not outcome.retry or failures > endpoint.max_retries:
+                tries = "" if failures == 1 else f" (the last of {failures} tries)"
+                return Completion("", "failed", error=outcome.reason + tries)
+            await asyncio.sleep(max(outcome.pause, backoff(failures, endpoint.backoff_seconds)))
+        return None
+
+    async def _attempt(self, request: ChatRequest, max_tokens: int) -> tuple[Answer | Failure, bool]:
+        """What came of one try, and whether the endpoint's dialect was learnt from its refusal."""
+        endpoint = self._endpoint
+        body = endpoint.dialect.body(endpoint.name, request, max_tokens=max_tokens)
+        outcome = await attempt(
+            self._client, body, stop=request.stop, timeout=endpoint.timeout, most=most_characters(max_tokens)
+        )
+        if isinstance(outcome, Failure) and outcome.status in _WORTH_ADAPTING:
+            return outcome, endpoint.dialect.adapt(body, outcome.document)
+        return outcome, False
+
+
+def _used(outcome: Answer | Failure, worst: Usage) -> Usage:
+    if isinstance(outcome, Answer):
+        return outcome.usage or worst
+    return worst if outcome.unknown_usage else Usage()
+
+
+def _completion(answer: Answer, total: Usage) -> Completion:
+    return Completion(
+        text=answer.text,
+        finish_reason=answer.finish_reason if answer.text or answer.finish_reason == "filtered" else "empty",
+        prompt_tokens=total.prompt_tokens,
+        completion_tokens=total.completion_tokens,
+    )

@@ -16,7 +16,7 @@ _STRIDE = 32  # columns; fewer copy more often, more multiply more zeros
 
 
 def columns(length: int) -> int:
-    """The columns of a cache that holds ``length`` tokens a row."""
+    """The columns of a cache that holds ``length`` tokens per row."""
     return -(-length // _STRIDE) * _STRIDE
 
 
@@ -49,7 +49,7 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]  # transformers is untyped
         self._fit()
 
     def get_seq_length(self) -> int:
-        """Tokens a row."""
+        """Tokens per row."""
         return self._length
 
     def get_mask_sizes(self, query_length: Any) -> tuple[int, int]:

@@ -102,8 +102,7 @@ class Budget:
     Args:
         token_cap: most tokens, prompts and answers together; None for no cap.
         spending_cap: most money, in the unit of the prices; None for no cap. Needs both prices.
-        price_per_million_input: price of a million prompt tokens.
-        price_per_million_output: price of a million answer tokens.
+        price_per_million_input, price_per_million_output: of a million prompt or answer tokens.
 
     Raises:
         ConfigError: a cap that is not positive, or a spending cap without prices.
@@ -171,8 +170,7 @@ def _cap_error(name: str, option: str) -> ModelError:
 class Pace:
     """Adaptive concurrency: additive increase on success, halved on congestion (AIMD, as TCP does).
 
-    A burst of refusals is one sign of congestion, not many: only a request sent after the last cut can
-    cut again.
+    A burst of refusals is one sign of congestion: only a request sent after the last cut can cut again.
     """
 
     def __init__(self, most: int) -> None:
@@ -190,8 +188,7 @@ class Pace:
     async def enter(self, budget: Budget, worst: Usage) -> float:
         """Wait for a place and for room in the budget; return the moment of sending.
 
-        Raises:
-            ModelError: a cap is reached with nothing in flight that could turn out smaller.
+        Raises a ModelError where a cap is reached with nothing in flight that could turn out smaller.
         """
         while True:
             pause = self._resume_at - time.monotonic()
@@ -260,11 +257,7 @@ class Breaker:
         self._failed = 0
 
     def unreachable(self) -> None:
-        """A try found nobody; before the first answer a few of these are enough to give up.
-
-        Raises:
-            Unreachable: nobody has ever answered.
-        """
+        """A try found nobody; before the first answer a few of these raise Unreachable."""
         self._refused += 1
         if not self._answered and self._refused >= self._most_refused:
             raise Unreachable(
@@ -273,14 +266,10 @@ class Breaker:
             )
 
     def broken(self, reason: str, *, starting: bool) -> None:
-        """A try reached something that gave no answer; before the first answer three tries of each request are enough.
+        """A try reached something that gave no answer, for this ``reason``.
 
-        Args:
-            reason: why.
-            starting: whether it said that it is not ready yet.
-
-        Raises:
-            ModelError: it has never answered.
+        Before the first answer three tries of each request raise a ModelError; where it said that it is ``starting``,
+        time.
         """
         self._broken += not starting
         waited = starting and time.monotonic() - self._started >= STARTING_SECONDS
@@ -292,11 +281,7 @@ class Breaker:
             )
 
     def failed(self, reason: str) -> None:
-        """A request failed for good.
-
-        Raises:
-            ModelError: it is the last of too many in a row.
-        """
+        """A request failed for good; a ModelError where it is the last of too many in a row."""
         self._failed += 1
         if self._failed >= BREAKER:
             raise ModelError(

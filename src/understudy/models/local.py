@@ -1,41 +1,46 @@
-"""Chat with a causal language model whose weights are on this machine."""
+"""Chat with a causal language model whose weights are on this machine.
+
+Rows are padded on the left; masks and positions leave the padding out, so a row's answer does not depend on its
+neighbours beyond the float noise of another batch shape. What all prompts begin with is computed once. Rows that
+have finished leave the batch.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from understudy.models.decoding import Decoder, Prompt
-from understudy.models.extra import best_device, require_local
-from understudy.models.sampling import request_uniforms
-from understudy.models.threads import worker_count, worker_pool
-from understudy.models.types import ChatRequest, Completion
-from understudy.models.weights import load_weights, model_window, render
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.models.machine import best_device, require_local, worker_count, worker_pool
+from understudy.models.types import ChatRequest, Completion, FinishReason
+from understudy.models.weights import end_tokens, load_weights, model_window, render
 
 _BATCH_TOKENS = {"cpu": 10_240, "cuda": 131_072}
+"""Most rows times tokens (prompt and answer) in one batch: on a CPU 64 rows of 160, 0.25 GB for the built-in model."""
 _TURN = "\nuser:"
 
 
 class LocalChat:
     """A transformers causal model in a local folder, as a ``ChatModel``.
 
-    Requests are sorted by length and answered in batches, several at once on a CPU with several cores, outside
-    the event loop. Sampling is steered by ``seed`` and the request alone, so a resumed run or another order gives
-    the same draws, as far as the float noise of another batch shape allows. It runs in bfloat16 where the
-    processor computes in it, else in float32.
-
-    A tokenizer without a chat template belongs to a base model: it sees the messages as lines ``role: content``
-    and completes the assistant's line.
+    Requests are sorted by length and answered in batches, several at once on a CPU with several cores, outside the
+    event loop. Sampling is steered by ``seed`` and the request alone, so a resumed run or another order samples the
+    same tokens, as far as the float noise of another batch shape allows. It runs in bfloat16 where the processor
+    computes in it, else in float32. A base model (no chat template) sees lines ``role: content`` and completes the
+    assistant's.
 
     Args:
         folder: configuration, tokenizer and weights in safetensors. Code in it is never run.
         name: the model's name in ``model_id``.
         seed: steers sampling.
-        max_batch_tokens: most rows times tokens (prompt and answer) in one batch; default 10,240 on a CPU
-            (64 rows of 160; 0.25 GB of cache for the built-in model), 131,072 on a GPU.
         device: ``"cpu"`` or ``"cuda"``; default CUDA where there is one.
         dtype: ``"float32"`` or ``"bfloat16"``; default by processor.
 
@@ -49,28 +54,23 @@ class LocalChat:
         *,
         name: str,
         seed: int = 0,
-        max_batch_tokens: int | None = None,
         device: str | None = None,
         dtype: str | None = None,
     ) -> None:
         require_local()
         self._device = device or best_device()
         self._seed = seed
-        self._max_batch_tokens = max_batch_tokens or _BATCH_TOKENS[self._device]
+        self._max_batch_tokens = _BATCH_TOKENS[self._device]
         model, self._tokenizer, weights = load_weights(folder, name=name, device=self._device, dtype=dtype)
         self._decoder = Decoder(model, self._tokenizer)
         self._window = model_window(model)
-        self._model_id = f"{name}@{weights[:12]}"
-
-    @property
-    def model_id(self) -> str:
-        return self._model_id
+        self.model_id = f"{name}@{weights[:12]}"
 
     async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
         """Yield ``(index into requests, Completion)`` as batches end.
 
-        A prompt that leaves no room in the model's window is a ``failed`` completion; an answer that would run
-        over it is cut there (``length``).
+        A prompt that leaves no room in the window is a ``failed`` completion; a longer answer is cut there
+        (``length``).
         """
         loop = asyncio.get_running_loop()
         prompts = await asyncio.to_thread(lambda: [self._prompt(request) for request in requests])
@@ -121,5 +121,217 @@ class LocalChat:
             temperature=request.temperature,
             top_p=request.top_p,
             stop=request.stop if template else (*request.stop, _TURN),
-            uniforms=request_uniforms(self._seed, request.key(self._model_id), count=room),
+            uniforms=request_uniforms(self._seed, request.key(self.model_id), count=room),
         )
+
+
+_SHARED_AT_LEAST = 16  # tokens in common below which computing them once is not worth a pass of its own
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One row: the prompt's tokens, how to sample, and the uniforms to sample with (one per token)."""
+
+    tokens: list[int]
+    temperature: float
+    top_p: float
+    stop: tuple[str, ...]
+    uniforms: NDArray[np.float64]
+
+
+@dataclass
+class _Row:
+    prompt: Prompt
+    answer: list[int] = field(default_factory=list)
+    reason: FinishReason | None = None
+
+    def take(self, token: int, tokenizer: Any, ends: frozenset[int]) -> None:
+        """Note the token sampled and whether the answer ends with it."""
+        if token in ends:
+            self.reason = "stop"
+            return
+        self.answer.append(token)
+        if self._stop_at(tokenizer) is not None:
+            self.reason = "stop"
+        elif len(self.answer) == len(self.prompt.uniforms):
+            self.reason = "length"
+
+    def completion(self, tokenizer: Any) -> Completion:
+        text = tokenizer.decode(self.answer, skip_special_tokens=True)
+        cuts = [text.index(stop) for stop in self.prompt.stop if stop in text]
+        text = text[: min(cuts)] if cuts else text
+        reason = self.reason or "length"
+        return Completion(
+            text=text,
+            finish_reason=reason if text.strip() else "empty",
+            prompt_tokens=len(self.prompt.tokens),
+            completion_tokens=len(self.answer) + (reason == "stop" and not cuts),
+        )
+
+    def _stop_at(self, tokenizer: Any) -> str | None:
+        """The stop string that the newest tokens complete. A token holds one byte at least, so few need a look."""
+        for stop in self.prompt.stop:
+            tail = tokenizer.decode(self.answer[-len(stop.encode()) - 4 :], skip_special_tokens=True)
+            if stop in tail:
+                return stop
+        return None
+
+
+class Decoder:
+    """A causal model with its tokenizer, ready to answer batches; may be used by several threads at once."""
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self._model = model
+        self._tokenizer = tokenizer
+        self._ends = end_tokens(model, tokenizer)
+
+    def answer(self, prompts: Sequence[Prompt], *, cancelled: threading.Event) -> list[Completion]:
+        """One completion per prompt, in order; none at all once ``cancelled`` is set."""
+        import torch
+
+        rows = [_Row(prompt) for prompt in prompts]
+        with torch.inference_mode():
+            self._decode(rows, cancelled)
+        return [] if cancelled.is_set() else [row.completion(self._tokenizer) for row in rows]
+
+    def _decode(self, rows: list[_Row], cancelled: threading.Event) -> None:
+        """Run the model until every row has ended."""
+        import torch
+
+        logits, cache, mask = self._prefill([row.prompt.tokens for row in rows])
+        device = logits.device
+        position = mask.sum(1)
+        temperature = torch.tensor([row.prompt.temperature for row in rows], device=device)
+        top_p = torch.tensor([row.prompt.top_p for row in rows], device=device)
+        longest = max(len(row.prompt.uniforms) for row in rows)
+        padded = [np.pad(row.prompt.uniforms, (0, longest - len(row.prompt.uniforms))) for row in rows]
+        uniforms = torch.tensor(np.array(padded, dtype=np.float32), device=device)
+        for step in range(longest):
+            tokens = choose_tokens(logits, temperature=temperature, top_p=top_p, uniform=uniforms[:, step])
+            for row, token in zip(rows, tokens.tolist(), strict=True):
+                if row.reason is None:
+                    row.take(token, self._tokenizer, self._ends)
+            going = [number for number, row in enumerate(rows) if row.reason is None]
+            if not going or cancelled.is_set():
+                return
+            if len(going) <= len(rows) * 7 // 8:  # not at every end: each time copies the cache
+                kept = torch.tensor(going, device=device)
+                rows = [rows[number] for number in going]
+                cache.batch_select_indices(kept)
+                tokens, position, mask = tokens[kept], position[kept], mask[kept]
+                temperature, top_p, uniforms = temperature[kept], top_p[kept], uniforms[kept]
+            mask = torch.cat([mask, mask.new_ones(len(rows), 1)], dim=1)
+            logits = self._forward(tokens[:, None], position[:, None], mask, cache)
+            position = position + 1
+
+    def _prefill(self, prompts: list[list[int]]) -> tuple[Any, Any, Any]:
+        """Logits after each prompt, the cache, and the mask ``Int64[B, L]`` of what in the cache is no padding."""
+        import torch
+        from transformers import DynamicCache
+
+        device = self._model.device
+        cache = DynamicCache(config=self._model.config)
+        shared = _shared_prefix(prompts)
+        if shared:
+            prefix = torch.tensor([prompts[0][:shared]], device=device)
+            self._forward(prefix, torch.arange(shared, device=device)[None], torch.ones_like(prefix), cache)
+            cache.batch_repeat_interleave(len(prompts))
+        longest = max(map(len, prompts))
+        padding = [longest - len(prompt) for prompt in prompts]
+        rows = [[0] * pad + prompt[shared:] for pad, prompt in zip(padding, prompts, strict=True)]
+        tokens = torch.tensor(rows, device=device)
+        mask = torch.ones(len(prompts), longest, dtype=torch.long, device=device)
+        mask[:, shared:] = (
+            torch.arange(longest - shared, device=device) >= torch.tensor(padding, device=device)[:, None]
+        )
+        position = (mask.cumsum(1) - 1)[:, shared:].clamp(min=0)
+        return self._forward(tokens, position, mask, cache), cache, mask
+
+    def _forward(self, tokens: Any, position: Any, mask: Any, cache: Any) -> Any:
+        """One pass of the model over new tokens, which the cache keeps; logits ``[B, V]`` after the last."""
+        output = self._model(
+            input_ids=tokens, position_ids=position, attention_mask=mask, past_key_values=cache, logits_to_keep=1
+        )
+        return output.logits[:, -1]
+
+
+def _shared_prefix(prompts: list[list[int]]) -> int:
+    """How many tokens all prompts begin with, leaving at least one to each; 0 where it saves nothing."""
+    if len(prompts) == 1:
+        return 0
+    most = min(map(len, prompts)) - 1
+    columns = zip(*(prompt[:most] for prompt in prompts), strict=True)
+    shared = next((place for place, column in enumerate(columns) if len(set(column)) > 1), most)
+    return shared if shared >= _SHARED_AT_LEAST else 0
+
+
+_NUCLEI = (256, 4096)  # how many tokens are sorted at first; a flatter distribution has all of them sorted
+
+
+def request_uniforms(seed: int, key: str, *, count: int) -> NDArray[np.float64]:
+    """``Float64[count]`` in [0, 1): one request's uniforms, whatever batch it lands in, from ``seed`` and its ``key``.
+
+    They steer public sampling only: no privacy noise ever comes from here.
+    """
+    digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest, "big")).random(count)
+
+
+def choose_tokens(logits: Any, *, temperature: Any, top_p: Any, uniform: Any) -> Any:
+    """The next token ``Int64[B]`` of each row, by inverting the cumulative distribution at ``uniform``.
+
+    Args:
+        logits: ``Float[B, V]`` tensor.
+        temperature: ``Float32[B]``; 0 takes the likeliest token.
+        top_p: ``Float32[B]`` in (0, 1]: sample from the smallest set of likeliest tokens with this much mass.
+        uniform: ``Float32[B]`` in [0, 1].
+    """
+    import torch
+
+    tokens = torch.empty(len(logits), dtype=torch.long, device=logits.device)
+    greedy = temperature == 0
+    if bool(greedy.any()):
+        tokens[greedy] = logits[greedy].argmax(-1)
+    whole = ~greedy & (top_p >= 1)
+    if bool(whole.any()):
+        tokens[whole] = _invert(_masses(logits[whole], temperature[whole]), uniform[whole])
+    nucleus = ~greedy & (top_p < 1)
+    if bool(nucleus.any()):
+        masses = _masses(logits[nucleus], temperature[nucleus])
+        tokens[nucleus] = _from_nucleus(masses, top_p[nucleus], uniform[nucleus])
+    return tokens
+
+
+def _masses(logits: Any, temperature: Any) -> Any:
+    return (logits.float() / temperature.clamp(min=1e-4)[:, None]).softmax(-1)
+
+
+def _from_nucleus(masses: Any, top_p: Any, uniform: Any) -> Any:
+    """A token of each row's nucleus. Most nuclei are small, so few rows need many tokens sorted."""
+    import torch
+
+    chosen = torch.empty(len(masses), dtype=torch.long, device=masses.device)
+    rows = torch.arange(len(masses), device=masses.device)
+    for width in (*_NUCLEI, masses.shape[-1]):
+        ordered, tokens = masses[rows].topk(min(width, masses.shape[-1]))
+        places = _invert(_cut(ordered, top_p[rows]), uniform[rows])
+        chosen[rows] = tokens.gather(1, places[:, None])[:, 0]
+        rows = rows[ordered.sum(-1) < top_p[rows]]
+        if len(rows) == 0:
+            break
+    return chosen
+
+
+def _cut(ordered: Any, top_p: Any) -> Any:
+    """Masses in descending order, with 0 for what lies beyond the first ``top_p`` of them."""
+    return ordered.where(ordered.cumsum(-1) - ordered < top_p[:, None], 0)
+
+
+def _invert(masses: Any, uniform: Any) -> Any:
+    """Where each row's cumulative mass first passes ``uniform`` of the whole; never a place without mass."""
+    import torch
+
+    cumulated = masses.cumsum(-1)
+    total = cumulated[:, -1]
+    target = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
+    return torch.searchsorted(cumulated, target[:, None], right=True)[:, 0]

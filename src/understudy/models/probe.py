@@ -16,22 +16,11 @@ FEW_TOKENS = 8
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """What was found. None stands for "could not be told".
+    """What was found, in the order of its questions. None stands for "could not be told".
 
-    Attributes:
-        model_id: the model.
-        reachable: whether anybody was there.
-        answers: whether it answers a plain question with text.
-        problem: why not, and what to do about it.
-        seconds: how long its first answer took.
-        listed: whether the endpoint lists the model.
-        honours_max_tokens: whether it stops at the number of tokens asked for.
-        honours_stop: whether it stops at a stop string by itself.
-        repeatable: whether temperature 0 gives the same answer twice.
-        takes_system_message: whether it accepts one.
-        reports_usage: whether it says how many tokens were used.
-        reasons: whether it thinks before it answers.
-        left_out: parameters that it refused, which are no longer sent.
+    ``problem`` says why it does not answer, ``seconds`` how long its first answer took, ``listed`` whether the endpoint
+    lists the model, ``repeatable`` whether temperature 0 gives the same answer twice, ``reasons`` whether it thinks
+    before it answers, ``left_out`` which parameters it refused, so that they are no longer sent.
     """
 
     model_id: str

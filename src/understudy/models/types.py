@@ -29,8 +29,7 @@ class Message:
 class ChatRequest:
     """A prompt and how to sample one answer to it.
 
-    ``sample`` numbers several answers to one prompt: two requests that differ in
-    nothing else are two draws, and each is stored (and paid for) on its own.
+    ``sample`` numbers several answers to one prompt: each is stored (and paid for) on its own.
     """
 
     messages: tuple[Message, ...]
@@ -50,11 +49,10 @@ class ChatRequest:
 class Completion:
     """A model's answer to one request.
 
-    ``finish_reason`` is ``stop`` (complete), ``length`` (cut at ``max_tokens``), ``empty`` (the model
-    answered without text, as reasoning models do when they run out of tokens), ``filtered`` (a content filter
-    withheld the text) or ``failed`` (no answer after all retries). Only the first two have a text.
-    ``error`` says why there is none, in words that quote neither prompt nor answer, where asking again later may
-    give one.
+    ``finish_reason`` is ``stop`` (complete), ``length`` (cut at ``max_tokens``), ``empty`` (no text, as of reasoning
+    models that run out of tokens), ``filtered`` (a content filter withheld the text) or ``failed`` (no answer after all
+    retries). Only the first two have a text. ``error`` says why there is none, quoting neither prompt nor answer, where
+    asking again later may give one.
     """
 
     text: str
@@ -96,7 +94,7 @@ class Embedder(Protocol):
     """Texts in, unit vectors out.
 
     A text's vector must be the same bit for bit whatever other texts are embedded beside or before it: that is tried
-    (:mod:`understudy.models.text_probe`) before a private text is embedded for a charge. An embedder may also have
+    (:mod:`understudy.models.trials`) before a private text is embedded for a charge. An embedder may also have
     ``longest``, the tokens to which it cuts a text, and ``batch_tokens``, about how many tokens it computes at once: it
     is then tried up to there.
     """

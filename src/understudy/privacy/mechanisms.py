@@ -1,22 +1,23 @@
-"""The mechanisms: a query with its sensitivity, its noise and its event in one object, so they can't disagree."""
+"""Mechanisms as plain values: typed, without data, each with its event. A charge owns one.
+
+What is summed is a :class:`~understudy.privacy.measurement.Query`; how a mechanism and a query become a noisy value is
+in :mod:`understudy.privacy.measurement`.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, PrivacyError
 from understudy.privacy.checks import require_positive
-from understudy.privacy.events import Event, GaussianEvent, PureEvent
+from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEvent, PureEvent
 from understudy.privacy.noise import NoiseKind, NoiseSource
-from understudy.privacy.plan import Receipt
-
-Data_contra = TypeVar("Data_contra", contravariant=True)
-Data = TypeVar("Data")
 
 SMALLEST_SIGMA = 16384.0
 """In grid units. Below it a discrete Gaussian is noticeably worse than the continuous one it is accounted as: at 4096
@@ -24,183 +25,284 @@ units the excess of delta passes 2e-7 for epsilon above 50 and delta of 1e-12, h
 
 LARGEST_SCALE = 2.0**57
 """In grid units. Beyond it noise may leave the 64-bit integers, where the sampler clamps it, and a sum added to a
-clamped value is bare. Here the chance is below e^-63 a value."""
-
+clamped value is bare. Here the chance is below e^-63 per value."""
 
 LARGEST_RELEASE = 100_000_000
 """Numbers in one noisy value: 0.8 GB, of which the run's store holds no more in one piece; their noise takes a quarter
 of an hour."""
 
+COUNT_GRID = 1 << 20
+"""Integer steps of 1 in a count."""
 
-class IntegerSum(Protocol[Data_contra]):
-    """A query that sums one integer vector a unit.
+Shape = tuple[int | None, ...]
+"""None for a dimension that is known only when the value is made (of an embedding, of a population)."""
 
-    The sensitivities bound the integer vectors themselves, after all rounding; ``grid`` is how many integer
-    steps make 1.0 of the released value.
-    """
+NEARER = "Choose an epsilon nearer to 1 (to see results without noise there is --insecure-no-noise)."
+
+
+def out_of_range(problem: str, *, cure: str = NEARER) -> ConfigError:
+    """A budget that no mechanism of these parameters can spend."""
+    return ConfigError(f"This budget is out of range for these parameters: {problem}.", cure)
+
+
+class Mechanism(Protocol):
+    """What a charge owns: a frozen dataclass of numbers, checked when it is made."""
+
+    kind: ClassVar[str]
 
     @property
-    def name(self) -> str: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def grid(self) -> float: ...
-    @property
-    def l1_sensitivity(self) -> float: ...
-    @property
-    def l2_sensitivity(self) -> float: ...
-    def evaluate(self, data: Data_contra) -> NDArray[np.int64]:
-        """The exact sum, ``Int64[shape]``. Private: only :class:`NoisySum` may call it."""
+    def event(self) -> Event:
+        """What one run costs; known before it runs."""
         ...
 
 
-def noise_event(noise: NoiseKind, noise_multiplier: float) -> Event:
-    """The event of a sum with ``noise`` of ``noise_multiplier`` times its sensitivity (L2 or L1)."""
-    if noise == "gaussian":
-        return GaussianEvent(noise_multiplier)
-    return PureEvent(1 / noise_multiplier)
-
-
-def require_releasable(name: str, numbers: int, *, cure: str) -> None:
-    """See that a value can be stored, and its noise drawn, before anything is charged.
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far one unit moves an integer sum: the largest norms of its integer vector, after all rounding.
 
     Args:
-        name: of the charge.
-        numbers: that it will hold.
-        cure: what makes them fewer.
-
-    Raises:
-        ConfigError: if they are more than LARGEST_RELEASE.
+        l1, l2: in grid units; ``l1`` is None where only Gaussian noise is calibrated to it.
+        grid: how many integer steps make 1.0 of the released value.
     """
-    if numbers > LARGEST_RELEASE:
-        raise ConfigError(
-            f"The release {name!r} would hold {numbers:.3g} numbers, and {LARGEST_RELEASE:.0e} is the most.",
-            cure,
-        )
 
+    l1: float | None
+    l2: float
+    grid: float = 1.0
 
-class Shaped(Protocol):
-    """What is known of a query's answer beforehand."""
+    def __post_init__(self) -> None:
+        for name in ("l1", "l2", "grid"):  # one form in JSON, whatever they were computed from
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, float(value))
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def grid(self) -> float: ...
+    @classmethod
+    def of_counts(cls, cells: int, *, grid: float = COUNT_GRID) -> Sensitivity:
+        """Of counts of which a unit raises at most ``cells``, each by 1 at most."""
+        return cls(grid * cells, grid if cells == 1 else math.nextafter(grid * math.sqrt(cells), math.inf), grid)
 
+    def times(self, records: int) -> Sensitivity:
+        """Of a unit of up to ``records`` records, each of which adds one vector (the triangle inequality)."""
+        if records == 1:
+            return self
+        return Sensitivity(self.l1 and records * self.l1, math.nextafter(records * self.l2, math.inf), self.grid)
 
-def with_noise(
-    exact: NDArray[np.int64], query: Shaped, *, noise: NoiseKind, scale: float, source: NoiseSource
-) -> NDArray[np.float64]:
-    """An exact sum with discrete noise of ``scale`` grid units on every coordinate, in the query's own units.
+    def of(self, noise: NoiseKind) -> float:
+        """The norm that this noise is calibrated to."""
+        if noise == "gaussian":
+            return self.l2
+        if self.l1 is None:
+            raise PrivacyError("A sum without an L1 sensitivity has Laplace noise.", "This is a fault of the method.")
+        return self.l1
 
-    Only a mechanism that has paid may call it.
-
-    Raises:
-        PrivacyError: if the query answered with another type or shape than it declared.
-    """
-    if exact.dtype != np.int64 or exact.shape != query.shape:
-        raise PrivacyError(
-            f"The query {query.name!r} answered with the wrong type or shape.",
-            "A query returns int64 sums of its declared shape whatever the data holds.",
-        )
-    drawn = source.draw(noise, scale=scale, size=exact.size).reshape(exact.shape)
-    return np.asarray((exact + drawn) / query.grid, dtype=np.float64)
+    def within(self, paid: Sensitivity, noise: NoiseKind) -> bool:
+        """Whether noise for ``paid`` is enough."""
+        return self.grid == paid.grid and self.of(noise) <= paid.of(noise)
 
 
 @dataclass(frozen=True)
-class NoisySum(Generic[Data]):
-    """Release an integer sum with discrete noise.
+class NoisySum:
+    """Discrete noise on an integer sum.
 
     Guarantee:
-        Unit: whatever one vector of ``query`` stands for (record or owner); neighbours add or remove one.
-        Sensitivity: ``query.l2_sensitivity`` in L2 (gaussian) or ``query.l1_sensitivity`` in L1 (laplace), of the
-        integer vectors after rounding.
+        Unit: whatever one vector of the query stands for (record or owner), or the records of one secret
+        (:meth:`Sensitivity.times`); neighbours add or remove one.
+        Sensitivity: ``sensitivity.l2`` (gaussian) or ``sensitivity.l1`` (laplace), of the integer vectors after
+        rounding. What is summed states its own, which must be no larger.
         Noise: discrete Gaussian with sigma = noise_multiplier * L2 sensitivity, or discrete Laplace with
         scale = noise_multiplier * L1 sensitivity, independent on every coordinate, zero or not.
         Event: (1/noise_multiplier)-GDP for gaussian up to a relative excess of delta below 2e-7, which the accountant
         adds (sigma is at least SMALLEST_SIGMA grid units); exactly (1/noise_multiplier)-DP for laplace.
         Source: Canonne, Kamath and Steinke 2020; Dong, Roth and Su 2022, Theorem 2.7.
 
+    Args:
+        noise: ``gaussian`` or ``laplace``.
+        noise_multiplier: in sensitivities.
+        sensitivity: of one unit.
+        shape: of the sum.
+
     Raises:
-        PrivacyError: if the grid is too coarse for the noise, or the noise too large for 64-bit integers.
+        ConfigError: if the grid is too coarse for the noise, the noise too large for 64-bit integers, or the sum has
+            more than LARGEST_RELEASE numbers.
     """
 
-    query: IntegerSum[Data]
     noise: NoiseKind
     noise_multiplier: float
+    sensitivity: Sensitivity
+    shape: Shape
+    kind: ClassVar[str] = "noisy-sum"
 
     def __post_init__(self) -> None:
         require_positive(noise_multiplier=self.noise_multiplier)
-        if self.noise == "gaussian" and self.scale < SMALLEST_SIGMA:
-            raise PrivacyError(
-                f"The grid of {self.query.name!r} is too coarse: sigma is {self.scale:g} grid units.",
-                f"Scale the query's integers up until sigma is at least {SMALLEST_SIGMA:g}.",
-            )
-        if self.scale > LARGEST_SCALE:
-            raise PrivacyError(
-                f"The noise of {self.query.name!r} does not fit into 64-bit integers: its scale is {self.scale:g}.",
-                "Spend more epsilon on it, or ask a query of lower sensitivity (fewer features).",
-            )
+        _require_scale(self.scale, least=SMALLEST_SIGMA if self.noise == "gaussian" else 0.0)
+        require_releasable(self.shape)
 
     @property
     def event(self) -> Event:
         """What one run costs; known before it runs."""
-        return noise_event(self.noise, self.noise_multiplier)
+        return (
+            GaussianEvent(self.noise_multiplier) if self.noise == "gaussian" else PureEvent(1 / self.noise_multiplier)
+        )
 
     @property
     def scale(self) -> float:
         """sigma or b, in grid units."""
-        sensitivity = self.query.l2_sensitivity if self.noise == "gaussian" else self.query.l1_sensitivity
-        return math.nextafter(self.noise_multiplier * sensitivity, math.inf)
+        return math.nextafter(self.noise_multiplier * self.sensitivity.of(self.noise), math.inf)
 
     @property
     def noise_std(self) -> float:
         """Standard deviation of the noise on one released value."""
-        return self.scale / self.query.grid * (1.0 if self.noise == "gaussian" else math.sqrt(2))
+        return self.scale / self.sensitivity.grid * (1.0 if self.noise == "gaussian" else math.sqrt(2))
 
-    def run(self, data: Data, *, receipt: Receipt, source: NoiseSource) -> NDArray[np.float64]:
-        """Pay, sum, add noise: ``Float64[query.shape]`` in the query's own units.
-
-        Raises:
-            PrivacyError: if ``receipt`` holds no unused charge of this name and event.
-        """
-        receipt.pay(self.query.name, self.event)
-        return with_noise(self.query.evaluate(data), self.query, noise=self.noise, scale=self.scale, source=source)
+    def with_noise(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.float64]:
+        """An exact sum with noise, in units of 1.0. Only what has paid may call it."""
+        return _with_noise(exact, self.noise, self.scale, self.sensitivity.grid, source)
 
 
 @dataclass(frozen=True)
-class GroupSum(Generic[Data]):
-    """``query`` where one unit is up to ``records`` records, each of which adds one of its vectors.
+class SampledSum:
+    """Discrete Gaussian noise on an integer sum over records that are sampled independently.
 
     Guarantee:
-        Unit: all records that hold one secret, at most ``records`` of them.
-        Sensitivity: ``records`` times that of ``query``, by the triangle inequality.
+        Unit: a secret; neighbours are the corpus with and without all records that hold it.
+        Sensitivity: ``sensitivity.l2`` for each *sampled* record of the secret; K of them are sampled, K
+        Poisson-binomial with the rates of ``inclusion``. The vectors of sampled records add up to at most K in norm,
+        and a mixture of shifted Gaussians is dominated by the one whose shifts all point one way.
+        Noise: discrete Gaussian, sigma = noise_multiplier * L2 sensitivity, at least SMALLEST_SIGMA grid units.
+        Event: :class:`~understudy.privacy.events.MixtureEvent`; every run samples records and noise anew.
+        Source: SecPE (Wang et al. 2025); Choquette-Choo et al. 2024 for the domination of mixtures.
+
+    Args:
+        noise_multiplier: in sensitivities of one record.
+        inclusion: what the records' rates mean for each secret.
+        sensitivity: of one record.
+        shape: of the sum.
+        incidence: SHA-256 of the file that says which record holds which secret, where that is public.
+
+    Raises:
+        ConfigError: as :class:`NoisySum`.
     """
 
-    query: IntegerSum[Data]
-    records: int
+    noise_multiplier: float
+    inclusion: tuple[Inclusion, ...]
+    sensitivity: Sensitivity
+    shape: Shape
+    incidence: str | None = None
+    kind: ClassVar[str] = "sampled-sum"
+    noise: ClassVar[NoiseKind] = "gaussian"
+
+    def __post_init__(self) -> None:
+        require_positive(noise_multiplier=self.noise_multiplier)
+        _require_scale(
+            self.scale,
+            least=SMALLEST_SIGMA,
+            cure="Choose a prior and a posterior that are nearer to each other, or further apart.",
+        )
+        require_releasable(self.shape)
 
     @property
-    def name(self) -> str:
-        return self.query.name
+    def event(self) -> MixtureEvent:
+        """What one run costs; known before it runs."""
+        return MixtureEvent(self.noise_multiplier, self.inclusion)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self.query.shape
+    def scale(self) -> float:
+        """sigma in grid units."""
+        return math.nextafter(self.noise_multiplier * self.sensitivity.l2, math.inf)
 
-    @property
-    def grid(self) -> float:
-        return self.query.grid
+    def with_noise(self, exact: NDArray[np.int64], source: NoiseSource) -> NDArray[np.float64]:
+        """As :meth:`NoisySum.with_noise`."""
+        return _with_noise(exact, "gaussian", self.scale, self.sensitivity.grid, source)
 
-    @property
-    def l1_sensitivity(self) -> float:
-        return self.records * self.query.l1_sensitivity
+    def require_rates(self, rates: float | NDArray[np.float64]) -> None:
+        """See that records are sampled with the rates that the event states.
 
-    @property
-    def l2_sensitivity(self) -> float:
-        return math.nextafter(self.records * self.query.l2_sensitivity, math.inf)
+        Args:
+            rates: the rate of every record, or ``Float64[n]``, one per record of the corpus, in its order.
 
-    def evaluate(self, data: Data) -> NDArray[np.int64]:
-        return self.query.evaluate(data)
+        Raises:
+            PrivacyError: if a rate is no probability, or one rate for all is not that of ``inclusion``.
+        """
+        if not np.all((np.asarray(rates) >= 0) & (np.asarray(rates) <= 1)):
+            raise PrivacyError(
+                "Records would be sampled with a rate that is no probability.",
+                "This is a fault of the method: its rates must lie in [0, 1].",
+            )
+        if isinstance(rates, float) and {rate for secret in self.inclusion for rate, _ in secret} != {rates}:
+            raise PrivacyError(
+                "Records would be sampled with another rate than the event states.",
+                "This is a fault of the method: its sampler and its event disagree.",
+            )
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A mechanism that is known by its event alone: a third party's, whose code samples its own noise."""
+
+    event: Event
+    kind: ClassVar[str] = "declared"
+
+
+def _require_scale(scale: float, *, least: float, cure: str = NEARER) -> None:
+    if scale < least:
+        raise out_of_range(f"its noise is too small for an integer grid ({scale:g} grid units)", cure=cure)
+    if not scale <= LARGEST_SCALE:
+        raise out_of_range(f"its noise does not fit into 64-bit integers ({scale:g} grid units)", cure=cure)
+
+
+def require_releasable(shape: Shape, *, cure: str = "Declare fewer labels, or ask for less.") -> None:
+    """See that a value can be stored, and its noise sampled, before anything is charged.
+
+    Raises:
+        ConfigError: if it has more than LARGEST_RELEASE numbers.
+    """
+    numbers = math.prod(size or 1 for size in shape)
+    if numbers > LARGEST_RELEASE:
+        raise ConfigError(
+            f"One noisy value would hold {numbers:.3g} numbers, and {LARGEST_RELEASE:.0e} is the most.", cure
+        )
+
+
+def _with_noise(
+    exact: NDArray[np.int64], noise: NoiseKind, scale: float, grid: float, source: NoiseSource
+) -> NDArray[np.float64]:
+    sampled = source.draw(noise, scale=scale, size=exact.size).reshape(exact.shape)
+    return np.asarray((exact + sampled) / grid, dtype=np.float64)
+
+
+def mechanism_to_json(mechanism: Mechanism) -> dict[str, Any]:
+    """A mechanism as JSON fields."""
+    fields = {} if isinstance(mechanism, Declared) else asdict(mechanism)  # type: ignore[call-overload]
+    return {"kind": mechanism.kind, **fields}
+
+
+def mechanism_from_json(fields: dict[str, Any], event: Event) -> Mechanism:
+    """What :func:`mechanism_to_json` made, which may come from anybody.
+
+    Args:
+        event: of the charge.
+
+    Raises:
+        ValueError: if the kind is unknown, a field is missing or of another type, or the event is another's.
+        ConfigError: if a number is out of its range.
+    """
+    named = dict(fields)
+    kind = named.pop("kind", None)
+    if kind == Declared.kind:
+        if named:
+            raise ValueError("a declared mechanism has no numbers")
+        return Declared(event)
+    if not isinstance(kind, str) or kind not in _adapters():
+        raise ValueError("a mechanism is of an unknown kind")
+    made: Mechanism = _adapters()[kind].validate_python(named, strict=False)
+    if made.event != event:
+        raise ValueError("a charge's event is not that of its mechanism")
+    return made
+
+
+@cache
+def _adapters() -> dict[str, Any]:
+    from pydantic import TypeAdapter
+
+    from understudy.privacy.subsampled import SubsampledTokens
+    from understudy.privacy.tokens import PrivateTokens
+
+    return {made.kind: TypeAdapter(made) for made in (NoisySum, SampledSum, PrivateTokens, SubsampledTokens)}

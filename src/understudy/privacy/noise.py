@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from understudy.errors import PrivacyError
 from understudy.privacy.exponential import choose_exactly
-from understudy.privacy.origin import SYSTEM, NoiseOrigin
+from understudy.privacy.sealed import SYSTEM, NoiseOrigin
 
 NoiseKind = Literal["gaussian", "laplace"]
 _CHUNK = 100_000

@@ -4,46 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from understudy.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Composition, Spending
 from understudy.privacy.events import Event, event_from_json, event_to_json
+from understudy.privacy.facts import Facts
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import Mechanism, mechanism_from_json, mechanism_to_json
+from understudy.privacy.sealed import NoiseOrigin, Seal, charge_of
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
 
 @dataclass(frozen=True)
 class Charge:
-    """One release that a run will make: what it is called, what it costs and why it is made."""
+    """One release that a run will make: what it is called, the mechanism that makes it, and why it is made."""
 
     name: str
-    event: Event
-    parameters: Mapping[str, Any]
+    mechanism: Mechanism
     why: str
+
+    @property
+    def event(self) -> Event:
+        return self.mechanism.event
 
     def to_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "event": event_to_json(self.event),
-            "parameters": dict(self.parameters),
+            "mechanism": mechanism_to_json(self.mechanism),
             "why": self.why,
         }
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Charge:
-        return cls(fields["name"], event_from_json(fields["event"]), fields["parameters"], fields["why"])
+        """What :meth:`to_json` made.
 
-
-def charge_of(name: str) -> str:
-    """The charge that pays for the noisy value ``name``: its own name, or what stands before a slash.
-
-    >>> charge_of("tokens/0/3/17")
-    'tokens'
-    """
-    return name.partition("/")[0]
+        Raises:
+            ValueError: if the event is not that of the mechanism.
+        """
+        mechanism = mechanism_from_json(fields["mechanism"], event_from_json(fields["event"]))
+        return cls(fields["name"], mechanism, fields["why"])
 
 
 def require_budget_of(unit: Unit, budget: Budget | SecretBudget) -> None:
@@ -69,7 +71,8 @@ class Plan:
         unit: the privacy unit.
         budget: what the run may spend; what is booked in the ledger. A ``SecretBudget`` where the unit is a secret.
         charges: the releases, in order.
-        forecast: what the budget buys, by name (noise against expected signal, calls, tokens, money).
+        forecast: what the budget buys (noise against expected signal, tokens).
+        notes: remarks for the statement, known beforehand.
 
     Raises:
         PrivacyError: if the charges compose to more than the budget, or two share a name.
@@ -80,7 +83,8 @@ class Plan:
     unit: Unit
     budget: Budget | SecretBudget
     charges: tuple[Charge, ...]
-    forecast: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    forecast: Facts = field(default_factory=Facts)
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if len({charge.name for charge in self.charges}) != len(self.charges):
@@ -94,6 +98,10 @@ class Plan:
                 f"The plan's charges compose to more than its budget {self.budget}.",
                 "This is a fault of the method: its calibration and its events disagree.",
             )
+
+    def mechanism(self, name: str) -> Any:
+        """The mechanism of the charge ``name``."""
+        return next(charge.mechanism for charge in self.charges if charge.name == name)
 
     @property
     def composition(self) -> Composition:
@@ -119,26 +127,44 @@ class Plan:
 
 
 class Receipt:
-    """Proof that the ledger has recorded a run's charges; each pays for one draw in this process.
+    """Proof that the ledger has recorded a run's charges; each pays for one value in this process.
 
-    Only a ledger makes one, after its entry is written and synced. A run that was killed between its charge
-    and the storing of the noisy value gets a new receipt for the same entry: it pays for the redraw, since
-    nobody saw the first draw.
+    Only a ledger makes one that seals private values, after its entry is written and synced. A run that was killed
+    between its charge and the storing of the noisy value gets a new receipt for the same entry: it pays for sampling
+    the noise again, since nobody saw the first value.
+
+    Args:
+        run_id: the run.
+        plan: whose charges are recorded.
+        ledger_id: of the ledger; empty where nothing is charged, and so nothing private.
+        charge_number: of the run's entry in the ledger.
     """
 
-    def __init__(self, run_id: str, charges: tuple[Charge, ...]) -> None:
-        self.run_id = run_id
-        self._unused = {charge.name: charge.event for charge in charges}
+    def __init__(self, run_id: str, plan: Plan, *, ledger_id: str = "", charge_number: int = 0) -> None:
+        self._plan = plan
+        self._unused = {charge.name: charge.mechanism for charge in plan.charges}
+        self._about = {"run_id": run_id, "ledger_id": ledger_id, "charge_number": charge_number}
 
-    def pay(self, name: str, event: Event) -> None:
-        """Use the charge ``name`` up.
+    def pay(self, name: str) -> Any:
+        """Use the charge ``name`` up, for its mechanism.
 
         Raises:
-            PrivacyError: if no such charge is recorded, its event is another, or it was used before.
+            PrivacyError: if no such charge is recorded, or it was used before.
         """
-        if self._unused.get(name) != event:
+        if name not in self._unused:
             raise PrivacyError(
-                f"The release {name!r} has no unused charge in the ledger for this event.",
-                "Charge the plan first; draw each of its releases once.",
+                f"The release {name!r} has no unused charge in the ledger.",
+                "Charge the plan first; make each of its releases once.",
             )
-        del self._unused[name]
+        return self._unused.pop(name)
+
+    def seal(self, name: str, *, noise: NoiseOrigin, rows: str) -> Seal:
+        """The seal of a value that one of the charges pays for, or of a part of what it pays for.
+
+        Raises:
+            PrivacyError: if no charge does.
+        """
+        charge = next((charge for charge in self._plan.charges if charge.name == charge_of(name)), None)
+        if charge is None:
+            raise PrivacyError(f"No charge of the plan pays for {name!r}.", "Name the value after the charge it is of.")
+        return Seal(name, charge.event, self._plan.unit, noise, rows=rows, **self._about)  # type: ignore[arg-type]

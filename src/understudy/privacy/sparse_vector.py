@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from understudy.errors import PrivacyError
 from understudy.privacy.checks import require_positive
-from understudy.privacy.mechanisms import LARGEST_SCALE
+from understudy.privacy.mechanisms import LARGEST_SCALE, out_of_range
 from understudy.privacy.noise import NoiseSource
 
 
@@ -35,7 +35,7 @@ class SparseVector:
         scale: b, the threshold's noise, in the same units.
 
     Raises:
-        PrivacyError: if the noise does not fit into 64-bit integers.
+        ConfigError: if the noise does not fit into 64-bit integers.
     """
 
     threshold: int
@@ -46,9 +46,9 @@ class SparseVector:
         require_positive(sensitivity=self.sensitivity)
         require_positive(scale=self.scale)
         if 2 * self.scale > LARGEST_SCALE:
-            raise PrivacyError(
-                f"The noise of the test does not fit into 64-bit integers: its scale is {2 * self.scale:g}.",
-                "Test with less noise, or in smaller batches.",
+            raise out_of_range(
+                f"the noise of the test does not fit into 64-bit integers (scale {2 * self.scale:g})",
+                cure="Test with less noise, or in smaller batches.",
             )
 
     @property

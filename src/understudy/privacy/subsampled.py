@@ -21,9 +21,8 @@ from understudy.privacy.accountant import Composition, pure_split
 from understudy.privacy.checks import require_positive
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
 from understudy.privacy.guarantee import Budget, gaussian_noise_multiplier
-from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA
+from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA, out_of_range
 from understudy.privacy.noise import NoiseSource, require_utilities
-from understudy.privacy.plan import Receipt
 
 SubsetNoise = Literal["gaussian", "votes"]
 
@@ -58,7 +57,6 @@ class SubsampledTokens:
         Barthe and Gaboardi 2018.
 
     Args:
-        name: of the charge.
         noise: ``gaussian`` on sums of probabilities, or ``votes``.
         subsets: M, 1 or more.
         noise_multiplier: gaussian: sigma, in sensitivities; votes: epsilon of one choice on its sample.
@@ -66,17 +64,16 @@ class SubsampledTokens:
         tokens: how many are chosen at most; 1 or more.
 
     Raises:
-        ConfigError: if a parameter is out of its range.
-        PrivacyError: if the grid does not fit the noise.
+        ConfigError: if a parameter is out of its range, or the grid does not fit the noise.
     """
 
-    name: str
     noise: SubsetNoise
     subsets: int
     noise_multiplier: float
     rate: float
     tokens: int
 
+    kind: ClassVar[str] = "subsampled-tokens"
     grid: ClassVar[int] = 2**20
     """Integer steps of a probability of 1 in one subset's vector (gaussian)."""
 
@@ -85,10 +82,7 @@ class SubsampledTokens:
         _ = self.event  # checks rate, tokens and noise
         smallest = SMALLEST_SIGMA if self.noise == "gaussian" else 0.0
         if not smallest <= self.scale <= LARGEST_SCALE / self.subsets:
-            raise PrivacyError(
-                f"The grid of {self.name!r} does not fit its noise: its scale is {self.scale:g} grid units.",
-                "Choose an epsilon and a number of tokens that go together.",
-            )
+            raise out_of_range(f"its noise does not fit the integer grid ({self.scale:g} grid units)")
 
     @property
     def event(self) -> SubsampledGaussianEvent | SubsampledPureEvent:
@@ -104,17 +98,12 @@ class SubsampledTokens:
             return math.sqrt(2) * self.noise_multiplier * self.grid * _UP
         return 2 / self.noise_multiplier * _UP
 
-    def open(self, receipt: Receipt, source: NoiseSource) -> PaidSubsampledTokens:
-        """Pay, once for all labels.
+    def open(self, source: NoiseSource) -> PaidSubsampledTokens:
+        """What a paid charge gives, once for all labels. Only what has paid may call it.
 
         Args:
-            receipt: of the charge.
             source: of coins, subsets and noise.
-
-        Raises:
-            PrivacyError: if ``receipt`` holds no unused charge of this name and event.
         """
-        receipt.pay(self.name, self.event)
         return PaidSubsampledTokens(self, source)
 
 
@@ -127,7 +116,12 @@ class PaidSubsampledTokens:
         self._counted: set[int] = set()
         self._lock = threading.Lock()
 
-    def label(self, number: int, *, spent: int = 0) -> OpenSubsampledTokens:
+    @property
+    def repeatable(self) -> bool:
+        """Whether the noise is seeded, and so repeats in one order of labels only."""
+        return self._source.origin == "seeded"
+
+    def label(self, number: int, *, spent: int = 0) -> LabelTokens:
         """What is left to one label.
 
         Args:
@@ -144,10 +138,28 @@ class PaidSubsampledTokens:
                     "This is a fault of the method: all of a label's tokens come from one counter.",
                 )
             self._counted.add(number)
-        return OpenSubsampledTokens(self._mechanism, self._source, spent=spent)
+        return LabelTokens(self._mechanism, self._source, spent=spent)
 
 
-class OpenSubsampledTokens:
+_PRIORITIES = 2**62
+
+
+@dataclass(frozen=True, repr=False)
+class Sample:
+    """Coins of each unit, independent of all other units'. Private; its ``repr`` shows nothing.
+
+    Args:
+        included: ``Bool[n]``, whether it is in the sample.
+        subset: ``Int64[n]``, the subset that it would join.
+        priority: ``Int64[n]``, uniform: which of a subset's units come first.
+    """
+
+    included: NDArray[np.bool_]
+    subset: NDArray[np.int64]
+    priority: NDArray[np.int64]
+
+
+class LabelTokens:
     """The tokens of one label, each counted as it is chosen. One thread at a time."""
 
     def __init__(self, mechanism: SubsampledTokens, source: NoiseSource, *, spent: int) -> None:
@@ -166,8 +178,8 @@ class OpenSubsampledTokens:
         """Tokens that may still be chosen."""
         return self._mechanism.tokens - self.spent
 
-    def sample(self, units: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """A fresh sample, for the next token only: ``(Bool[units], Int64[units])``, who is drawn and into which subset.
+    def sample(self, units: int) -> Sample:
+        """A fresh sample, for the next token only.
 
         Raises:
             PrivacyError: if the last sample has not chosen its token, or no token is left.
@@ -179,7 +191,8 @@ class OpenSubsampledTokens:
             )
         self._sampled = True
         included = self._source.include(np.full(units, self._mechanism.rate))
-        return included, self._source.uniform(units, below=self._mechanism.subsets)
+        subset = self._source.uniform(units, below=self._mechanism.subsets)
+        return Sample(included, subset, self._source.uniform(units, below=_PRIORITIES))
 
     def skip(self) -> None:
         """Choose no token by the last sample, of which nothing was used."""

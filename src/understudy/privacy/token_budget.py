@@ -31,10 +31,10 @@ def tokens_within(
     Raises:
         ConfigError: if delta is 0, or a parameter out of its range.
     """
-    one = PrivateTokens("", clip, batch_size, temperature, 1, test)
+    one = PrivateTokens(clip, batch_size, temperature, 1, test)
     allowed = zcdp_within(budget)
     tokens = math.floor((allowed - one.rho_run) / (one.rho_token + one.rho_run))
-    while tokens > 0 and PrivateTokens("", clip, batch_size, temperature, tokens, test).rho > allowed:
+    while tokens > 0 and PrivateTokens(clip, batch_size, temperature, tokens, test).rho > allowed:
         tokens -= 1  # rounding, at the edge
     return max(tokens, 0)
 
@@ -55,7 +55,7 @@ def clip_for(
         ConfigError: if the test alone costs more than the budget, delta is 0, or a parameter is out of its range.
     """
     allowed = zcdp_within(budget)
-    tests = PrivateTokens("", 1.0, batch_size, temperature, tokens, test)
+    tests = PrivateTokens(1.0, batch_size, temperature, tokens, test)
     left = allowed - tests.runs * tests.rho_run
     if left <= 0:
         raise ConfigError(
@@ -63,7 +63,7 @@ def clip_for(
             "Test with more noise, draw fewer private tokens, declare larger batches, or leave the test out.",
         )
     clip = batch_size * temperature * math.sqrt(2 * left / tokens)
-    while PrivateTokens("", clip, batch_size, temperature, tokens, test).rho > allowed:
+    while PrivateTokens(clip, batch_size, temperature, tokens, test).rho > allowed:
         clip *= 1 - 1e-12
     return clip
 

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from understudy.errors import ConfigError, PrivacyError
 from understudy.privacy.checks import require_nonnegative, require_positive
 from understudy.privacy.events import ZCDPEvent
-from understudy.privacy.mechanisms import LARGEST_SCALE
+from understudy.privacy.mechanisms import LARGEST_SCALE, out_of_range
 from understudy.privacy.noise import NoiseSource
-from understudy.privacy.plan import Receipt
 from understudy.privacy.sparse_vector import Run, SparseVector
 
 _UP = 1 + 2**-48  # more than all rounding of the few products below: a cost is never understated
@@ -83,7 +82,6 @@ class PrivateTokens:
         is epsilon^2 / 8 zCDP); Dwork and Roth 2014, Theorem 3.23.
 
     Args:
-        name: of the charge.
         clip: c > 0, in logits; or C of differences of log-probabilities.
         batch_size: s, the declared number of private texts in a batch; 1 or more.
         temperature: tau > 0 of the draw.
@@ -91,17 +89,16 @@ class PrivateTokens:
         test: what makes a token public; None has every token private.
 
     Raises:
-        ConfigError: if a parameter is out of its range.
-        PrivacyError: if the noise does not fit into 64-bit integers.
+        ConfigError: if a parameter is out of its range, or the noise does not fit into 64-bit integers.
     """
 
-    name: str
     clip: float
     batch_size: int
     temperature: float
     tokens: int
     test: TokenTest | None = None
 
+    kind: ClassVar[str] = "private-tokens"
     grid: ClassVar[int] = 2**12
     """Integer steps of one clip."""
     distance_grid: ClassVar[int] = 2**18
@@ -118,9 +115,9 @@ class PrivateTokens:
         require_positive(temperature=self.temperature)
         require_positive(tokens=self.tokens)
         if not 1 / LARGEST_SCALE < self.scale < LARGEST_SCALE:
-            raise PrivacyError(
-                f"The draw does not fit into 64-bit integers: its scale is {self.scale:g}.",
-                "Choose a clip range, a batch size and a temperature that are nearer to one another.",
+            raise out_of_range(
+                f"a token's choice does not fit into 64-bit integers (scale {self.scale:g})",
+                cure="Choose an epsilon nearer to 1, or batch size, clip range and temperature nearer to the defaults.",
             )
         _ = self.vector  # it has its own range
 
@@ -136,6 +133,11 @@ class PrivateTokens:
             return None
         whole = self.batch_size * self.distance_grid
         return SparseVector(round(self.test.threshold * whole), self.distance_grid, self.test.noise * whole * _UP)
+
+    @property
+    def log_odds(self) -> float:
+        """How far one record moves the log-odds of two tokens, at most."""
+        return 2 * self.clip / (self.batch_size * self.temperature)
 
     @property
     def rho_token(self) -> float:
@@ -162,24 +164,24 @@ class PrivateTokens:
         """What a release of all batches costs; known before it runs."""
         return ZCDPEvent(self.rho)
 
-    def open(self, receipt: Receipt, source: NoiseSource) -> OpenTokens:
-        """Pay, once for all batches.
-
-        Raises:
-            PrivacyError: if ``receipt`` holds no unused charge of this name and event.
-        """
-        receipt.pay(self.name, self.event)
-        return OpenTokens(self, source)
+    def open(self, source: NoiseSource) -> PaidTokens:
+        """What a paid charge gives, once for all batches. Only what has paid may call it."""
+        return PaidTokens(self, source)
 
 
-class OpenTokens:
-    """A charge that was paid, from which each batch draws its tokens."""
+class PaidTokens:
+    """A charge that was paid, from which each batch has its tokens."""
 
     def __init__(self, mechanism: PrivateTokens, source: NoiseSource) -> None:
         self._mechanism = mechanism
         self._source = source
         self._named: set[str] = set()
         self._lock = threading.Lock()
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the noise is seeded, and so repeats in one order of batches only."""
+        return self._source.origin == "seeded"
 
     def batch(self, name: str | None = None, *, tokens_spent: int = 0, runs_spent: int = 0) -> BatchTokens:
         """What is left to one batch. Ask once a batch: two for the same records would spend twice what was paid.
@@ -254,8 +256,8 @@ class BatchTokens:
         assert self._run is not None
         return self._run.is_above(distance)
 
-    def draw(self, utilities: NDArray[np.int64]) -> int:
-        """The index of the drawn candidate.
+    def choose(self, utilities: NDArray[np.int64]) -> int:
+        """The index of a candidate, by a private token.
 
         Args:
             utilities: ``Int64[candidates]``: a sum over the batch's rows of sensitivity ``grid``, plus what is public.
@@ -270,6 +272,10 @@ class BatchTokens:
             )
         self.tokens_spent += 1
         return self._source.choose(utilities, scale=self._mechanism.scale)
+
+    def choose_public(self, utilities: NDArray[np.int64], *, scale: float) -> int:
+        """The index of a candidate by public ``utilities`` (:meth:`NoiseSource.choose`): it costs nothing."""
+        return self._source.choose(utilities, scale=scale)
 
     @property
     def _is_open(self) -> bool:

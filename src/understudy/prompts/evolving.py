@@ -1,22 +1,7 @@
 """Prompts that make texts evolve: write a new one, fill in a text's blanks, say a text again in other words.
 
-The field ``evolution`` of a prompt template; what it leaves out has the general form of this module.
-
-    evolution:
-      system: "You write ..."           # without it, the template's own
-      random: "Write a {document_type}[ ({label})][ about: {keyword}][. Write it {style}][, in about {words} words]."
-      fill: "Fill in the blanks: {text}"
-      rephrase: ["Write a similar {document_type}: {text}", "..."]      # of several, each call takes one by lot
-      styles: [in a casual way, briefly]
-      keywords: {restaurants: [sushi, pizza], "*": [service]}      # or one list for every label
-      examples:                         # shown as earlier turns; invented, public
-        - text: "..."
-          again: "..."                  # the same in other words
-          label: restaurants
-          keyword: noodle soup
-
-A part in [square brackets] is left out where a placeholder in it is empty.
-Placeholders: {document_type}, {label}, {keyword}, {style}, {words} (words wanted), {text}.
+The field ``evolution`` of a prompt template (form and placeholders: ``docs/prompts.md``); what it leaves out has the
+general form of this module. A part in [square brackets] is left out where a placeholder in it is empty.
 """
 
 from __future__ import annotations
@@ -64,17 +49,17 @@ class EvolutionPrompts(Parameters):
     random: OneOrSeveral = (
         "Write a short {document_type}[ ({label})][ about: {keyword}][. Write {style}][. Use about {words} words].",
     )
-    """CallEstimate for a new text. Of several, each call takes one by lot."""
+    """Asks for a new text. Of several, each call takes one at random."""
     fill: OneOrSeveral = (
         "Fill in the blanks (_) of this {document_type}[ ({label})][. Write {style}][. Use about {words} words]. "
         "Answer with the text only.\n\n{text}",
     )
-    """CallEstimate for a text whose words are partly blanks."""
+    """Asks for a text whose words are partly blanks."""
     rephrase: OneOrSeveral = (
         "Write this {document_type}[ ({label})] again in other words[. Write {style}][. Use about {words} words]. "
         "Answer with the text only.\n\n{text}",
     )
-    """CallEstimate for a variation of a whole text."""
+    """Asks for a variation of a whole text."""
     styles: tuple[str, ...] = (
         "briefly",
         "in detail",

@@ -15,7 +15,7 @@ class WritingParameters(Parameters):
     prompt: str | None = public_file(None)
     """A prompt template file of your own (YAML)."""
     examples: str | None = public_file(None)
-    """Public example texts for the prompt: a file with one text a line, or JSONL with ``text`` and ``phrases``."""
+    """Public example texts for the prompt: a file with one text per line, or JSONL with ``text`` and ``phrases``."""
     examples_are_public: bool = False
     """Your word that the example texts do not come from the private data."""
     examples_per_prompt: int = Field(3, ge=0, le=50)

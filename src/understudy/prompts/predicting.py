@@ -1,33 +1,7 @@
 """Prompts from which a model predicts a text token by token, with private texts shown in it.
 
-The field ``prediction`` of a prompt template; what it leaves out has the general form of this module, which is that of
-the papers ("Here are texts of this type. Please give me another one.").
-
-    prediction:
-      system: "You write ..."           # chat models; without it, of texts, the evolution's or template's own
-      chat:                             # texts, shown to a chat model
-        before: "Here are texts of type {document_type}[ about {label}]."
-        block: "Text: {text}"           # one shown text
-        after: "Please give me another one."
-        cue: ""                         # what the answer begins with, and is no part of the text
-        stop: ["\\n\\n"]                  # strings that end a text
-      completion: {...}                 # texts, shown to a base model
-      chat_records: {...}               # JSON records, or records as lines of "column: value"
-      completion_records: {...}
-      ask: "Please give me a text ..."  # asks any chat model for one, before exemplars as its earlier answers
-      ask_record: "..."
-      again: "Please give me another one."
-      examples:                         # shown in every prompt before the private ones; invented, public
-        - text: "..."
-          label: sport
-      records:                          # as examples, of records; prompts show the columns that are asked for
-        - fields: {title: Rain, year: 1954}
-          label: drama
-
-A part in [square brackets] is left out where a placeholder in it is empty. Placeholders: {document_type}, {label};
-with records {columns} (their names) and {schema} (the JSON schema); in ``block`` {text}, and there {label} is that of
-the shown text.
-
+The field ``prediction`` of a prompt template (form and placeholders: ``docs/prompts.md``); what it leaves out has the
+general form of this module, which is that of the papers ("Here are texts of this type. Please give me another one.").
 The public prompt is the same prompt without a private text: nothing else in it may depend on one.
 """
 
@@ -99,9 +73,7 @@ class ChatForm(Parameters):
 class CompletionForm(ChatForm):
     """A document that a base model continues."""
 
-    before: str = "Here are texts of type {document_type}[ about {label}]."
     after: str = ""
-    cue: str = "Text:"
 
 
 class ChatRecordsForm(ChatForm):
@@ -159,7 +131,7 @@ class PredictionPrompt:
         return self.before + "".join(f"{first}{self.shown(text)}{last}" for text in texts) + self.after
 
     def messages(self, texts: Sequence[str]) -> tuple[Message, ...]:
-        """A chat that asks any model for another one, with ``texts`` as its earlier answers; public examples left out.
+        """A chat that asks any model for another one, with ``texts`` as its earlier answers; no public examples.
 
         Where the answer cannot be begun with a cue, small models talk about texts that they see in blocks.
         """
@@ -184,14 +156,14 @@ class PredictionPrompts(Parameters):
     completion_records: CompletionRecordsForm = CompletionRecordsForm()
     """Records, shown to a base model."""
     ask: str = "Please give me a text of type {document_type}[ about {label}]. Answer with the text only."
-    """CallEstimate any chat model for a text, where exemplars are shown as its earlier answers."""
+    """Asks any chat model for a text, where exemplars are shown as its earlier answers."""
     ask_record: str = (
         "Please give me a record of type {document_type}[ about {label}], with the fields {columns}."
         "[ It follows this JSON schema: {schema}] Answer with the record only."
     )
     """As ``ask``, for a record."""
     again: str = "Please give me another one."
-    """CallEstimate for each text after the first."""
+    """Asks for each text after the first."""
     examples: tuple[PredictionExample, ...] = ()
     """Shown in every prompt before the private texts; invented, public."""
     records: tuple[RecordExample, ...] = ()
@@ -219,13 +191,8 @@ class PredictionPrompts(Parameters):
     ) -> PredictionPrompt:
         """The prompt in its pieces.
 
-        Args:
-            chat: for a chat model, else for a base model.
-            values: of the placeholders ``document_type``, ``label`` and ``schema``.
-            shape: what a text is.
-            columns: of a record, in the order of its keys.
-            system: the system message where the prompts have none of their own.
-            examples: public texts, shown first.
+        ``values`` are those of ``document_type``, ``label`` and ``schema``, ``columns`` those of a record in the order
+        of its keys; ``system`` is taken where the prompts have none of their own, and ``examples`` are shown first.
         """
         texts, records = (self.chat, self.chat_records) if chat else (self.completion, self.completion_records)
         form = texts if shape == "text" else records

@@ -1,24 +1,9 @@
-"""Prompt templates as data: one YAML file a document type, user-replaceable.
-
-    document_type: news article
-    names: [news]                     # other names it answers to
-    system: "You write ..."
-    user: "Write one {document_type} with the words: {phrases}."
-    user_with_label: "..."            # used with label_in_prompt
-    repair: "..."                     # asks for {missing} phrases in {text}
-    stop: ["\\n\\n"]
-    examples:                         # shown as earlier turns; invented, public
-      - phrases: [rain, harvest]
-        text: "..."
-    evolution: {...}                  # for private evolution: see :mod:`understudy.prompts.evolving`
-    prediction: {...}                 # for private prediction: see :mod:`understudy.prompts.predicting`
-
-Placeholders: {document_type}, {phrases}, {count}, {label}, {missing}, {text}.
-"""
+"""Prompt templates as data: one YAML file per document type, user-replaceable (their form: ``docs/prompts.md``)."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +15,7 @@ from typing import Any
 from pydantic import Field
 
 from understudy.errors import ConfigError
-from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
+from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_lines, read_whole
 from understudy.models.types import Message
 from understudy.parameters import Parameters
 from understudy.prompts.evolving import EvolutionExample, EvolutionPrompts, fill_in
@@ -42,6 +27,7 @@ from understudy.prompts.predicting import (
     Shape,
     shown_examples,
 )
+from understudy.vocabulary.words import kept_phrases
 
 GENERAL = "general"
 _FORM = "See docs/prompts.md for its form."
@@ -95,12 +81,12 @@ class PromptTemplate(Parameters):
     def evolution_messages(
         self, pattern: str, values: Mapping[str, str], *, turns: Sequence[tuple[Mapping[str, str], str]] = ()
     ) -> tuple[Message, ...]:
-        """The chat that asks for one text of the evolution.
+        """The chat that asks for one text of the evolution by ``pattern`` (``evolution.random``, ``.fill`` or
+        ``.rephrase``).
 
-        Args:
-            pattern: one of ``evolution.random``, ``.fill`` or ``.rephrase``.
-            values: of the placeholders ``label``, ``keyword``, ``style``, ``words`` and ``text``.
-            turns: earlier turns: the values of each, and the answer.
+        ``values`` are those of the placeholders ``label``, ``keyword``, ``style``, ``words`` and ``text``; ``turns``
+        earlier
+        turns: the values of each, and the answer.
         """
         system = self.system if self.evolution.system is None else self.evolution.system
         shown = [
@@ -186,10 +172,8 @@ def as_evolution_examples(examples: Sequence[Example]) -> tuple[EvolutionExample
 def load_template(document_type: str, *, file: str | Path | None = None) -> PromptTemplate:
     """The template of ``file``, or the shipped one of ``document_type``, or the general one filled with it.
 
-    Case does not count in a document type, and hyphens and underscores are spaces.
-
-    Raises:
-        ConfigError: if the file cannot be read or is no template.
+    Case does not count in a document type, and hyphens and underscores are spaces. ConfigError where the file cannot be
+    read or is no template.
     """
     if file is not None:
         return _template(_read_yaml(Path(file)), Path(file).name)
@@ -224,10 +208,7 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
     try:
         return _parse(read_whole(path, most=MOST_SETTINGS_BYTES).decode("utf-8"), path.name)
     except (UnreadableText, UnicodeDecodeError) as error:
-        why = error if isinstance(error, UnreadableText) else type(error).__name__
-        raise ConfigError(
-            f"The prompt template {path.name} cannot be read ({why}).", "Give a UTF-8 YAML file."
-        ) from None
+        raise cannot_read(f"The prompt template {path.name}", error, "Give a UTF-8 YAML file.") from None
 
 
 def _parse(text: str, name: str) -> Mapping[str, Any]:
@@ -244,14 +225,49 @@ def _parse(text: str, name: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Prompts:
-    """Loaded and checked, all of it public.
-
-    Args:
-        parameters: as the user chose.
-        template: of the document type.
-        examples: the user's own; none for the template's.
-    """
+    """Loaded and checked, all of it public; without ``examples`` of the user's own the template's are shown."""
 
     parameters: WritingParameters
     template: PromptTemplate
     examples: Sequence[Example] = ()
+
+
+def read_examples(file: str | Path) -> list[Example]:
+    """The examples of a file: one text per line, or JSONL with ``text`` and optionally ``phrases``, a list."""
+    path = Path(file)
+    if path.suffix == ".json":
+        raise ConfigError(
+            f"The examples {path.name} are one JSON file, which would be read as texts line by line.",
+            "Give one text per line (.txt), or one JSON object per line (.jsonl).",
+        )
+    try:
+        lines = [line for line in read_lines(path) if line.strip()]
+        rows = [json.loads(line) for line in lines] if path.suffix in (".jsonl", ".ndjson") else lines
+    except (ValueError, RecursionError, UnreadableText) as error:
+        raise cannot_read(f"The examples {path.name}", error, "Give a UTF-8 text or JSONL file.") from None
+    fields = [{"phrases": (), **row} if isinstance(row, dict) else {"phrases": (), "text": row} for row in rows]
+    try:
+        return [Example(**each) for each in fields]
+    except ConfigError as error:
+        raise ConfigError(
+            f"The examples {path.name} are not as they should be ({error.problem.rstrip('.')}).",
+            "Give JSONL lines with `text` and, if you like, `phrases`, a list.",
+        ) from None
+
+
+def with_phrases(examples: Sequence[Example], known: Sequence[str], *, count: int) -> list[Example]:
+    """The examples, those without phrases given up to ``count`` of the ``known`` ones; any that hold none left out.
+
+    Raises:
+        ConfigError: if there are examples, but none of use.
+    """
+    made = [
+        Example(text=example.text.strip(), phrases=example.phrases or kept_phrases(example.text, known)[:count])
+        for example in examples
+    ]
+    useful = [example for example in made if example.text and example.phrases]
+    if examples and not useful:
+        raise ConfigError(
+            "The examples hold no text with a phrase of the Release.", "Give JSONL lines with `text` and `phrases`."
+        )
+    return useful

@@ -18,10 +18,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 from understudy.files import atomic_file, shared_folder
-from understudy.release.manifest import FORMAT, FORMAT_VERSION
+from understudy.labels import LabelSet
+from understudy.privacy.facts import Facts
 from understudy.release.members import arrays_to_bytes, strings_to_bytes, terms_to_bytes
 from understudy.statement import Statement
 
+FORMAT = "understudy-release"
+FORMAT_VERSION = 2
 MANIFEST = "release.json"
 ARRAYS, TERMS, STRINGS = "arrays.safetensors", "terms.parquet", "strings.parquet"
 
@@ -34,6 +37,11 @@ class PublicSchema:
     label: str | None = None
     labels: tuple[Any, ...] = ()
     record_columns: tuple[str, ...] = ()
+
+    @property
+    def label_set(self) -> LabelSet:
+        """The labels' canonical strings."""
+        return LabelSet(tuple(str(label) for label in self.labels))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -60,7 +68,7 @@ class Release:
         arrays: noisy values and public arrays.
         terms: the privatised vocabulary, or empty.
         strings: further lists of strings by name, such as the texts of populations.
-        noise_check: how much stands above the noise, as short sentences (post-processing).
+        noise_check: how much stands above the noise (post-processing).
     """
 
     method: str
@@ -69,7 +77,7 @@ class Release:
     statement: Statement
     arrays: Mapping[str, NDArray[Any]]
     terms: Sequence[str] = ()
-    noise_check: Mapping[str, Any] = field(default_factory=dict)
+    noise_check: Facts = field(default_factory=Facts)
     strings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -77,14 +85,8 @@ class Release:
 
     @property
     def noise_lines(self) -> list[str]:
-        """The noise check in lines, its lists by label name."""
-        labels = [str(label) for label in self.schema.labels]
-        return [
-            f"{name}: " + ", ".join(f"{label} {number}" for label, number in zip(labels, value, strict=True))
-            if isinstance(value, list) and len(value) == len(labels)
-            else f"{name}: {value[0] if isinstance(value, list) and len(value) == 1 else value}"
-            for name, value in self.noise_check.items()
-        ]
+        """The noise check in lines, by label name where it is by label."""
+        return self.noise_check.lines(self.schema.label_set.names)
 
     def save(self, path: Path) -> None:
         """Write the file, atomically."""
@@ -106,7 +108,7 @@ class Release:
             "parameters": dict(self.parameters),
             "schema": self.schema.to_json(),
             "statement": self.statement.to_json(),
-            "noise_check": dict(self.noise_check),
+            "noise_check": self.noise_check.to_json(),
             "sha256": dict(sha256),
         }
         return json.dumps(fields, indent=1).encode()

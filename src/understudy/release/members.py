@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.release.pages import count_values
+from understudy.parquet import count_values
 
 STRING_BYTES = 64
 """What a string takes in memory besides its characters; it counts toward the bound on what a Release unpacks to."""
@@ -23,10 +23,7 @@ def arrays_to_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def arrays_from_bytes(data: bytearray) -> dict[str, NDArray[Any]]:
-    """
-    Raises:
-        ValueError: it is no safetensors file of arrays that NumPy has.
-    """
+    """The arrays of a safetensors file; ValueError where it is none of arrays that NumPy has."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -45,13 +42,7 @@ def terms_to_bytes(terms: Sequence[str]) -> bytes:
 
 
 def terms_from_bytes(data: bytearray, *, most: int) -> list[str]:
-    """
-    Args:
-        most: bytes that the strings may take, STRING_BYTES each included.
-
-    Raises:
-        ValueError: it is no table of terms, or larger.
-    """
+    """The terms of a table, of at most ``most`` bytes, STRING_BYTES each included; else a ValueError."""
     import pyarrow as pa
 
     table = _read_table(data, {"term": pa.string()}, ["term"], most=most)
@@ -79,7 +70,9 @@ def strings_from_bytes(data: bytearray, *, most: int) -> dict[str, list[str]]:
     values = table.column("values")
     if values.null_count or len(set(names)) != len(names):
         raise ValueError("the lists of strings have no names of their own")
-    _checked(pa.chunked_array([chunk.flatten() for chunk in values.chunks], _dictionary()), most)
+    _checked(
+        pa.chunked_array([chunk.flatten() for chunk in values.chunks], pa.dictionary(pa.int32(), pa.string())), most
+    )
     return dict(zip(names, values.to_pylist(), strict=True))
 
 
@@ -105,12 +98,6 @@ def _read_table(data: bytearray, columns: Mapping[str, Any], leaves: Sequence[st
     # From a buffer and without Arrow's threads: a process as short as `inspect` could end before they did, and abort.
     file = pyarrow.parquet.ParquetFile(pa.BufferReader(data), read_dictionary=list(leaves))
     return file.read(use_threads=False)
-
-
-def _dictionary() -> Any:
-    import pyarrow as pa
-
-    return pa.dictionary(pa.int32(), pa.string())
 
 
 def _checked(column: Any, most: int) -> Any:

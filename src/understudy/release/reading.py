@@ -1,39 +1,202 @@
 """Reading a Release file that a stranger may have made: within bounds, verified while it is read, in the form it has.
 
-What each method's Release holds is checked after this, by :func:`understudy.methods.loading.load_release`, which
-is what everybody calls.
+A stranger's file may unpack to a thousand times its size. So the number of members, their names and their sizes are
+taken from the zip's directory first; members are then read in pieces, and none may be longer than the directory says.
+The layout that understudy writes is the only one that is read: nothing before, between or behind the members. Every
+field of ``release.json`` has its type and range; what each method's Release holds is checked after this, by
+:func:`understudy.methods.registry.load_release`, which is what everybody calls.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import struct
 import sys
-from collections.abc import Iterator, Mapping
+import zipfile
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, BinaryIO
+
+from pydantic import Field
 
 from understudy.errors import ConfigError, ReleaseError
-from understudy.release import ARRAYS, MANIFEST, STRINGS, TERMS, PublicSchema, Release
-from understudy.release.archive import Archive, open_archive
-from understudy.release.manifest import FORMAT, FORMAT_VERSION, check_manifest
+from understudy.files import is_pipe_or_device
+from understudy.privacy.facts import Facts
+from understudy.release import ARRAYS, FORMAT, FORMAT_VERSION, MANIFEST, STRINGS, TERMS, PublicSchema, Release
 from understudy.release.members import arrays_from_bytes, strings_from_bytes, terms_from_bytes
 from understudy.statement import Statement
-from understudy.statement.form import require_consistent
-from understudy.untrusted import MOST_BYTES, parse_json
+from understudy.statement.form import MethodName, StatementForm, require_consistent
+from understudy.untrusted import MOST_BYTES as MOST_JSON_BYTES
+from understudy.untrusted import Form, parse_json
+
+_Label = str | bool | int | float
+
+
+class _Schema(Form):
+    text: str
+    label: str | None
+    labels: list[_Label]
+    record_columns: list[str]
+
+
+_Number = int | float
+
+
+class _Fact(Form):
+    name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,64}$")]
+    value: str | _Number | list[_Number]
+    title: str
+
+
+class _Facts(Form):
+    entries: Annotated[list[_Fact], Field(max_length=200)]
+    warnings: Annotated[list[str], Field(max_length=20)]
+
+
+class _Manifest(Form):
+    method: MethodName
+    parameters: dict[str, Any]
+    schema_: _Schema = Field(alias="schema")
+    statement: StatementForm
+    noise_check: _Facts
+    sha256: dict[str, str]
+
+
+def _check_manifest(fields: dict[str, Any]) -> None:
+    """That every field is there and of its type; else a ValueError."""
+    known = _Manifest.model_validate(fields)
+    if known.statement.method != known.method:
+        raise ValueError("the statement is of another method")
+    labels = known.schema_.labels
+    distinct = {(isinstance(label, bool), label) for label in labels}
+    if len(distinct) != len(labels) or (labels and not known.schema_.label):
+        raise ValueError("the labels are not a label set")
+
+
+MOST_BYTES = 256 * 1024**2
+"""Bytes that a Release unpacks to at most, unless a larger bound is given."""
+MOST_RATIO = 100
+"""How many times its own size a file of more than ALWAYS_BYTES may unpack to, unless a larger bound is given."""
+ALWAYS_BYTES = 64 * 1024**2
+"""Bytes that any file may unpack to, however small it is."""
+
+_PIECE = 1 << 20
+_DIRECTORY_BYTES = 4096
+_END = struct.Struct("<4s4H2LH")
+_ZIP64 = b"PK\x06\x07"
+_ZIP64_BYTES = 20
+_LOCAL = struct.Struct("<4s5H3L2H")
+_UNREADABLE_FLAGS = 0x1 | 0x8 | 0x20 | 0x40 | 0x2000  # encrypted, sizes behind the data, patched, masked
+_IN_EXTRA = 0xFFFFFFFF
+
+
+def unpacked_bound(packed: int, max_bytes: int | None) -> int:
+    """Bytes that a file of ``packed`` bytes may unpack to."""
+    return min(MOST_BYTES, max(ALWAYS_BYTES, MOST_RATIO * packed)) if max_bytes is None else max_bytes
+
+
+class Archive:
+    """The members of a Release file."""
+
+    def __init__(self, archive: zipfile.ZipFile, bound: int) -> None:
+        self._archive = archive
+        self.bound = bound
+
+    @property
+    def names(self) -> set[str]:
+        return set(self._archive.NameToInfo)
+
+    def size(self, name: str) -> int:
+        """Bytes of a member as the directory states them; :meth:`read` returns no more."""
+        return self._archive.getinfo(name).file_size
+
+    def read(self, name: str) -> tuple[bytearray, str]:
+        """A member's bytes and their SHA-256 in hexadecimal."""
+        size = self.size(name)
+        data, digest, there = bytearray(size), hashlib.sha256(), 0
+        view = memoryview(data)
+        with self._archive.open(name) as member:
+            while count := member.readinto(view[there : there + _PIECE]):  # type: ignore[attr-defined]
+                digest.update(view[there : there + count])
+                there += count
+            if there != size or member.read(1):
+                raise ValueError("a member is not as long as the directory says")
+        return data, digest.hexdigest()
+
+
+@contextmanager
+def _open_archive(path: Path, *, names: Collection[str], max_bytes: int | None = None) -> Iterator[Archive]:
+    """Open a Release file whose directory keeps to the bounds and names no members but ``names``, each at most once.
+
+    Raises:
+        ReleaseError: it unpacks to more than ``max_bytes``.
+        ValueError, OSError, zipfile.BadZipFile: it is no such zip file.
+    """
+    if is_pipe_or_device(path):
+        raise ValueError("it is no ordinary file")
+    with path.open("rb") as file:
+        packed = os.fstat(file.fileno()).st_size
+        directory, entries = _directory(file, packed)
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+            if len(members) != entries or {info.orig_filename for info in members} - set(names):
+                raise ValueError("it has members that a Release does not have")
+            if len(archive.NameToInfo) != entries:
+                raise ValueError("a member is there twice")
+            _check_layout(file, members, directory)
+            bound, unpacked = unpacked_bound(packed, max_bytes), sum(info.file_size for info in members)
+            if unpacked > bound:
+                raise ReleaseError(
+                    f"{path.name} unpacks to {unpacked:,} bytes, more than the {bound:,} that are read.",
+                    f"If you trust its maker, allow it with --max-release-bytes {unpacked} "
+                    "(max_bytes of load_release in Python).",
+                )
+            yield Archive(archive, bound)
+
+
+def _directory(file: BinaryIO, size: int) -> tuple[int, int]:
+    """Where the zip's directory begins, and how many entries it has; it is the last thing in the file."""
+    file.seek(max(0, size - _END.size - _ZIP64_BYTES))
+    tail = file.read(_END.size + _ZIP64_BYTES)
+    signature, *fields, comment = _END.unpack(tail[-_END.size :])
+    disk, first_disk, entries_here, entries, length, start = fields
+    if signature != b"PK\x05\x06" or comment or disk or first_disk or entries_here != entries:
+        raise ValueError("it is no zip file")
+    if start + length + _END.size != size or length > _DIRECTORY_BYTES or tail[: len(_ZIP64)] == _ZIP64:
+        raise ValueError("its directory is not that of a Release")
+    return start, entries
+
+
+def _check_layout(file: BinaryIO, members: list[zipfile.ZipInfo], directory: int) -> None:
+    """That the members lie one behind the other up to the directory, and that their own headers say what it says."""
+    there = 0
+    for info in sorted(members, key=lambda info: info.header_offset):
+        file.seek(info.header_offset)
+        signature, _, flags, method, _, _, crc, packed, unpacked, name, extra = _LOCAL.unpack(file.read(_LOCAL.size))
+        sizes_agree = packed in (info.compress_size, _IN_EXTRA) and unpacked in (info.file_size, _IN_EXTRA)
+        if signature != b"PK\x03\x04" or (flags, method, crc) != (info.flag_bits, info.compress_type, info.CRC):
+            raise ValueError("a member's header contradicts the directory")
+        if not sizes_agree or flags & _UNREADABLE_FLAGS or method not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError("a member is packed in a way that a Release is not")
+        if info.header_offset != there:
+            raise ValueError("its members overlap, or there is something between them")
+        there = info.header_offset + _LOCAL.size + name + extra + info.compress_size
+    if there != directory:
+        raise ValueError("its members overlap, or there is something between them")
 
 
 def read_release(path: Path, *, max_bytes: int | None = None) -> Release:
     """The Release in a file, its bytes verified; what its method makes of the content is not looked at.
 
-    Args:
-        max_bytes: bytes that it may unpack to, its strings' memory included; None for the bounds of
-            :mod:`understudy.release.archive`.
+    ``max_bytes`` is what it may unpack to, its strings' memory included; None: :func:`unpacked_bound`.
 
     Raises:
         ReleaseError: the file is missing, is no Release, is damaged, unpacks to more, or comes from a newer version.
     """
     with _opened(path, max_bytes) as (archive, manifest):
-        check_manifest(manifest)
+        _check_manifest(manifest)
         statement = Statement.from_json(manifest["statement"])
         try:
             require_consistent(statement)
@@ -54,23 +217,19 @@ def read_release(path: Path, *, max_bytes: int | None = None) -> Release:
             statement=statement,
             arrays=arrays_from_bytes(data[ARRAYS]),
             terms=terms_from_bytes(data[TERMS], most=archive.bound),
-            noise_check=manifest["noise_check"],
+            noise_check=Facts.from_json(manifest["noise_check"]),
             strings=strings_from_bytes(data[STRINGS], most=archive.bound) if STRINGS in data else {},
         )
 
 
 def require_readable(planned: Release) -> None:
-    """That what a Release says of itself, known before anything is released, can be read again: by the same forms.
-
-    Raises:
-        ConfigError: it cannot.
-    """
+    """That what a Release says of itself, known before anything is released, can be read again; else a ConfigError."""
     try:
         written = planned.manifest({})
-        if len(written) > MOST_BYTES:
+        if len(written) > MOST_JSON_BYTES:
             raise ValueError("its manifest is too long")
         manifest = parse_json(written)
-        check_manifest(manifest)
+        _check_manifest(manifest)
         PublicSchema.from_json(manifest["schema"])
         require_consistent(Statement.from_json(manifest["statement"]))
     except Exception:  # whatever reading would fail with
@@ -81,11 +240,7 @@ def require_readable(planned: Release) -> None:
 
 
 def read_method(path: Path) -> str:
-    """The name of the method of the Release in a file; nothing else of it is read.
-
-    Raises:
-        ReleaseError: as :func:`read_release`.
-    """
+    """The name of the method of the Release in a file; nothing else of it is read."""
     with _opened(path, sys.maxsize) as (_, manifest):
         return str(manifest["method"])
 
@@ -93,8 +248,8 @@ def read_method(path: Path) -> str:
 @contextmanager
 def _opened(path: Path, max_bytes: int | None) -> Iterator[tuple[Archive, dict[str, Any]]]:
     try:
-        with open_archive(path, names=(MANIFEST, ARRAYS, TERMS, STRINGS), max_bytes=max_bytes) as archive:
-            if archive.size(MANIFEST) > MOST_BYTES:
+        with _open_archive(path, names=(MANIFEST, ARRAYS, TERMS, STRINGS), max_bytes=max_bytes) as archive:
+            if archive.size(MANIFEST) > MOST_JSON_BYTES:
                 raise ValueError("its manifest is too long")
             manifest = parse_json(archive.read(MANIFEST)[0])
             _check_version(path, manifest)
@@ -119,6 +274,11 @@ def _check_version(path: Path, manifest: Mapping[str, Any]) -> None:
         raise ReleaseError(
             f"The Release {path.name} has format version {version}; this understudy reads up to {FORMAT_VERSION}.",
             "Install a newer understudy.",
+        )
+    if version < FORMAT_VERSION:
+        raise ReleaseError(
+            f"The Release {path.name} was made by an earlier version of understudy (format {version}).",
+            "Generate with that version, or make the release again with this one.",
         )
 
 

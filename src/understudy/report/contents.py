@@ -11,7 +11,7 @@ from typing import Any
 from understudy.assess.synthetic import SyntheticText, read_evaluation, read_released, read_synthetic
 from understudy.audit.result import RunAudit, load_audit
 from understudy.errors import ConfigError
-from understudy.methods.loading import load_release
+from understudy.methods.registry import load_release
 from understudy.metrics import require_evaluate
 from understudy.metrics.overview import Overview, make_overview, profiles
 from understudy.metrics.results import ReleasedMetrics

@@ -105,7 +105,7 @@ def _model(texts: Sequence[SyntheticText]) -> dict[str, str]:
 
 def _exports(method: str) -> bool:
     try:
-        return bool(method_class(method).exports)
+        return bool(method_class(method).needs.generation_llm == "never")
     except ConfigError:
         return False
 

@@ -19,15 +19,21 @@ from understudy.config import RunConfig, budget_fields, run_config
 from understudy.corpus import Corpus
 from understudy.errors import ConfigError
 from understudy.methods.base import Method
-from understudy.methods.loading import load_release
-from understudy.methods.registry import method_class, require_method
+from understudy.methods.registry import load_release, method_class, require_method
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release
 from understudy.run.generating import prepare_writing, write_texts
 from understudy.run.listener import SILENT, Listener
-from understudy.run.planning import check_wanted, label_count, make_plan, require_language_model, require_name, wanted
+from understudy.run.planning import (
+    check_wanted,
+    declared_label_set,
+    make_plan,
+    require_language_model,
+    require_name,
+    wanted,
+)
 from understudy.run.releasing import make_release
 from understudy.run.result import Result
 from understudy.run.resume import require_continuable
@@ -37,8 +43,8 @@ __all__ = [
     "Listener",
     "Result",
     "corpus_config",
+    "declared_label_set",
     "generate",
-    "label_count",
     "make_plan",
     "release",
     "release_corpus",
@@ -62,13 +68,13 @@ def release(
     """
     require_name(config)
     require_language_model(config, releases=True, generates=False)
-    method = method_class(config.method)
+    needs = method_class(config.method).needs
     if resume:
         require_continuable(config)
     with open_session(config, config.lasting, noise_source(config)) as session:
         writing = None
-        if method.asks_for_candidates or method.needs_private_model:
-            writing = prepare_writing(session, config, listener, asks=method.asks_for_candidates)
+        if needs.candidates or needs.private_model:
+            writing = prepare_writing(session, config, listener, asks=needs.candidates)
         made = make_release(session, config, corpus, writing, listener, resume=resume)
         return Result(made, folder=session.visible_folder)
 
@@ -82,7 +88,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
     check_wanted(config)
     require_name(config)
     require_language_model(config, releases=True, generates=True)
-    asks = not method_class(config.method).exports
+    asks = method_class(config.method).needs.generation_llm != "never"
     with open_session(config, config.lasting, noise_source(config)) as session:
         writing = prepare_writing(session, config, listener, asks=asks)  # before anything is charged
         made = make_release(session, config, corpus, writing, listener)
@@ -111,7 +117,7 @@ def generate(made: Release | str | Path, *, listener: Listener = SILENT, **optio
     config = run_config({**fixed, **options, "method": made.method})
     check_wanted(config)
     require_language_model(config, releases=False, generates=True)
-    asks = not method_class(config.method).exports
+    asks = method_class(config.method).needs.generation_llm != "never"
     noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: whose folder it may be
     with open_session(config, {**config.lasting, "release": made.digest}, noise) as session:
         writing = prepare_writing(session, config, listener, asks=asks)

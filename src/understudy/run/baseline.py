@@ -20,7 +20,7 @@ from understudy.prompts.template import load_template
 from understudy.release import PublicSchema
 from understudy.run.generating import prepare_writing
 from understudy.run.listener import SILENT, Listener
-from understudy.run.planning import require_language_model, wanted
+from understudy.run.planning import declared_label_set, require_language_model, wanted
 from understudy.run.session import GENERATED, open_session
 from understudy.writing.records import SyntheticRecord
 from understudy.writing.writer import public_name
@@ -62,7 +62,8 @@ def zero_shot(
         settings |= {"label": "label", "labels": labels if isinstance(labels, str) else tuple(labels)}
     config = run_config(settings)
     names = () if labels is None else declared_labels(labels)
-    counts = wanted(config, max(1, len(names)))
+    size = declared_label_set(config).size
+    counts = wanted(config, size)
     require_language_model(config, releases=True, generates=True)
     if config.output and (OutputFolder(Path(config.output)).shareable / "statement.json").exists():
         raise ConfigError(
@@ -73,7 +74,7 @@ def zero_shot(
         writing = prepare_writing(session, config, listener, asks=True)
         evolution = _evolution(config)
         template = load_template(writing.prompts.parameters.document_type, file=writing.prompts.parameters.prompt)
-        keywords: Sequence[Sequence[str]] = [()] * max(1, len(names))  # the template's would outweigh the label
+        keywords: Sequence[Sequence[str]] = [()] * size  # the template's would outweigh the label
         if evolution.keywords is not None:
             keywords = keywords_of_labels(evolution, template.evolution, [canonical(name) for name in names])
         writer = writing.writer(config, names, listener)

@@ -1,9 +1,9 @@
-"""Identify, charge, store, confirm: what stands between a plan and its first draw, for whoever makes a release."""
+"""Identify and charge: what stands between a plan and its first value, for whoever makes a release."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,9 @@ from understudy.config import LedgerParameters
 from understudy.corpus import Corpus
 from understudy.corpus.read import proposed_name
 from understudy.errors import ConfigError, ResumeError, UnderstudyWarning
-from understudy.methods.base import Arrays, Keep
-from understudy.privacy.plan import Plan, Receipt, charge_of
+from understudy.privacy.plan import Plan, Receipt
 from understudy.run.listener import Listener
+from understudy.run.measuring import Measurements
 from understudy.run.session import Session
 
 if TYPE_CHECKING:
@@ -66,11 +66,10 @@ def ledger_of(store: RunStore) -> str | None:
 
 @dataclass(frozen=True, repr=False)
 class Paid:
-    """What a charge gives: the right to draw, the dataset's key, and the way to keep what is drawn."""
+    """What a charge gives: the door to the private records, and the dataset's key."""
 
-    receipt: Receipt
+    door: Measurements
     hash_key: bytes
-    keep: Keep
 
 
 def pay(
@@ -97,8 +96,9 @@ def pay(
     if ledger is None:
         session.begin(plan)
         listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
-        return Paid(Receipt(session.store.run_id, plan.charges), b"insecure", session.store.keep_once)
-    from understudy.ledger.sketches import Sketch
+        receipt = Receipt(session.store.run_id, plan)
+        return Paid(_door(plan, receipt, session, None, rows), b"insecure")
+    from understudy.ledger.values import Sketch
 
     known = corpus.identity(ledger.fingerprint_key, lines=Sketch.SIZE)
     kept = session.store.value(_FINGERPRINT)
@@ -132,35 +132,21 @@ def pay(
         session.store.keep(
             _FINGERPRINT, {name: np.frombuffer(text.encode(), dtype=np.uint8) for name, text in began.items()}
         )
-    charged = {charge.name for charge in plan.charges}
     digests = {
-        name: digest
-        for name in session.store.names()
-        if charge_of(name) in charged and (digest := session.store.digest(name, key=ledger.fingerprint_key)) is not None
+        seal.name: session.store.digest(seal.name, key=ledger.fingerprint_key) or "" for seal in session.store.seals()
     }
     receipt = ledger.charge(dataset, plan, run_id=session.store.run_id, kept=digests)
     listener.say(f"The ledger holds this run's charge of {plan.budget} to dataset {dataset!r} ({ledger.location}).")
     opened = ledger.dataset(dataset)
     assert opened is not None
-    return Paid(receipt, opened.hash_key, _confirmed(ledger, plan, session.store))
+    return Paid(_door(plan, receipt, session, ledger, rows), opened.hash_key)
+
+
+def _door(plan: Plan, receipt: Receipt, session: Session, ledger: Ledger | None, rows: str) -> Measurements:
+    return Measurements(plan, receipt, session.noise, session.store, ledger, rows, note=session.folder.note_privately)
 
 
 def _is_known(ledger: Ledger, texts: str = "", *files: str) -> bool:
     """Whether all of a table is known: one known file does not let another one in."""
     digests = files if files and ledger.known_as(texts) is None else (texts,)
     return all(ledger.known_as(each) is not None for each in digests)
-
-
-def _confirmed(ledger: Ledger, plan: Plan, store: RunStore) -> Keep:
-    """Draw, store, confirm: a second draw of one charge, in a copy of the folder, is refused before it is used."""
-    charged = {charge.name for charge in plan.charges}
-
-    def keep(name: str, draw: Callable[[], Arrays]) -> Arrays:
-        arrays = store.keep_once(name, draw)
-        if charge_of(name) in charged:
-            digest = store.digest(name, key=ledger.fingerprint_key)
-            assert digest is not None, "it is kept"
-            ledger.confirm(store.run_id, name, digest)
-        return arrays
-
-    return keep

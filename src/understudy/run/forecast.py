@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from understudy.config import RunConfig
 from understudy.methods.registry import make_method, method_class
+from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import load_template
-from understudy.run import label_count, make_plan, require_language_model, wanted
+from understudy.run import declared_label_set, make_plan, require_language_model, wanted
 
 _CHARACTERS_PER_TOKEN = 4.0
 
@@ -22,7 +22,7 @@ class Forecast:
     """A plan, what it comes to, and the language model calls that a run would make."""
 
     plan: Plan
-    calls: Mapping[str, Any]
+    calls: Facts
 
     @property
     def epsilon(self) -> float | None:
@@ -41,8 +41,8 @@ class Forecast:
             "budget": self.plan.budget.to_json(),
             **({"epsilon": self.epsilon} if self.posterior is None else {"posterior": self.posterior}),
             "charges": [charge.to_json() for charge in self.plan.charges],
-            "forecast": dict(self.plan.forecast),
-            "generation": dict(self.calls),
+            "forecast": self.plan.forecast.to_json(),
+            "generation": self.calls.to_json(),
         }
 
 
@@ -55,32 +55,33 @@ def forecast(config: RunConfig) -> Forecast:
     return Forecast(make_plan(config), _calls(config))
 
 
-def _calls(config: RunConfig) -> dict[str, Any]:
-    if method_class(config.method).exports:
-        return {}  # the Release holds the texts
+def _calls(config: RunConfig) -> Facts:
+    if method_class(config.method).needs.generation_llm == "never":
+        return Facts()  # the Release holds the texts
     generates = config.records is not None or config.records_per_label is not None
     require_language_model(config, releases=True, generates=generates)
-    method, labels = make_method(config.method, config.method_parameters), label_count(config)
+    method, labels = make_method(config.method, config.method_parameters), declared_label_set(config).size
     if generates:
         counts = wanted(config, labels)
-    elif method.asks_for_candidates:
+    elif method.needs.candidates:
         counts = [0] * labels  # the release asks by itself
     else:
-        return {}
+        return Facts()
+    records = Fact("records", sum(counts), "synthetic records")
     if config.llm == "none":
-        return {"synthetic records": sum(counts), "language model calls": 0}
+        return Facts((records, Fact("calls", 0, "language model calls")))
     writing: WritingParameters = config.part(WritingParameters)
-    asks = method.asks(counts, writing, load_template(writing.document_type, file=writing.prompt))
-    prompt_tokens = round(asks.characters / _CHARACTERS_PER_TOKEN)
-    made: dict[str, Any] = {
-        "synthetic records": sum(counts),
-        "language model calls (at most)" if asks.most else "language model calls": asks.calls,
-        "input tokens (about)": asks.calls * prompt_tokens,
-        "output tokens (at most)": asks.calls * writing.max_tokens,
-    }
+    template = load_template(writing.document_type, file=writing.prompt)
+    estimate = method.estimate_calls(counts, writing, template)
+    tokens_in = estimate.calls * round(estimate.characters / _CHARACTERS_PER_TOKEN)
+    tokens_out = estimate.calls * writing.max_tokens
+    entries = [
+        records,
+        Fact("calls", estimate.calls, f"language model calls{' (at most)' if estimate.most else ''}"),
+        Fact("input_tokens", tokens_in, "input tokens (about)"),
+        Fact("output_tokens", tokens_out, "output tokens (at most)"),
+    ]
     if config.price_input is not None and config.price_output is not None:
-        tokens = (
-            made["input tokens (about)"] * config.price_input + made["output tokens (at most)"] * config.price_output
-        )
-        made["money (at most, in the currency of the prices)"] = tokens / 1e6
-    return made
+        money = (tokens_in * config.price_input + tokens_out * config.price_output) / 1e6
+        entries.append(Fact("money", money, "money (at most, in the currency of the prices)"))
+    return Facts(tuple(entries))

@@ -10,11 +10,10 @@ from understudy.config import RunConfig
 from understudy.corpus import Label, canonical
 from understudy.decoding.structured import RecordCheck, read_records
 from understudy.errors import ConfigError, ModelError
-from understudy.methods.base import GenerationTools
+from understudy.methods.public import GenerationTools
 from understudy.methods.registry import make_method, method_class
-from understudy.prompts.examples import read_examples, with_phrases
 from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import Example, Prompts, load_template
+from understudy.prompts.template import Example, Prompts, load_template, read_examples, with_phrases
 from understudy.release import Release
 from understudy.run.listener import Listener
 from understudy.run.planning import wanted
@@ -22,7 +21,7 @@ from understudy.run.result import Result
 from understudy.run.session import GENERATED, Session
 from understudy.statement import NOT_PRIVATE
 from understudy.store.answers import MOST_BLANK
-from understudy.writing.asking import NoText
+from understudy.writing.answers import NoText
 from understudy.writing.writer import Writer
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ def write_texts(
     writer = writing.writer(config, made.schema.labels, listener, known=made.terms)
     if chat is not None:
         listener.say(f"Making {total} texts with {chat.model_id}; it sees released values only.")
-    embedder = load_embedder_of(config) if method.generates_with_embedder else None
+    embedder = load_embedder_of(config) if method.needs.generation_embedder else None
     session.begin()
     session.clear_scratch()
     if clear and session.visible_folder is not None:
@@ -121,7 +120,7 @@ def write_texts(
     except NoText as error:
         raise NoText(error.problem, _without_text(session, config, made)) from None
     written = [record for record in records if record.text]
-    if records and not written and chat is not None and not method.asks_for_candidates:
+    if records and not written and chat is not None and not method.needs.candidates:
         raise NoText("The language model wrote no text at all.", _without_text(session, config, made))
     if session.visible_folder is not None:
         path = session.visible_folder.write_records(
@@ -129,7 +128,7 @@ def write_texts(
         )
         listener.say(f"Wrote {len(written)} synthetic records to {path}.")
     if missing := len(records) - len(written):
-        if method.exports:
+        if method.needs.generation_llm == "never":
             cure = "They are empty in the Release."
         elif chat is None:
             cure = "Name a language model (--llm)."
@@ -158,7 +157,7 @@ def _examples(parameters: WritingParameters, config: RunConfig) -> Sequence[Exam
             "Example texts in a prompt must not come from the private data.",
             "If they are public, say so with --examples-are-public.",
         )
-    if config.record_columns and method_class(config.method).needs_private_model:
+    if config.record_columns and method_class(config.method).needs.private_model:
         found = read_records(parameters.examples, RecordCheck(tuple(config.record_columns)))
         return [Example(text=record, phrases=()) for record in found]
     return read_examples(parameters.examples)
@@ -192,7 +191,7 @@ def _counts(
 ) -> list[int]:
     """Records of each label: as many as are asked for, or all that the Release holds where nothing is said."""
     if available is None:
-        return wanted(config, max(1, len(made.schema.labels)))
+        return wanted(config, made.schema.label_set.size)
     if config.records is None and config.records_per_label is None:
         return list(available)
     asked = wanted(config, len(available))

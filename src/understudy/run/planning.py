@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from understudy.config import MOST_RECORDS, RunConfig
 from understudy.corpus.labels import canonical, declared_labels
 from understudy.errors import ConfigError
-from understudy.methods.base import PublicFacts
+from understudy.labels import LabelSet
+from understudy.methods.public import PublicFacts
 from understudy.methods.registry import make_method, method_class
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.statement.form import require_readable_charges
 
 
-def make_plan(config: RunConfig, *, label_names: Sequence[str] | None = None) -> Plan:
+def make_plan(config: RunConfig, *, labels: LabelSet | None = None) -> Plan:
     """The plan of a configured run. Reads no private data.
 
     Args:
-        label_names: the labels' canonical strings, as the table has them; None takes the declared ones.
+        labels: as the table has them; None takes the declared ones.
 
     Raises:
         ConfigError: if the configuration cannot be run.
@@ -32,10 +31,7 @@ def make_plan(config: RunConfig, *, label_names: Sequence[str] | None = None) ->
         )
     if config.unit.kind == "secret":
         _check_recognisers(config)
-    if label_names is None:
-        declared = () if config.labels is None else declared_labels(config.labels)
-        label_names = [canonical(label) for label in declared]
-    facts = PublicFacts(config.unit, max(1, len(label_names)), config.expected_records, tuple(label_names))
+    facts = PublicFacts(config.unit, labels or declared_label_set(config), config.expected_records)
     plan = method.plan(budget, facts)
     require_readable_charges(plan.charges)
     return plan
@@ -53,9 +49,10 @@ def _check_recognisers(config: RunConfig) -> None:
     make_detectors(config.secret_detectors)
 
 
-def label_count(config: RunConfig) -> int:
-    """Size of the declared label set; 1 without labels, or if they are to be read from the data."""
-    return 1 if config.labels is None else len(declared_labels(config.labels))
+def declared_label_set(config: RunConfig) -> LabelSet:
+    """The declared labels; none without labels, or if they are to be read from the data."""
+    declared = () if config.labels is None else declared_labels(config.labels)
+    return LabelSet(tuple(canonical(label) for label in declared))
 
 
 def require_language_model(config: RunConfig, *, releases: bool, generates: bool) -> None:
@@ -68,9 +65,9 @@ def require_language_model(config: RunConfig, *, releases: bool, generates: bool
     Raises:
         ConfigError: if there is none.
     """
-    method = method_class(config.method)
-    needs = (releases and method.asks_for_candidates) or (generates and method.generates_with_llm)
-    if needs and config.llm == "none":
+    needs = method_class(config.method).needs
+    asks = (releases and needs.candidates) or (generates and needs.generation_llm == "always")
+    if asks and config.llm == "none":
         raise ConfigError(
             f"The method {config.method} needs a language model that writes texts, and there is none.",
             "Name one with --llm; it never sees a private text.",
@@ -96,8 +93,9 @@ def check_wanted(config: RunConfig) -> None:
     Raises:
         ConfigError: as :func:`wanted`; a method whose Release holds the texts itself needs no number.
     """
-    if not method_class(config.method).exports or config.records is not None or config.records_per_label is not None:
-        wanted(config, label_count(config))
+    holds_texts = method_class(config.method).needs.generation_llm == "never"
+    if not holds_texts or config.records is not None or config.records_per_label is not None:
+        wanted(config, declared_label_set(config).size)
 
 
 def wanted(config: RunConfig, labels: int) -> list[int]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +16,19 @@ from understudy.corpus import Corpus, canonical, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.errors import ConfigError, ModelError, PrivacyError, UnderstudyError, UnderstudyWarning
+from understudy.labels import LabelSet
 from understudy.methods.base import Method, Preparation, ReleaseTools
-from understudy.methods.loading import load_release
-from understudy.methods.registry import make_method
-from understudy.models.memory import is_out_of_memory
-from understudy.models.odd_texts import require_embeds_all, require_encodes_all
-from understudy.models.text_probe import require_text_invariance
-from understudy.models.trust import require_trusted, trusted_with_texts
-from understudy.models.types import Embedder
-from understudy.privacy.origin import SYSTEM
+from understudy.methods.registry import load_release, make_method
+from understudy.models.machine import is_out_of_memory
+from understudy.models.trials import (
+    require_embeds_all,
+    require_encodes_all,
+    require_text_invariance,
+    require_trusted,
+    trusted_with_texts,
+)
 from understudy.privacy.plan import Plan
+from understudy.privacy.sealed import SYSTEM
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.run.charging import dataset_name, open_ledger, pay
@@ -35,10 +37,10 @@ from understudy.run.listener import SILENT, Listener
 from understudy.run.planning import make_plan
 from understudy.run.resume import require_begun, require_no_less, require_same_model
 from understudy.run.session import RELEASED, Session
-from understudy.statement import Statement
+from understudy.statement import Sealed, Statement
 
 if TYPE_CHECKING:
-    from understudy.models.causal import CausalModel
+    from understudy.corpus.secrets import SecretFinder
 
 
 def make_release(
@@ -79,17 +81,9 @@ def make_release(
         if corpus is None:
             corpus = stack.enter_context(_open_corpus(config, session.folder.private))
         _check_columns(config, corpus)
-        label_names = tuple(canonical(label) for label in corpus.labels)
-        plan = make_plan(config, label_names=label_names)
-        embedder = _load_embedder(method, config, listener) if method.needs_embedder else None
-        dimension = 0 if embedder is None else require_embeds_all(embedder)
-        model = None
-        if method.needs_private_model:
-            listener.say("Loading the private model, and trying on this machine that texts do not change each other's.")
-            model = load_private_model_of(config)
-            require_encodes_all(model)
-            assert writing is not None, "the run prepares prompts where needs_private_model says so"
-            _check_prompts(method, model, writing, label_names, corpus.schema.record_columns)
+        labels = LabelSet(tuple(canonical(label) for label in corpus.labels))
+        plan = make_plan(config, labels=labels)
+        preparation = _load_models(method, config, corpus, labels, writing, listener)
         listener.say(f"Protecting {plan.unit.describe()}; the budget is {plan.budget}.")
         rows = ""
         if ledger is not None:
@@ -97,69 +91,37 @@ def make_release(
             rows = found.digest
             corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
         if plan.unit.kind == "secret":
-            _check_secrets(method, config, corpus, plan)
+            preparation = replace(preparation, secrets=_find_secrets(config, corpus, plan))
         session.folder.require_writable()
-        statement = Statement.of(
-            plan,
-            public_inputs={},
-            labels_declared=corpus.schema.labels_declared,
-            dataset=dataset,
-            private=session.noise.origin == SYSTEM,
-            trusted=trusted_with_texts(embedder) if method.embeds_private_texts else (),
-        )
-        planned = Release(
-            method=method.name,
-            parameters={**_without_folders(method), "seed": config.seed},
-            schema=PublicSchema(
-                corpus.schema.text or "record",
-                corpus.schema.label,
-                tuple(corpus.schema.labels),
-                tuple(corpus.schema.record_columns),
-            ),
-            statement=statement,
-            arrays={},
-        )
+        planned = _planned_release(method, config, corpus, plan, dataset, preparation)
         require_readable(planned)
-        preparation = Preparation(max(1, len(label_names)), label_names, embedder, dimension, config.seed, listener.say)
-        prepared = None if session.begun else method.prepare(corpus, plan, preparation)
+        json_records = bool(corpus.schema.record_columns)
+        unkeyed = BoundedCorpus(corpus, plan.unit, b"", json_records=json_records)  # the key comes with the charge
+        prepared = _prepared(method, unkeyed, plan, replace(preparation, resuming=session.begun))
         paid = pay(ledger, dataset, plan, corpus, rows, session, listener)
-        if model is not None:
-            require_same_model(session, model)
-        if embedder is not None:
-            require_same_model(session, embedder, what="embedder")
+        _require_same_models(session, preparation)
         tools = ReleaseTools(
-            labels=preparation.labels,
-            label_names=label_names,
-            receipt=paid.receipt,
-            noise=session.noise,
-            keep=paid.keep,
-            embedder=embedder,
-            seed=config.seed,
-            scratch=session.scratch,
-            run_key=f"{session.store.run_id} {rows}",
-            writer=writing.writer(config, corpus.labels, listener) if writing and method.asks_for_candidates else None,
-            model=model,
-            prompts=None if writing is None else writing.prompts,
-            record_columns=tuple(corpus.schema.record_columns),
-            say=listener.say,
-            diary=session.folder.note_privately,
+            **{each.name: getattr(preparation, each.name) for each in fields(preparation)},
+            door=paid.door,
+            writer=writing.writer(config, corpus.labels, listener) if writing and method.needs.candidates else None,
             prepared=prepared,
+            scratch=session.scratch_of(rows),
+            note=session.folder.note_privately,
         )
         if not corpus.schema.labels_declared:
             listener.say("The label set is read from the data: it is not protected.")
         if config.on_bad_row == "skip":
             listener.say("Rows that cannot be used are left out; private/skipped_rows.json counts them.")
         listener.say("Reading the private records.")
-        bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key, json_records=bool(corpus.schema.record_columns))
-        released = method.release(bounded, plan, tools)
+        released = method.release(replace(unkeyed, hash_key=paid.hash_key), plan, tools)
+    statement = replace(
+        planned.statement,
+        public_inputs=released.public_inputs,
+        notes=(*planned.statement.notes, *released.notes),
+    )
     made = replace(
         planned,
-        statement=replace(
-            statement,
-            private=session.store.private,  # as its values are, whatever this process is
-            public_inputs=released.public_inputs,
-            notes=released.notes,
-        ),
+        statement=statement.with_seals(session.store.seals()),  # as its values are, whatever this process is
         arrays={name: np.asarray(array) for name, array in released.arrays.items()},
         terms=list(released.terms),
         noise_check=released.noise_check,
@@ -172,51 +134,99 @@ def make_release(
         listener.say(f"{name}: {entry['source']}")
     for line in made.noise_lines:
         listener.say(line)
-    if "warning" in made.noise_check:
+    if made.noise_check.warnings:
         if config.on_bad_row == "skip":
             listener.say("If you expected more, see private/skipped_rows.json: are the labels those of the data?")
         if listener is SILENT:
-            warnings.warn(str(made.noise_check["warning"]), UnderstudyWarning, stacklevel=2)
+            for warning in made.noise_check.warnings:
+                warnings.warn(warning, UnderstudyWarning, stacklevel=2)
     return made
 
 
 def _require_own(session: Session, made: Release) -> None:
-    """That the Release which stands in the folder promises what the run's stored values keep, no more and no less.
+    """That the Release which stands in the folder is of the run's stored values.
 
     Raises:
-        PrivacyError: if it does not, and so is another run's.
+        PrivacyError: if it is not, and so is another run's.
     """
-    if made.statement.private != session.store.private:
+    if {made.statement.sealed} != {Sealed.of(seal) for seal in session.store.seals()}:
         raise PrivacyError(
             f"The Release in {session.folder.root.name} is not the one that this run made.",
             "Delete it and repeat the command: it is made again from the stored values, which charges nothing.",
         )
 
 
-def _load_embedder(method: Method, config: RunConfig, listener: Listener) -> Embedder:
-    """The embedder, before anything is charged: one that will read private texts may do so, and its texts do not
-    change one another's vectors on this machine. No method gets one that was not tried."""
-    embedder = load_embedder_of(config)
-    if method.embeds_private_texts:
-        require_trusted(embedder, trust_endpoint=config.trust_endpoint)
-        listener.say("Trying on this machine that texts do not change the embeddings of others (under a minute).")
-        require_text_invariance(embedder)
-    return embedder
+def _load_models(
+    method: Method, config: RunConfig, corpus: Corpus, labels: LabelSet, writing: Writing | None, listener: Listener
+) -> Preparation:
+    """What the method needs, loaded and tried before anything is charged.
+
+    An embedder that will read private texts may do so, and texts do not change one another's vectors on this machine.
+    """
+    needs = method.needs
+    embedder = model = None
+    dimension = 0
+    if method.needs_embedder:
+        embedder = load_embedder_of(config)
+        if needs.embedder == "private":
+            require_trusted(embedder, trust_endpoint=config.trust_endpoint)
+            listener.say("Checking on this machine that texts do not change each other's embeddings (under a minute).")
+            require_text_invariance(embedder)
+        dimension = require_embeds_all(embedder)
+    if needs.private_model:
+        listener.say("Loading the private model, and checking on this machine that texts do not change each other's.")
+        model = load_private_model_of(config)
+        require_encodes_all(model)
+    return Preparation(
+        labels=labels,
+        seed=config.seed,
+        embedder=embedder,
+        dimension=dimension,
+        model=model,
+        prompts=None if writing is None else writing.prompts,
+        record_columns=tuple(corpus.schema.record_columns),
+        say=listener.say,
+    )
 
 
-def _check_prompts(
-    method: Method, model: CausalModel, writing: Writing, label_names: Sequence[str], columns: Sequence[str]
-) -> None:
-    """That the prompts can be made, and the rows of one draw held, before anything is charged."""
+def _prepared(method: Method, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Any:
+    """What the method does before the charge; rows that do not fit into memory are told as such."""
     try:
-        return method.check_prompts(model, writing.prompts, label_names=label_names, record_columns=columns)
+        return method.prepare(corpus, plan, preparation)
     except Exception as error:
-        if isinstance(error, UnderstudyError) or not is_out_of_memory(error):
+        if preparation.model is None or isinstance(error, UnderstudyError) or not is_out_of_memory(error):
             raise
     raise ModelError(
-        f"The prompts of one draw do not fit into memory beside {model.model_id}.",
+        f"The prompts of one text do not fit into memory beside {preparation.model.model_id}.",
         "Show less of each text (--private-text-tokens) or fewer at once, or name a smaller model.",
     )
+
+
+def _planned_release(
+    method: Method, config: RunConfig, corpus: Corpus, plan: Plan, dataset: str, preparation: Preparation
+) -> Release:
+    """The Release without its content, and its statement without seals."""
+    read = preparation.embedder if method.needs.embedder == "private" else None
+    schema = corpus.schema
+    return Release(
+        method=method.name,
+        parameters={**_without_folders(method), "seed": config.seed},
+        schema=PublicSchema(schema.text or "record", schema.label, tuple(schema.labels), tuple(schema.record_columns)),
+        statement=Statement.of(
+            plan,
+            public_inputs={},
+            labels_declared=schema.labels_declared,
+            dataset=dataset,
+            trusted=trusted_with_texts(read),
+        ),
+        arrays={},
+    )
+
+
+def _require_same_models(session: Session, preparation: Preparation) -> None:
+    for what, model in (("private model", preparation.model), ("embedder", preparation.embedder)):
+        if model is not None:
+            require_same_model(session, model, what=what)
 
 
 def _check_columns(config: RunConfig, corpus: Corpus) -> None:
@@ -236,13 +246,13 @@ def _check_columns(config: RunConfig, corpus: Corpus) -> None:
         )
 
 
-def _check_secrets(method: Method, config: RunConfig, corpus: Corpus, plan: Plan) -> None:
-    """What was declared of the secrets, checked before anything is charged, as a rule of the schema."""
+def _find_secrets(config: RunConfig, corpus: Corpus, plan: Plan) -> SecretFinder:
+    """What tells secrets; that none is in more records than declared is checked before anything is charged."""
     from understudy.corpus.secrets import check_records_per_secret, secret_finder
 
     finder = secret_finder(corpus, file=config.secrets_file, detectors=config.secret_detectors)
     check_records_per_secret(corpus, finder, plan.unit.max_records)
-    method.check_secrets(corpus, finder, plan)
+    return finder
 
 
 def _without_folders(method: Method) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from understudy.config import LedgerParameters, RunConfig
 from understudy.errors import ConfigError
-from understudy.files import disk_faults
+from understudy.files import disk_faults, private_folder
 from understudy.outputs import OutputFolder
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Plan
@@ -47,6 +47,11 @@ class Session:
     def scratch(self) -> Path:
         """Private files that live no longer than the release's making."""
         return self.folder.private / _SCRATCH
+
+    def scratch_of(self, rows: str) -> Path:
+        """The part of it that is this run's on these rows: what lies beside it is another's."""
+        private_folder(self.scratch)
+        return self.scratch / hashlib.sha256(f"{self.store.run_id} {rows}".encode()).hexdigest()[:32]
 
     def clear_scratch(self) -> None:
         """Remove them, those of a run that was killed among them."""

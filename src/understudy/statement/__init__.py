@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from understudy.errors import PrivacyError
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.sealed import SYSTEM, NoiseOrigin, Seal, charge_of
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.statement.epsilon import EpsilonPromise, epsilon_at
@@ -24,6 +26,29 @@ _NO_PROMISE = (
 
 
 @dataclass(frozen=True)
+class Sealed:
+    """What the seals of all values of a run have in common, and may be shown.
+
+    Args:
+        noise, run_id, ledger_id, charge_number: as in :class:`~understudy.privacy.sealed.Seal`.
+    """
+
+    noise: NoiseOrigin
+    run_id: str
+    ledger_id: str
+    charge_number: int
+
+    @classmethod
+    def of(cls, seal: Seal) -> Sealed:
+        return cls(seal.noise, seal.run_id, seal.ledger_id, seal.charge_number)
+
+    @property
+    def private(self) -> bool:
+        """As :attr:`Seal.private`."""
+        return self.noise == SYSTEM and bool(self.ledger_id) and self.charge_number > 0
+
+
+@dataclass(frozen=True)
 class Statement:
     """The promise that travels with a Release and with every synthetic table made from it.
 
@@ -35,7 +60,7 @@ class Statement:
         public_inputs: name -> {"source": ..., "sha256": ...} of everything fixed before private data was read.
         labels_declared: False if the label set was read from the data.
         dataset: the dataset's declared name.
-        private: False if noise was off or seeded.
+        sealed: what the values that this stands on have in common; None before there are any.
         epsilon_at: epsilon at the booked delta and at several others; infinite ones are left out. Empty for secrets.
         power: largest true-positive rate of a test for one unit's presence that is wrong about 1 absent unit in 100.
         notes: further remarks of the method, one sentence each.
@@ -50,7 +75,7 @@ class Statement:
     public_inputs: Mapping[str, Mapping[str, str]]
     labels_declared: bool
     dataset: str
-    private: bool
+    sealed: Sealed | None
     epsilon_at: Mapping[float, float]
     power: float
     notes: tuple[str, ...] = ()
@@ -65,7 +90,6 @@ class Statement:
         public_inputs: Mapping[str, Mapping[str, str]],
         labels_declared: bool,
         dataset: str,
-        private: bool,
         notes: tuple[str, ...] = (),
         trusted: tuple[str, ...] = (),
     ) -> Statement:
@@ -78,13 +102,37 @@ class Statement:
             public_inputs,
             labels_declared,
             dataset,
-            private,
+            None,
             {} if secret else epsilon_at(plan),
             plan.posterior(FALSE_ALARMS) if secret else plan.composition.power(FALSE_ALARMS),
-            notes,
+            (*plan.notes, *notes),
             posterior_at(plan) if secret else {},
             trusted,
         )
+
+    def with_seals(self, seals: Sequence[Seal]) -> Statement:
+        """The same of values that there are.
+
+        Raises:
+            PrivacyError: if a charge has no value, or a value is of another run, unit or charge.
+        """
+        events = {charge.name: charge.event for charge in self.charges}
+        shared = {Sealed.of(seal) for seal in seals}
+        if (
+            len(shared) != 1
+            or {charge_of(seal.name) for seal in seals} != set(events)
+            or any(seal.unit != self.unit or seal.event != events[charge_of(seal.name)] for seal in seals)
+        ):
+            raise PrivacyError(
+                "The stored values are not those that the plan's charges pay for.",
+                "Put back the private folder as the run left it: stores are not moved between runs.",
+            )
+        return replace(self, sealed=shared.pop())
+
+    @property
+    def private(self) -> bool:
+        """Whether the promise holds: of the values, whoever reads them. An unsealed statement promises nothing."""
+        return self.sealed is not None and self.sealed.private
 
     @property
     def promise(self) -> EpsilonPromise | SecretPromise:
@@ -98,6 +146,7 @@ class Statement:
     def to_json(self) -> dict[str, Any]:
         return {
             "private": self.private,
+            "sealed": None if self.sealed is None else asdict(self.sealed),
             "stamp": "" if self.private else NOT_PRIVATE,
             "method": self.method,
             "dataset": self.dataset,
@@ -129,14 +178,12 @@ class Statement:
             public_inputs=fields["public_inputs"],
             labels_declared=bool(fields["labels_declared"]),
             dataset=fields["dataset"],
-            private=bool(fields["private"]),
+            sealed=None if fields["sealed"] is None else Sealed(**fields["sealed"]),
             epsilon_at={float(entry["delta"]): float(entry["epsilon"]) for entry in fields["epsilon_at_delta"]},
             power=float(fields["power_at_1_percent_false_alarms"]),
             notes=tuple(fields["notes"]),
-            posterior_at={
-                float(entry["prior"]): float(entry["posterior"]) for entry in fields.get("posterior_at", ())
-            },  # older Releases have none
-            trusted=tuple(fields.get("trusted", ())),  # nor these
+            posterior_at={float(entry["prior"]): float(entry["posterior"]) for entry in fields["posterior_at"]},
+            trusted=tuple(fields["trusted"]),
         )
 
     def to_markdown(self) -> str:

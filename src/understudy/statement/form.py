@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, UnderstudyError
 from understudy.privacy.accountant import Composition
 from understudy.privacy.events import ZCDPEvent
 from understudy.privacy.plan import Charge
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.statement import FALSE_ALARMS, Statement
+from understudy.statement import FALSE_ALARMS, Sealed, Statement
 from understudy.untrusted import Form, parse_json, read_json
 
 _DIGITS = 300  # a float holds a number of so many
@@ -59,8 +59,24 @@ def _in_range(event: dict[str, Any]) -> dict[str, Any]:
 class ChargeForm(Form):
     name: str
     event: Annotated[dict[str, Any], AfterValidator(_in_range)]
-    parameters: dict[str, Any]
+    mechanism: dict[str, Any]
     why: str
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        """The mechanism is one, in its own range, and its event the charge's."""
+        try:
+            Charge.from_json(self.model_dump())
+        except UnderstudyError as error:
+            raise ValueError(error.problem) from None
+        return self
+
+
+class _Sealed(Form):
+    noise: Literal["system", "seeded", "none"]
+    run_id: Annotated[str, Field(pattern=r"^[0-9a-f]{0,32}$")]
+    ledger_id: Annotated[str, Field(pattern=r"^[0-9a-f]{0,32}$")]
+    charge_number: Count
 
 
 class _Unit(Form):
@@ -94,11 +110,18 @@ class StatementForm(Form):
     public_inputs: dict[str, _Input]
     labels_declared: bool
     private: bool
+    sealed: _Sealed | None
     epsilon_at_delta: Annotated[list[_Epsilon], Field(max_length=20)]  # each is computed again
-    posterior_at: list[_Posterior] = Field(default_factory=list)
+    posterior_at: list[_Posterior]
     power_at_1_percent_false_alarms: Annotated[float, Field(ge=0, le=1 + 1e-9)]
     notes: list[str]
-    trusted: list[str] = Field(default_factory=list)
+    trusted: list[str]
+
+    @model_validator(mode="after")
+    def _private_if_sealed_so(self) -> Self:
+        if self.private != (self.sealed is not None and Sealed(**self.sealed.model_dump()).private):
+            raise ValueError("whether it is private is not what its seal says")
+        return self
 
 
 def require_readable_charges(charges: Sequence[Charge]) -> None:

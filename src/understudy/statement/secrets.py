@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from understudy.privacy.exact import as_typed
+from understudy.privacy.mechanisms import SampledSum
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.statement import everywhere
@@ -85,4 +86,4 @@ def posterior_at(plan: Plan) -> dict[float, float]:
 
 def public_incidence(charges: tuple[Charge, ...]) -> bool:
     """Whether a release was made with the incidence of secrets taken as public."""
-    return any(charge.parameters.get("incidence") == "public" for charge in charges)
+    return any(isinstance(each.mechanism, SampledSum) and each.mechanism.incidence is not None for each in charges)

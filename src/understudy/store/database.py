@@ -12,7 +12,7 @@ from pathlib import Path
 from understudy.errors import ResumeError, StorageError, UnderstudyError
 from understudy.files import AGAIN, storage_error
 
-VERSION = 2
+VERSION = 3
 WAIT_SECONDS = 30.0
 """For which a lock that another program holds on the file is waited."""
 _APPLICATION_ID = 0x75737279  # "usry", in the file's header
@@ -24,7 +24,7 @@ _SETTINGS = (
 )
 _TABLES = (
     "CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "CREATE TABLE value (name TEXT PRIMARY KEY, arrays BLOB NOT NULL, noise TEXT NOT NULL)",
+    "CREATE TABLE value (name TEXT PRIMARY KEY, arrays BLOB NOT NULL, noise TEXT NOT NULL, seal TEXT)",
     "CREATE TABLE answer (key TEXT PRIMARY KEY, text TEXT NOT NULL)",
     "CREATE TABLE stage (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
 )
@@ -106,8 +106,7 @@ class Database:
             )
         elif version < VERSION:
             raise ResumeError(
-                f"{self._path} was begun by an earlier version of understudy, which did not store where noise came "
-                "from.",
+                f"{self._path} was begun by an earlier version of understudy, whose values have no seals.",
                 "Finish it with that version, at no further charge; a Release that it made needs no store: "
                 "`understudy generate FILE.release --output ELSEWHERE` is free.",
             )

@@ -4,8 +4,9 @@ What is stored here is public (configuration, plan), noised and paid for (values
 language model (answers). One thing is exact: the keyed fingerprint of the data, by which a resumed run knows
 them again. It says nothing to whoever lacks the ledger's key, and stays in ``private/``.
 
-Every value is stored with the origin of its noise, which alone says whether it is private. Values without noise or with
-a seed have a file of their own, so that no run with a promise can take them up (``docs/decisions/021``).
+A noisy value is stored with its seal, which alone says whether it is private (``docs/decisions/034``); what was made
+from such values, or is public, has none. Runs without noise or with a seed have a file of their own, so that no run
+with a promise can take their values up (``docs/decisions/021``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from understudy.errors import PrivacyError, ResumeError
 from understudy.files import private_folder, storage_error
-from understudy.privacy.origin import SYSTEM, NoiseOrigin
+from understudy.privacy.sealed import SYSTEM, NoiseOrigin, Seal, SealedValue
 from understudy.store.answers import AnswerStore
 from understudy.store.aside import discard, remove_orphans, set_aside, take_place
 from understudy.store.database import RESTORE, Database
@@ -149,12 +150,16 @@ class RunStore:
 
     @property
     def private(self) -> bool:
-        """Whether the noise of all that is kept here came from the operating system's entropy, and something is kept.
+        """Whether all noisy values of the run are private, and there are some: a property of theirs, not of the process
+        that reads them."""
+        seals = self.seals()
+        return bool(seals) and all(seal.private for seal in seals)
 
-        What a statement says of a run: a property of its values, not of the process that reads them.
-        """
+    def seals(self) -> list[Seal]:
+        """Those of all noisy values, by name."""
         with self._database.reading() as connection:
-            return connection.execute("SELECT DISTINCT noise FROM value").fetchall() == [(SYSTEM,)]
+            found = connection.execute("SELECT seal FROM value WHERE seal IS NOT NULL ORDER BY name").fetchall()
+        return [_seal(text) for (text,) in found]
 
     def value(self, name: str) -> dict[str, NDArray[Any]] | None:
         """The arrays kept under a name, None if there are none.
@@ -162,8 +167,8 @@ class RunStore:
         Raises:
             PrivacyError: if their noise has another origin than this run's.
         """
-        found = self._encoded(name)
-        return None if found is None else _decode(found)
+        found = self._row(name)
+        return None if found is None else _decode(found[0])
 
     def names(self) -> list[str]:
         """What values are kept."""
@@ -171,38 +176,62 @@ class RunStore:
             return [name for (name,) in connection.execute("SELECT name FROM value ORDER BY name")]
 
     def digest(self, name: str, *, key: bytes) -> str | None:
-        """A keyed SHA-256 (64 hexadecimal digits) of what is kept under a name, None if nothing is.
+        """A keyed SHA-256 (64 hexadecimal digits) of a noisy value with its seal, None if there is none of this name.
 
         Raises:
             PrivacyError: as of :meth:`value`.
         """
-        found = self._encoded(name)
-        return None if found is None else hmac.new(key, found, hashlib.sha256).hexdigest()
+        encoded, seal = self._row(name) or (b"", None)
+        if seal is None:
+            return None
+        return hmac.new(key, hashlib.sha256(encoded).digest() + seal.encode(), hashlib.sha256).hexdigest()
 
-    def keep(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Store noisy values that are paid for, before anything is done with them.
-
-        Args:
-            name: of the release they belong to.
-            arrays: booleans, integers or floats, of any shape.
+    def sealed(self, name: str) -> SealedValue | None:
+        """The noisy value kept under a name with its seal, None if there is none.
 
         Raises:
-            PrivacyError: if the name is taken: a release is drawn once.
+            PrivacyError: as of :meth:`value`; or what is kept under the name has no seal, or another value's.
         """
+        found = self._row(name)
+        if found is None:
+            return None
+        encoded, text = found
+        seal = None if text is None else _seal(text)
+        if seal is None or seal.name != name:
+            raise PrivacyError(
+                f"The value {name!r} of this run has no seal of its own.",
+                "Put back the private folder as the run left it: stores are not moved between runs.",
+            )
+        return SealedValue(_decode(encoded), seal)
+
+    def keep(self, name: str, arrays: Mapping[str, NDArray[Any]], *, seal: Seal | None = None) -> None:
+        """Store a value before anything is done with it.
+
+        Args:
+            name: its own.
+            arrays: booleans, integers or floats, of any shape.
+            seal: of a noisy value that is paid for; None for what is public, or made from such values.
+
+        Raises:
+            PrivacyError: if the name is taken (a release is made once), or the seal is of noise of another origin.
+        """
+        if seal is not None and seal.noise != self.noise:
+            raise self._foreign(seal.noise)
         encoded = _encode(arrays)
+        text = None if seal is None else json.dumps(seal.to_json(), sort_keys=True)
         with self._database.transaction() as connection:
             if connection.execute("SELECT 1 FROM value WHERE name = ?", (name,)).fetchone():
                 raise PrivacyError(
                     f"The values {name!r} of this run are stored already.",
-                    "Use the stored ones: a release is drawn once.",
+                    "Use the stored ones: a release is made once.",
                 )
-            connection.execute("INSERT INTO value VALUES (?, ?, ?)", (name, encoded, self.noise))
+            connection.execute("INSERT INTO value VALUES (?, ?, ?, ?)", (name, encoded, self.noise, text))
 
-    def keep_once(self, name: str, draw: Callable[[], Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-        """The arrays kept under a name; if there are none, draw them and keep them first."""
+    def keep_once(self, name: str, make: Callable[[], Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+        """The arrays kept under a name; if there are none, make them and keep them first. They have no seal."""
         found = self.value(name)
         if found is None:
-            self.keep(name, draw())
+            self.keep(name, make())
             found = self.value(name)
         assert found is not None
         return found
@@ -217,15 +246,16 @@ class RunStore:
         with self._database.reading() as connection:
             return [name for (name,) in connection.execute("SELECT name FROM stage ORDER BY number")]
 
-    def _encoded(self, name: str) -> bytes | None:
+    def _row(self, name: str) -> tuple[bytes, str | None] | None:
+        """What is kept under a name: arrays in bytes, and the seal."""
         with self._database.reading() as connection:
-            row = connection.execute("SELECT arrays, noise FROM value WHERE name = ?", (name,)).fetchone()
+            row = connection.execute("SELECT arrays, noise, seal FROM value WHERE name = ?", (name,)).fetchone()
         if row is None:
             return None
-        encoded, noise = row
+        encoded, noise, seal = row
         if noise != self.noise:
             raise self._foreign(noise)
-        return bytes(encoded)
+        return bytes(encoded), seal
 
     def _require_own_values(self) -> None:
         with self._database.reading() as connection:
@@ -279,6 +309,13 @@ def _encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
     # safetensors takes an array's memory as it lies: a view with strides would come back wrong.
     return bytes(save({name: np.asarray(array, order="C") for name, array in arrays.items()}))
+
+
+def _seal(text: str) -> Seal:
+    try:
+        return Seal.from_json(json.loads(text))
+    except (ValueError, TypeError, KeyError):
+        raise ResumeError("The run store is damaged.", RESTORE) from None
 
 
 def _decode(encoded: bytes) -> dict[str, NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""Finding vocabulary terms in texts: word-exact, longest match first, several megabytes a second."""
+"""Finding vocabulary terms in texts: word-exact, longest match first, several megabytes per second."""
 
 from __future__ import annotations
 

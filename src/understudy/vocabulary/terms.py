@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 
 from understudy.errors import ConfigError
-from understudy.files import UnreadableText, lines_of, read_whole
+from understudy.files import UnreadableText, cannot_read, lines_of, read_whole
 from understudy.vocabulary.words import split_words
 
 BUILT_IN = "built-in"
@@ -41,10 +41,7 @@ class Vocabulary:
         cls, terms: Iterable[str], *, source: str, stop_words: frozenset[str], size: int | None = None
     ) -> Vocabulary:
         """Normalise ``terms``: drop empty, one-letter, purely numeric and stop-word terms and all but the first of
-        those with the same words; keep the first ``size``.
-
-        Raises:
-            ConfigError: if nothing is left, or more than LARGEST terms.
+        those with the same words; keep the first ``size``. ConfigError if nothing is left, or more than LARGEST terms.
         """
         kept: dict[tuple[str, ...], str] = {}
         for term in terms:
@@ -59,7 +56,7 @@ class Vocabulary:
                     )
         if not kept:
             raise ConfigError(
-                f"The vocabulary {source} is empty.", "Give a file with one term a line that are not all stop words."
+                f"The vocabulary {source} is empty.", "Give a file with one term per line that are not all stop words."
             )
         joined = "\n".join(kept.values())
         return cls(tuple(kept.values()), source, hashlib.sha256(joined.encode("utf-8")).hexdigest())
@@ -72,11 +69,11 @@ def load_vocabulary(
 
     Args:
         source: ``built-in`` (the English word list of symspellpy, 82,000 words by frequency), or a file: text with one
-            term a line (``.txt``, also ``.gz``, ``.bz2``, ``.xz``; "term<tab>frequency" lines are ordered by
+            term per line (``.txt``, also ``.gz``, ``.bz2``, ``.xz``; "term<tab>frequency" lines are ordered by
             frequency), or ``.csv`` / ``.parquet`` with a column ``term`` (or ``word``) and optionally one of
             ``count``, ``frequency`` (high is frequent) or ``centibels`` (low in magnitude is frequent).
         size: keep only the most frequent ``size`` terms (the first ones where no frequencies are given).
-        stop_words: a file with one word a line; None for the built-in English list; ``none`` for no stop words.
+        stop_words: a file with one word per line; None for the built-in English list; ``none`` for no stop words.
 
     Raises:
         ConfigError: if the file cannot be read, has no terms, or ``size`` is below 1.
@@ -117,7 +114,7 @@ def built_in_terms() -> list[str]:
 
 
 def load_stop_words(source: str | Path | None) -> frozenset[str]:
-    """The built-in English list for None, no words for ``none``, else one word a line of a file."""
+    """The built-in English list for None, no words for ``none``, else one word per line of a file."""
     if source is None:
         lines = resources.files(__package__).joinpath("stop_words_en.txt").read_text("utf-8").split("\n")
     elif str(source) == "none":
@@ -149,9 +146,8 @@ def _read_lines(path: Path) -> list[str]:
     try:
         return lines_of(read_whole(path, opener=openers.get(path.suffix, open)))  # type: ignore[arg-type]
     except (EOFError, lzma.LZMAError, zlib.error, UnreadableText) as error:
-        why = error if isinstance(error, UnreadableText) else type(error).__name__
-        raise ConfigError(
-            f"The file {path.name} cannot be read ({why}).", "Give an existing UTF-8 file with one term per line."
+        raise cannot_read(
+            f"The file {path.name}", error, "Give an existing UTF-8 file with one term per line."
         ) from None
 
 
@@ -164,11 +160,7 @@ def _read_table(path: Path) -> list[str]:
         file = pa.BufferReader(read_whole(path))
         table = pyarrow.csv.read_csv(file) if path.suffix == ".csv" else pyarrow.parquet.read_table(file)
     except (OSError, pa.ArrowInvalid, MemoryError, UnreadableText) as error:
-        why = error if isinstance(error, UnreadableText) else type(error).__name__
-        raise ConfigError(
-            f"The vocabulary {path.name} cannot be read ({why}).",
-            "Give a readable CSV or Parquet file.",
-        ) from None
+        raise cannot_read(f"The vocabulary {path.name}", error, "Give a readable CSV or Parquet file.") from None
     name = next((name for name in ("term", "word", "name") if name in table.column_names), None)
     if name is None:
         raise ConfigError(f"The vocabulary {path.name} has no column 'term'.", "Name the column of terms 'term'.")

@@ -13,9 +13,8 @@ from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import Example, PromptTemplate
 from understudy.vocabulary.words import kept_phrases, missing_phrases
-from understudy.writing.asking import Asker
+from understudy.writing.answers import Asker, rank
 from understudy.writing.records import Seed, SyntheticRecord
-from understudy.writing.selection import is_blank, rank
 
 _SEEDS_AT_ONCE = 1024
 _SEPARATOR = ", "
@@ -75,14 +74,14 @@ class Writer:
             max(answers[index * samples : (index + 1) * samples], key=lambda answer: rank(answer, phrases, prompt))
             for index, (phrases, prompt) in enumerate(zip(asked, prompts, strict=True))
         ]
-        blank = [index for index, answer in enumerate(best) if is_blank(answer) and answer.finish_reason != "failed"]
+        blank = [index for index, answer in enumerate(best) if answer.blank and answer.finish_reason != "failed"]
         self._replace(asker, best, asked, {index: self._request(prompts[index]) for index in blank})
         for _ in range(self.parameters.repair):
             missing = {index: missing_phrases(best[index].text, asked[index]) for index in range(len(seeds))}
             repairs = {
                 index: self._request(self.template.repair_messages(best[index].text, lacking, asked[index]))
                 for index, lacking in missing.items()
-                if lacking and not is_blank(best[index])
+                if lacking and not best[index].blank
             }
             self._replace(asker, best, asked, repairs)
         for seed, phrases, answer in zip(seeds, asked, best, strict=True):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from doors import MemoryStore, door_of
 from echo_model import EchoModel
 from tiny_corpora import LABELS, RECORD, Row, bounded
 
-from understudy.methods.base import Arrays, PublicFacts, Released, ReleaseTools
+from understudy.labels import LabelSet
+from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.few_shot.method import FewShot
+from understudy.methods.public import PublicFacts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import InsecureNoNoise, NoiseSource
 from understudy.privacy.plan import Plan, Receipt
+from understudy.privacy.sealed import Arrays, Seal, SealedValue
 from understudy.privacy.unit import Unit
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.predicting import CompletionForm, CompletionRecordsForm, PredictionPrompts
@@ -30,6 +32,7 @@ TEMPLATE = PromptTemplate(
         completion_records=CompletionRecordsForm(before="", block="T:{text}", cue="T:"),
     ),
 )
+NAMES = LabelSet(tuple("abc"[:LABELS]))
 ROWS = [Row(f"text {number}", number % LABELS, f"owner {number % 7}") for number in range(30)]
 
 
@@ -48,23 +51,28 @@ def method(**parameters: Any) -> FewShot:
     return FewShot(**{**small, **parameters})
 
 
-@dataclass
-class Store:
+class Store(MemoryStore):
     """What is kept of a run; ``crash_after`` so many new values the process dies."""
 
-    kept: dict[str, Arrays] = field(default_factory=dict)
-    crash_after: int | None = None
-    lock: Any = field(default_factory=threading.Lock)
+    def __init__(self, crash_after: int | None = None) -> None:
+        super().__init__()
+        self.crash_after = crash_after
 
-    def __call__(self, name: str, draw: Callable[[], Arrays]) -> Arrays:
-        with self.lock:
-            if name not in self.kept:
-                if self.crash_after == 0:
-                    raise KeyboardInterrupt
-                self.kept[name] = {key: np.array(value) for key, value in draw().items()}
-                if self.crash_after is not None:
-                    self.crash_after -= 1
-            return self.kept[name]
+    @property
+    def kept(self) -> dict[str, Arrays]:
+        return self.arrays
+
+    def sealed(self, name: str) -> SealedValue | None:
+        if name not in self.arrays and self.crash_after == 0:
+            raise KeyboardInterrupt
+        return super().sealed(name)
+
+    def keep(self, name: str, arrays: Arrays, *, seal: Seal | None = None) -> None:
+        if self.crash_after == 0:
+            raise KeyboardInterrupt
+        super().keep(name, {key: np.array(value) for key, value in arrays.items()}, seal=seal)
+        if self.crash_after is not None:
+            self.crash_after -= 1
 
     def tokens(self, label: int) -> int:
         """How many are stored of a label."""
@@ -72,7 +80,7 @@ class Store:
 
 
 def plan_of(chosen: FewShot, *, unit: Unit = RECORD, budget: Budget = BUDGET) -> Plan:
-    return chosen.plan(budget, PublicFacts(unit, LABELS))
+    return chosen.plan(budget, PublicFacts(unit, NAMES))
 
 
 def release(
@@ -89,13 +97,9 @@ def release(
 ) -> Released:
     plan = plan_of(chosen, unit=unit)
     tools = ReleaseTools(
-        labels=LABELS,
-        label_names=tuple("abc"[:LABELS]),
-        receipt=receipt or Receipt("run", plan.charges),
-        noise=noise or InsecureNoNoise(),
-        keep=store if store is not None else Store(),
-        embedder=None,
+        labels=NAMES,
         seed=0,
+        door=door_of(plan, noise or InsecureNoNoise(), store=Store() if store is None else store, receipt=receipt),
         model=model or EchoModel(),
         prompts=Prompts(WritingParameters(max_tokens=8), TEMPLATE),
         record_columns=tuple(columns),

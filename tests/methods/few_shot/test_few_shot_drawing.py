@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from echo_model import EchoModel
-from few_shots import method, plan_of
+from few_shots import BUDGET, method
 from local_fixtures import make_llama
 from numpy.typing import NDArray
 
@@ -19,36 +19,35 @@ from understudy.decoding.prompting import LabelPrompts
 from understudy.decoding.rows import PromptTokens
 from understudy.decoding.sums import floor_softmax
 from understudy.errors import ConfigError
-from understudy.methods.few_shot import asking
-from understudy.methods.few_shot.drawing import Drawing, deal
+from understudy.methods.few_shot import prompts as exemplar_prompts
 from understudy.methods.few_shot.parameters import FewShotParameters
-from understudy.methods.few_shot.plan import planned_mechanism
+from understudy.methods.few_shot.plan import mechanism_of
+from understudy.methods.few_shot.sampler import TokenSampler, deal
 from understudy.models.causal import CausalModel
-from understudy.models.threads import worker_pool
-from understudy.privacy.noise import InsecureNoNoise
+from understudy.models.machine import worker_pool
+from understudy.privacy.subsampled import Sample
 
 Deal = Callable[..., list[NDArray[np.int64]]]
 PROMPT = PromptTokens(prefix=(256, *b"Notes.\n"), before=tuple(b"T:"), lead="", after=tuple(b"\n"), suffix=tuple(b"T:"))
 SUBSETS, SHOWN = 4, 2
 
 
-def drawing(model: Any, *, noise: str = "gaussian", prompt: PromptTokens = PROMPT, candidates: int = 30) -> Drawing:
+def sampler(
+    model: Any, *, noise: str = "gaussian", prompt: PromptTokens = PROMPT, candidates: int = 30
+) -> TokenSampler:
     chosen = method(subsets=SUBSETS, noise=noise)
     ending = Ending(stop=(), opening="", most_tokens=6)
-    return Drawing(
-        planned_mechanism(chosen, plan_of(chosen)), model, prompt, ending, SHOWN, 12, candidates, InsecureNoNoise()
-    )
+    return TokenSampler(mechanism_of(chosen, BUDGET), model, prompt, ending, SHOWN, 12, candidates)
 
 
-def chunks_of_the_sample(
-    included: NDArray[np.bool_], subset: NDArray[np.int64], priority: NDArray[np.int64], *, subsets: int, most: int
-) -> list[NDArray[np.int64]]:
+def chunks_of_the_sample(sample: Sample, *, subsets: int, most: int) -> list[NDArray[np.int64]]:
     """Broken: the ordered sample, dealt out in equal parts."""
-    return [part[:most] for part in np.array_split(np.flatnonzero(included), subsets)]
+    return [part[:most] for part in np.array_split(np.flatnonzero(sample.included), subsets)]
 
 
-def coins(generator: np.random.Generator, count: int) -> tuple[NDArray[Any], ...]:
-    return generator.random(count) < 0.5, generator.integers(SUBSETS, size=count), generator.integers(2**62, size=count)
+def coins(generator: np.random.Generator, count: int) -> Sample:
+    included, subset = generator.random(count) < 0.5, generator.integers(SUBSETS, size=count)
+    return Sample(included, subset, generator.integers(2**62, size=count))
 
 
 def neighbours(seed: int, deal: Deal) -> tuple[list[str], list[list[list[str]]]]:
@@ -56,18 +55,18 @@ def neighbours(seed: int, deal: Deal) -> tuple[list[str], list[list[list[str]]]]
     generator = np.random.default_rng(seed)
     count = int(generator.integers(0, 14))
     place = int(generator.integers(count + 1))
-    included, subset, priority = coins(generator, count + 1)
-    included[place] = True
+    sample = coins(generator, count + 1)
+    sample.included[place] = True
     texts = [f"t{generator.integers(1000)}" for _ in range(count + 1)]
-    without = [np.delete(each, place) for each in (included, subset, priority)]
+    without = Sample(*(np.delete(each, place) for each in vars(sample).values()))
     shown = [
-        [[some[number] for number in numbers] for numbers in deal(*held, subsets=SUBSETS, most=SHOWN)]
-        for some, held in (([*texts[:place], *texts[place + 1 :]], without), (texts, (included, subset, priority)))
+        [[some[number] for number in numbers] for numbers in deal(held, subsets=SUBSETS, most=SHOWN)]
+        for some, held in (([*texts[:place], *texts[place + 1 :]], without), (texts, sample))
     ]
     return texts, shown
 
 
-def sums(found: Drawing, shown: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+def sums(found: TokenSampler, shown: Sequence[Sequence[str]]) -> NDArray[np.int64]:
     texts = [[np.array(list(text.encode()), dtype=np.int32) for text in some] for some in shown]
     contexts = found._contexts(texts, [])
     return found.sums(contexts, public_candidates(contexts.public_logits(), count=found.candidates))
@@ -76,14 +75,14 @@ def sums(found: Drawing, shown: Sequence[Sequence[str]]) -> NDArray[np.int64]:
 def test_a_subset_shows_its_own_drawn_records_and_no_more_than_it_may() -> None:
     generator = np.random.default_rng(0)
     for count in (0, 1, 3, 40):
-        included, subset, priority = coins(generator, count)
-        dealt = deal(included, subset, priority, subsets=SUBSETS, most=SHOWN)
+        sample = coins(generator, count)
+        dealt = deal(sample, subsets=SUBSETS, most=SHOWN)
         assert len(dealt) == SUBSETS
         for number, records in enumerate(dealt):
-            members = np.flatnonzero(included & (subset == number))
+            members = np.flatnonzero(sample.included & (sample.subset == number))
             assert set(records.tolist()) <= set(members.tolist())
             assert len(records) == min(SHOWN, len(members))
-            assert all(priority[records[0]] <= priority[members]) if len(members) else True
+            assert all(sample.priority[records[0]] <= sample.priority[members]) if len(members) else True
 
 
 def test_every_record_of_a_full_subset_is_shown_alike_often() -> None:
@@ -92,7 +91,7 @@ def test_every_record_of_a_full_subset_is_shown_alike_often() -> None:
     for _ in range(3000):
         priority = generator.integers(2**62, size=6)
         everyone, together = np.ones(6, dtype=np.bool_), np.zeros(6, dtype=np.int64)
-        times[deal(everyone, together, priority, subsets=1, most=2)[0]] += 1
+        times[deal(Sample(everyone, together, priority), subsets=1, most=2)[0]] += 1
     assert np.all(np.abs(times - 1000) < 150)  # std 26
 
 
@@ -110,7 +109,7 @@ def test_dealing_an_ordered_sample_out_in_chunks_is_caught() -> None:
     assert worst == SUBSETS
 
 
-def largest_movement(found: Drawing, dealing: Deal) -> tuple[int, int]:
+def largest_movement(found: TokenSampler, dealing: Deal) -> tuple[int, int]:
     """Over many neighbours: the largest squared L2 and the largest L-infinity by which the sums move."""
     squared, largest = 0, 0
     for seed in range(60):
@@ -122,7 +121,7 @@ def largest_movement(found: Drawing, dealing: Deal) -> tuple[int, int]:
 
 
 def test_a_record_moves_the_summed_probabilities_by_root_two_grids_at_most() -> None:
-    found = drawing(EchoModel())
+    found = sampler(EchoModel())
     grid = found.mechanism.grid
     squared, _ = largest_movement(found, deal)
     assert squared <= 2 * grid**2
@@ -130,13 +129,13 @@ def test_a_record_moves_the_summed_probabilities_by_root_two_grids_at_most() -> 
 
 
 def test_a_record_moves_the_votes_by_one_at_most() -> None:
-    squared, largest = largest_movement(drawing(EchoModel(), noise="votes"), deal)
+    squared, largest = largest_movement(sampler(EchoModel(), noise="votes"), deal)
     assert (squared, largest) == (2, 1)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "votes"])
 def test_sums_over_chunks_of_an_ordered_sample_move_too_far(noise: str) -> None:
-    found = drawing(EchoModel(), noise=noise)
+    found = sampler(EchoModel(), noise=noise)
     unit = found.mechanism.grid if noise == "gaussian" else 1
     squared, largest = largest_movement(found, chunks_of_the_sample)
     assert squared > 2 * unit**2 * 1.5
@@ -166,7 +165,7 @@ def test_a_real_models_sums_move_by_one_row_bit_for_bit(llama: CausalModel) -> N
 
 
 def _moves_by_one_row(llama: CausalModel) -> None:
-    found = drawing(llama, prompt=small_prompt(llama))
+    found = sampler(llama, prompt=small_prompt(llama))
     grid = found.mechanism.grid
     for seed in range(12):
         _, (without, with_it) = neighbours(seed, deal)
@@ -184,7 +183,7 @@ def test_an_empty_subset_says_what_the_model_says_without_private_text(llama: Ca
 
 
 def _says_what_is_public(llama: CausalModel) -> None:
-    found = drawing(llama, prompt=small_prompt(llama))
+    found = sampler(llama, prompt=small_prompt(llama))
     contexts = found._contexts([[]] * SUBSETS, [65])
     candidates = public_candidates(contexts.public_logits(), count=found.candidates)
     public = floor_softmax(candidates.logits, found.mechanism.grid)
@@ -196,11 +195,11 @@ def _says_what_is_public(llama: CausalModel) -> None:
 def test_a_prompt_of_private_texts_alone_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = PromptTokens(prefix=(), before=(), lead="", after=(10,), suffix=())
     label = SimpleNamespace(tokens=bare)
-    monkeypatch.setattr(asking, "build_prompts", lambda *_args, **_kwargs: LabelPrompts((label,), None, None))  # type: ignore[arg-type]
+    monkeypatch.setattr(exemplar_prompts, "build_prompts", lambda *_args, **_kwargs: LabelPrompts((label,), None, None))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="empty"):
-        asking.build_exemplar_prompts(FewShotParameters(), None, None, label_names=(), record_columns=())  # type: ignore[arg-type]
+        exemplar_prompts.build_exemplar_prompts(FewShotParameters(), None, None, label_names=(), record_columns=())  # type: ignore[arg-type]
 
 
 def test_a_prompt_without_a_cue_has_no_empty_row() -> None:
-    found = drawing(EchoModel(), prompt=PromptTokens(prefix=(10,), before=(), lead="", after=(10,), suffix=()))
+    found = sampler(EchoModel(), prompt=PromptTokens(prefix=(10,), before=(), lead="", after=(10,), suffix=()))
     assert len(found._contexts([[]] * SUBSETS, [])) == SUBSETS + 1

@@ -10,8 +10,8 @@ import numpy as np
 from clinic import FakeChat
 from few_shots import TEMPLATE, method
 
-from understudy.methods.base import GenerationTools
 from understudy.methods.few_shot.plan import SCHEMA
+from understudy.methods.public import GenerationTools
 from understudy.models.types import ChatRequest, Completion
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.predicting import PredictionExample
@@ -136,6 +136,6 @@ def test_of_several_samples_the_first_that_can_be_used_counts() -> None:
 
 def test_the_forecast_counts_a_call_a_sample_and_prompts_with_exemplars() -> None:
     chosen = method(exemplar_tokens=100, exemplars=4)
-    asks = chosen.asks([3, 2], WritingParameters(samples=2), TEMPLATE)
+    asks = chosen.estimate_calls([3, 2], WritingParameters(samples=2), TEMPLATE)
     assert asks.calls == 10
     assert 1600 < asks.characters < 2000

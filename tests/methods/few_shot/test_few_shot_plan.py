@@ -10,13 +10,15 @@ from tiny_corpora import LABELS, OWNER
 
 from understudy.config import run_config
 from understudy.errors import ConfigError
-from understudy.methods.base import PublicFacts
-from understudy.methods.few_shot.plan import planned_mechanism
+from understudy.labels import LabelSet
+from understudy.methods.few_shot.plan import mechanism_of
+from understudy.methods.public import PublicFacts
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.run.planning import make_plan
+
+TWO = LabelSet(("a", "b"))
 
 
 def test_one_charge_pays_for_the_tokens_of_all_labels() -> None:
@@ -46,7 +48,8 @@ def test_the_planned_mechanism_is_that_of_the_charge() -> None:
     for noise in ("gaussian", "votes"):
         chosen = method(noise=noise)
         plan = plan_of(chosen)
-        assert planned_mechanism(chosen, plan).event == plan.charges[0].event
+        assert plan.mechanism("tokens") == mechanism_of(chosen, BUDGET)
+        assert plan.mechanism("tokens").event == plan.charges[0].event
 
 
 def test_the_plan_stays_the_same_where_more_exemplars_are_asked_for_later() -> None:
@@ -55,47 +58,49 @@ def test_the_plan_stays_the_same_where_more_exemplars_are_asked_for_later() -> N
 
 
 def test_the_plan_depends_on_the_declared_corpus_size_in_its_forecast_only() -> None:
-    facts = [PublicFacts(Unit(), 2, expected) for expected in (None, 1000, 90_000)]
+    facts = [PublicFacts(Unit(), TWO, expected) for expected in (None, 1000, 90_000)]
     plans = [method().plan(BUDGET, each) for each in facts]
     assert len({str(plan.charges) for plan in plans}) == 1
-    assert plans[1].forecast["records drawn for a token, on average"] == 250
-    assert plans[2].forecast["sampling rate at which a subset has as many as it shows"] == pytest.approx(12 / 90_000)
+    assert plans[1].forecast["expected_sample"] == 250
+    assert plans[2].forecast["fitting_rate"] == pytest.approx(12 / 90_000)
 
 
 def test_the_work_of_the_release_model_is_forecast() -> None:
     forecast = plan_of(method()).forecast
     prompts = LABELS * 24 * (3 + 1)
-    assert forecast["private model: prompts that it reads, at most"] == prompts
-    assert forecast["private model: tokens that it reads in them, about"] == prompts * (2 * 12 + 6)
+    assert forecast["private_model_prompts"] == prompts
+    assert forecast["private_model_tokens"] == prompts * (2 * 12 + 6)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "votes"])
 def test_too_much_noise_is_a_warning(noise: str) -> None:
     quiet = method(noise=noise, sampling_rate=0.001, subsets=40, tokens=10)
-    assert "warning" not in plan_of(quiet, budget=Budget(8, "1e-6")).forecast
+    assert not plan_of(quiet, budget=Budget(8, "1e-6")).forecast.warnings
     loud = method(noise=noise, subsets=2)
-    assert "--" not in plan_of(loud, budget=Budget(1, "1e-6")).forecast["warning"]
-    assert "subsets" in plan_of(loud, budget=Budget(1, "1e-6")).forecast["warning"]
+    (warning,) = plan_of(loud, budget=Budget(1, "1e-6")).forecast.warnings
+    assert "--" not in warning
+    assert "subsets" in warning
 
 
 def test_a_sampling_rate_must_be_declared_and_is_recommended() -> None:
     chosen = method(sampling_rate=None)
     with pytest.raises(ConfigError, match="expected-records"):
-        chosen.plan(BUDGET, PublicFacts(Unit(), 2))
+        chosen.plan(BUDGET, PublicFacts(Unit(), TWO))
     with pytest.raises(ConfigError, match=r"--sampling-rate 0\.012 "):
-        chosen.plan(BUDGET, PublicFacts(Unit(), 2, 1000))
+        chosen.plan(BUDGET, PublicFacts(Unit(), TWO, 1000))
 
 
 def test_owners_are_sampled_with_one_record_each() -> None:
     plan = plan_of(method(), unit=OWNER)
     assert plan.unit == Unit("owner", 1)
-    assert "owners" in " ".join(method().plan(BUDGET, PublicFacts(OWNER, 1, 50)).forecast)
+    assert "owners" in " ".join(method().plan(BUDGET, PublicFacts(OWNER, LabelSet(), 50)).forecast.lines())
 
 
 def test_secrets_are_not_protected() -> None:
     assert not method().protects_secrets
+    secrets = {"secret_prior": "0.01", "secret_posterior": "0.1", "max_records_per_secret": 2, "secrets": "t"}
     with pytest.raises(ConfigError, match="secret"):
-        method().plan(SecretBudget("0.01", "0.1"), PublicFacts(Unit("secret", 2), 1))
+        make_plan(run_config({"method": "few-shot", "text": "t", "sampling_rate": 1.0, **secrets}))
 
 
 def test_a_budget_out_of_range_is_refused_before_any_charge() -> None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from doors import MemoryStore, door_of
 from numpy.typing import NDArray
 from script_model import ScriptModel
 from tiny_corpora import LABELS, RECORD, Row, bounded
 
-from understudy.methods.base import Arrays, PublicFacts, Released, ReleaseTools
+from understudy.labels import LabelSet
+from understudy.methods.base import Preparation, Released, ReleaseTools
 from understudy.methods.private_prediction.method import PrivatePrediction
+from understudy.methods.public import PublicFacts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Plan, Receipt
+from understudy.privacy.sealed import Arrays, Seal, SealedValue
 from understudy.privacy.unit import Unit
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.predicting import CompletionForm, CompletionRecordsForm, PredictionPrompts
@@ -32,7 +36,7 @@ TEMPLATE = PromptTemplate(
     ),
 )
 ROWS = [Row(f"text {number}", number % LABELS, f"owner {number % 7}") for number in range(30)]
-NAMES = tuple("abc"[:LABELS])
+NAMES = LabelSet(tuple("abc"[:LABELS]))
 
 
 class Scripted:
@@ -73,40 +77,44 @@ class Died(BaseException):
     """As a killed process: nothing of the run goes on."""
 
 
-@dataclass
-class Store:
-    """What is kept of a run, by several threads. ``dies`` says at which call and where in it the process dies."""
+class Store(MemoryStore):
+    """What is kept of a run, by several threads. ``dies`` says at which new value and where in it the process dies."""
 
-    kept: dict[str, Arrays] = field(default_factory=dict)
-    dies: tuple[int, str] | None = None
-    calls: int = 0
-    drawn: list[str] = field(default_factory=list)
-    lock: Any = field(default_factory=threading.RLock)
+    def __init__(self) -> None:
+        super().__init__()
+        self.dies: tuple[int, str] | None = None
+        self.calls = 0
+        self.dead = False
+        self.drawn: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._lock = threading.RLock()
 
-    dead: bool = False
+    @property
+    def kept(self) -> dict[str, Arrays]:
+        return self.arrays
 
     def live(self, dies: tuple[int, str] | None = None) -> None:
         """Begin the process anew."""
         self.dies, self.calls, self.dead = dies, 0, False
 
-    def __call__(self, name: str, draw: Callable[[], Arrays]) -> Arrays:
-        with self.lock:
-            if name in self.kept:
-                return self.kept[name]
+    def sealed(self, name: str) -> SealedValue | None:
+        with self._lock:
+            if name in self.arrays:
+                return super().sealed(name)
             self.calls += 1
-            call = self.calls
-        self._die(call, "before the draw")
-        arrays = {key: np.array(value) for key, value in draw().items()}
-        self._die(call, "before it is stored")
-        with self.lock:
-            assert name not in self.kept
-            self.kept[name] = arrays
-            self.drawn.append(name)
-        self._die(call, "before it is confirmed")
-        return arrays
+            self._numbers[name] = self.calls
+        self._die(name, "before the draw")
+        return None
 
-    def _die(self, call: int, place: str) -> None:
-        self.dead |= self.dies == (call, place)
+    def keep(self, name: str, arrays: Arrays, *, seal: Seal | None = None) -> None:
+        self._die(name, "before it is stored")
+        with self._lock:
+            super().keep(name, {key: np.array(value) for key, value in arrays.items()}, seal=seal)
+            self.drawn.append(name)
+        self._die(name, "before it is confirmed")
+
+    def _die(self, name: str, place: str) -> None:
+        self.dead |= self.dies == (self._numbers[name], place)
         if self.dead:
             raise Died
 
@@ -133,7 +141,15 @@ def prompts(max_tokens: int = 8) -> Prompts:
 
 
 def plan_of(chosen: PrivatePrediction, *, unit: Unit = RECORD, budget: Budget = BUDGET) -> Plan:
-    return chosen.plan(budget, PublicFacts(unit, LABELS))
+    return chosen.plan(budget, PublicFacts(unit, NAMES))
+
+
+def prepare(chosen: PrivatePrediction, model: Any = None, columns: Sequence[str] = (), max_tokens: int = 8) -> None:
+    """As a run does before anything is charged."""
+    preparation = Preparation(
+        NAMES, 0, model=model or ScriptModel(), prompts=prompts(max_tokens), record_columns=tuple(columns)
+    )
+    chosen.prepare(bounded(ROWS), plan_of(chosen), preparation)
 
 
 @dataclass
@@ -152,7 +168,7 @@ def release(
     budget: Budget = BUDGET,
     model: Any = None,
     noise: NoiseSource | None = None,
-    store: Callable[[str, Callable[[], Arrays]], Arrays] | None = None,
+    store: MemoryStore | None = None,
     receipt: Receipt | None = None,
     told: Told | None = None,
     columns: Sequence[str] = (),
@@ -161,17 +177,13 @@ def release(
     plan = plan_of(chosen, unit=unit, budget=budget)
     told = told or Told()
     tools = ReleaseTools(
-        labels=LABELS,
-        label_names=NAMES,
-        receipt=receipt or Receipt("run", plan.charges),
-        noise=noise or Scripted(),
-        keep=store if store is not None else Store(),
-        embedder=None,
+        labels=NAMES,
         seed=0,
+        door=door_of(plan, noise or Scripted(), store=Store() if store is None else store, receipt=receipt),
         model=model or ScriptModel(),
         prompts=prompts(max_tokens),
         record_columns=tuple(columns),
         say=told.said.append,
-        diary=told.diary.append,
+        note=told.diary.append,
     )
     return chosen.release(bounded(rows, plan.unit), plan, tools)

@@ -141,7 +141,7 @@ def test_a_batch_that_is_found_near_to_public_for_ever_ends_all_the_same(monkeyp
     assert all(store.spent(batch) == (0, 1) for batch in BATCHES)
     assert len(store.kept) == TOKENS * len(BATCHES), "no more texts than private tokens"
     assert not made.arrays["private"].any()
-    assert made.noise_check["private tokens paid for and not drawn (release --continue)"] == TOKENS * len(BATCHES)
+    assert made.noise_check["private_tokens_left"] == TOKENS * len(BATCHES)
 
 
 def rows_in_full_batches() -> list[Row]:
@@ -183,14 +183,14 @@ def test_without_a_private_token_where_one_is_due_the_text_is_left_unfinished() 
         made = release(chosen, rows, model=ScriptModel(echo(3)), store=store)
         assert store.spent("0/0") == (14, 0)
         assert not store.kept["tokens/0/0/3"]["ended"]
-        assert made.noise_check["texts"] == [held] * LABELS
-        assert ("batch's last 3" in made.noise_check["texts left out"]) == (unfinished == "drop")
+        assert made.noise_check["texts"] == (held,) * LABELS
+        assert ("batch's last 3" in made.noise_check["texts_left_out"]) == (unfinished == "drop")
 
 
 def test_a_release_stops_where_it_is_told_and_goes_on_with_the_rest() -> None:
     store = Store()
     first = release(method(texts_per_batch=1), store=store)
-    left = "private tokens paid for and not drawn (release --continue)"
+    left = "private_tokens_left"
     assert first.noise_check[left] == (TOKENS - 4) * len(BATCHES)
     kept = dict(store.kept)
     second = release(method(texts_per_batch=2), store=store)
@@ -203,13 +203,32 @@ def test_a_release_stops_where_it_is_told_and_goes_on_with_the_rest() -> None:
 
 
 def test_the_charge_pays_once() -> None:
-    receipt = Receipt("run", plan_of(method()).charges)
+    receipt = Receipt("run", plan_of(method()))
     release(method(), receipt=receipt)
     with pytest.raises(PrivacyError, match="no unused charge"):
         release(method(), receipt=receipt)
-    fixed = {"clip": "recenter", "clip_range": 1.0}
-    with pytest.raises(PrivacyError, match="no unused charge"):
-        release(method(**fixed), receipt=Receipt("run", plan_of(method(**fixed, tokens_per_batch=11)).charges))
+
+
+def test_a_receipt_for_fewer_tokens_gives_no_more() -> None:
+    fixed, store = {"clip": "recenter", "clip_range": 1.0}, Store()
+    release(method(**fixed), receipt=Receipt("run", plan_of(method(**fixed, tokens_per_batch=11))), store=store)
+    assert [store.spent(batch) for batch in BATCHES] == [(11, 0)] * len(BATCHES)
+
+
+def test_every_text_has_a_seal_of_its_charge() -> None:
+    store = Store()
+    release(method(), store=store)
+    (charge,) = plan_of(method()).charges
+    assert set(store.seals) == set(store.kept)
+    assert {(seal.event, seal.noise, seal.private) for seal in store.seals.values()} == {(charge.event, "none", False)}
+    assert all(seal.name == name for name, seal in store.seals.items())
+
+
+def test_a_text_that_is_sealed_for_another_run_is_refused() -> None:
+    store = Store()
+    release(method(), store=store)
+    with pytest.raises(PrivacyError, match="sealed for another run"):
+        release(method(), store=store, receipt=Receipt("another", plan_of(method())))
 
 
 def test_stored_texts_of_more_tests_than_are_paid_for_are_refused() -> None:

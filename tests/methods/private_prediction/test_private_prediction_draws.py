@@ -10,9 +10,9 @@ from predictions import NAMES, method, prompts
 from script_model import ScriptModel
 
 from understudy.decoding.prompting import build_prompts
-from understudy.methods.private_prediction.drawing import Draw
+from understudy.methods.private_prediction.sampler import TokenSampler
 from understudy.privacy.noise import SystemNoise
-from understudy.privacy.tokens import OpenTokens, PrivateTokens, TokenTest
+from understudy.privacy.tokens import PrivateTokens, TokenTest
 
 A, B = ord("a"), ord("b")
 SIZE, CLIP, TEMPERATURE = 2, 0.5, 0.25
@@ -36,14 +36,14 @@ class Coin(ScriptModel):
 def first_tokens(mechanism: PrivateTokens, texts: int, draws: int) -> list[tuple[int, bool]]:
     """The first token and whether it was private, with so many private texts in the batch."""
     model = Coin()
-    asked = build_prompts(method(), prompts(1), model, label_names=NAMES, record_columns=())  # type: ignore[arg-type]
-    prompt, charge = asked.labels[0], OpenTokens(mechanism, SystemNoise())
+    asked = build_prompts(method(), prompts(1), model, label_names=NAMES.names, record_columns=())  # type: ignore[arg-type]
+    prompt, paid = asked.labels[0], mechanism.open(SystemNoise())
     contexts = prompt.contexts([list(b"text")] * texts, rows_at_once=SIZE + 1)
-    draw = Draw("difference", mechanism, 2, 1.0, SystemNoise(), model.encode)
+    sampler = TokenSampler("difference", mechanism, 2, 1.0, model.encode)
     found = []
     for _ in range(draws):
-        drawn = draw.text(contexts, [1] * texts, charge.batch(), prompt.ending.open(prompt.model))
-        found.append((drawn.tokens[0], drawn.private[0]))
+        decoded = sampler.text(contexts, [1] * texts, paid.batch(), prompt.ending.open(prompt.model))
+        found.append((decoded.tokens[0], decoded.private[0]))
     return found
 
 
@@ -55,7 +55,7 @@ def log_odds(mechanism: PrivateTokens, texts: int) -> float:
 
 
 def test_one_text_moves_the_log_odds_by_what_is_charged_and_a_batch_without_one_draws_as_the_model() -> None:
-    mechanism = PrivateTokens("tokens", CLIP, SIZE, TEMPERATURE, 1)
+    mechanism = PrivateTokens(CLIP, SIZE, TEMPERATURE, 1)
     assert math.sqrt(8 * mechanism.rho_token) == pytest.approx(SHIFT), "rho is the range of epsilon squared over 8"
     without, with_one = log_odds(mechanism, 0), log_odds(mechanism, 1)
     assert abs(without) < WITHIN
@@ -65,7 +65,7 @@ def test_one_text_moves_the_log_odds_by_what_is_charged_and_a_batch_without_one_
 def test_a_draw_that_forgets_the_divisor_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     scale = PrivateTokens.scale.fget  # type: ignore[attr-defined]
     monkeypatch.setattr(PrivateTokens, "scale", property(lambda self: scale(self) / self.batch_size))
-    mechanism = PrivateTokens("tokens", CLIP, SIZE, TEMPERATURE, 1)
+    mechanism = PrivateTokens(CLIP, SIZE, TEMPERATURE, 1)
     assert log_odds(mechanism, 1) - log_odds(mechanism, 0) > SHIFT + WITHIN
 
 
@@ -75,5 +75,5 @@ def test_a_token_is_private_where_the_batch_is_further_from_public_than_the_thre
 ) -> None:
     """(0.5, 0.5) is public, a text says (1, 0), and the divisor is 2 whatever the batch holds."""
     for threshold in (0.3, 0.7, 1.3, 1.9):
-        mechanism = PrivateTokens("tokens", CLIP, SIZE, TEMPERATURE, 1, TokenTest(threshold, 1e-4))
+        mechanism = PrivateTokens(CLIP, SIZE, TEMPERATURE, 1, TokenTest(threshold, 1e-4))
         assert {private for _, private in first_tokens(mechanism, texts, 5)} == {distance > threshold}

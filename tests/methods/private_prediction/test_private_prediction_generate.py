@@ -21,13 +21,11 @@ def release(labels: bool = True, **options: Any) -> Release:
     chosen = method(unfinished="keep", tokens_per_batch=14, **options)
     made = make(chosen, [Row(f"text {number}", number % LABELS) for number in range(9)], model=ScriptModel(echo(3)))
     plan = plan_of(chosen)
-    statement = Statement.of(
-        plan, public_inputs=made.public_inputs, labels_declared=True, dataset="notes", private=True
-    )
+    statement = Statement.of(plan, public_inputs=made.public_inputs, labels_declared=True, dataset="notes")
     return Release(
         method="private-prediction",
         parameters=chosen.dump(),
-        schema=PublicSchema("text", "topic" if labels else None, NAMES if labels else ()),
+        schema=PublicSchema("text", "topic" if labels else None, NAMES.names if labels else ()),
         statement=statement,
         arrays={name: np.asarray(array) for name, array in made.arrays.items()},
         strings=made.strings,

@@ -10,19 +10,22 @@ from predictions import TEMPLATE
 from tiny_corpora import OWNER, RECORD
 
 from understudy.errors import ConfigError
-from understudy.methods.base import PublicFacts
+from understudy.labels import LabelSet
 from understudy.methods.private_prediction.method import PrivatePrediction
 from understudy.methods.private_prediction.plan import mechanism_of, recommended_batches
+from understudy.methods.public import PublicFacts
 from understudy.privacy.accountant import zcdp_within
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
+from understudy.privacy.tokens import PrivateTokens, TokenTest
 from understudy.privacy.unit import Unit
 
 BUDGET = Budget(4, "1e-6")
 
 
 def plan(chosen: PrivatePrediction, *, budget: Budget = BUDGET, unit: Unit = RECORD, **facts: Any) -> Plan:
-    return chosen.plan(budget, PublicFacts(unit, **{"labels": 4, **facts}))
+    labels = LabelSet(tuple("abcd"[: facts.pop("labels", 4)]))
+    return chosen.plan(budget, PublicFacts(unit, labels, **facts))
 
 
 def test_the_figures_of_a_plan_by_hand() -> None:
@@ -30,20 +33,21 @@ def test_the_figures_of_a_plan_by_hand() -> None:
     rho = zcdp_within(Budget(1, "1e-6"))
     tokens = math.floor(rho / ((10 / (255 * 2)) ** 2 / 2))
     assert tokens == 126, "mechanisms.md"
-    assert found["private tokens a batch"] == tokens
-    assert found["clip range"] == 10
-    assert found["batch size (declared)"] == 255
-    assert found["one record moves the log-odds of a token by at most"] == pytest.approx(2 * 10 / (255 * 2))
-    assert found["texts of 50 tokens (--text-tokens), of a batch"] == pytest.approx(126 / 50)
-    assert found["batches of each label, recommended for the declared corpus size"] == 100_000 // (4 * 255) == 98
-    assert found["texts in a batch, on average"] == pytest.approx(100_000 / (4 * 98))
-    assert found["texts of 50 tokens, of each label, every token private"] == pytest.approx(98 * 126 / 50)
-    assert found["sparse vector (off; at noise 0.2): a private token costs, times"] == pytest.approx(5)
-    assert found["sparse vector pays where the share of private tokens is below"] == pytest.approx(0.2)
+    assert found["tokens_per_batch"] == tokens
+    assert found["clip_range"] == 10
+    assert found["batch_size"] == 255
+    assert found["log_odds_per_record"] == pytest.approx(2 * 10 / (255 * 2))
+    assert found["texts_per_batch"] == pytest.approx(126 / 50)
+    assert found["recommended_batches"] == 100_000 // (4 * 255) == 98
+    assert found["texts_in_a_batch"] == pytest.approx(100_000 / (4 * 98))
+    assert found["texts_per_label"] == pytest.approx(98 * 126 / 50)
+    assert found["sparse_vector_cost"] == pytest.approx(5)
+    assert found["sparse_vector_break_even"] == pytest.approx(0.2)
     rows = 4 * 98 * (255 + 1)
-    assert found["private model: tokens of private texts that it reads, at most"] == rows * 128
-    assert found["private model: private tokens times rows"] == rows * 126
-    assert found["with batches of 510 instead"].startswith("49 batches of each label, 50")
+    assert found["private_model_tokens"] == rows * 128
+    assert found["private_model_work"] == rows * 126
+    assert str(found["with_batches_of_510"]).startswith("49 batches per label, 50")
+    assert "sparse vector (off; at noise 0.2): a private token costs, times: 5" in found.lines()
 
 
 @pytest.mark.parametrize(("size", "tokens"), [(255, 126), (511, 508), (1023, 2039), (2047, 8164)])
@@ -56,8 +60,9 @@ def test_differences_are_clipped_as_little_as_the_budget_allows() -> None:
     made = plan(PrivatePrediction())
     clip = 31 * math.sqrt(2 * zcdp_within(BUDGET) / 256)
     (charge,) = made.charges
-    assert charge.parameters["clip range"] == pytest.approx(clip)
-    assert charge.parameters["private tokens a batch"] == 256
+    assert isinstance(charge.mechanism, PrivateTokens)
+    assert charge.mechanism.clip == pytest.approx(clip)
+    assert charge.mechanism.tokens == 256
     assert charge.event.rho == pytest.approx(zcdp_within(BUDGET))
     assert made.total <= BUDGET.epsilon
 
@@ -78,11 +83,11 @@ def test_the_plan_is_of_public_input_alone_and_the_declared_size_changes_the_for
 
 def test_batches_that_are_declared_are_forecast_with() -> None:
     made = plan(PrivatePrediction(batches=7), expected_records=8_680).forecast
-    assert made["batches of each label"] == 7
-    assert made["batches of each label, recommended for the declared corpus size"] == 70
-    assert made["texts in a batch, on average"] == pytest.approx(310)
+    assert made["batches"] == 7
+    assert made["recommended_batches"] == 70
+    assert made["texts_in_a_batch"] == pytest.approx(310)
     without = plan(PrivatePrediction()).forecast
-    assert "batches of each label" not in without
+    assert "batches" not in without
     assert recommended_batches(3, 4, 255) == 1
 
 
@@ -90,21 +95,21 @@ def test_the_test_costs_what_the_forecast_says() -> None:
     options: dict[str, Any] = {"clip": "recenter", "sparse_vector": True}
     for noise, times in ((0.1, 17), (0.2, 5), (0.3, 1 + 16 / 9)):
         made = plan(PrivatePrediction(**options, threshold_noise=noise)).forecast
-        assert made["sparse vector: a private token costs, times"] == pytest.approx(times)
-        assert made["sparse vector pays where the share of private tokens is below"] == pytest.approx(1 / times)
+        assert made["sparse_vector_cost"] == pytest.approx(times)
+        assert made["sparse_vector_break_even"] == pytest.approx(1 / times)
     on = mechanism_of(PrivatePrediction(**options), BUDGET)
     off = mechanism_of(PrivatePrediction(clip="recenter"), BUDGET)
     assert off.tokens / 5 - 2 <= on.tokens <= off.tokens / 5
     assert on.runs == on.tokens + 1
     assert on.rho <= zcdp_within(BUDGET)
     (charge,) = plan(PrivatePrediction(**options)).charges
-    assert charge.parameters["threshold noise"] == 0.2
+    assert charge.mechanism.test == TokenTest(PrivatePrediction().threshold, 0.2)
 
 
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        (PrivatePrediction(clip="recenter", batch_size=2), "buys 0 private tokens a batch, and 1 are asked for"),
+        (PrivatePrediction(clip="recenter", batch_size=2), "buys 0 private tokens per batch, and 1 are asked for"),
         (PrivatePrediction(clip_range=3.0, tokens_per_batch=9_999), "and 9999 are asked for"),
         (PrivatePrediction(sparse_vector=True), "257 times costs more than the budget"),
         (PrivatePrediction(clip_range=1e-7), "out of range"),
@@ -130,7 +135,7 @@ def test_clip_range_and_tokens_that_are_both_given_are_charged_as_they_are() -> 
 
 def test_other_sizes_that_buy_nothing_say_so() -> None:
     made = plan(PrivatePrediction(clip="recenter", batch_size=20), expected_records=10_000).forecast
-    assert made["with batches of 5 instead"] == "nothing"
+    assert made["with_batches_of_5"] == "nothing"
 
 
 def test_the_template_of_these_tests_is_one() -> None:
@@ -139,9 +144,9 @@ def test_the_template_of_these_tests_is_one() -> None:
 
 def test_a_plan_warns_of_batches_of_another_size_and_of_a_clip_range_that_lets_nothing_through() -> None:
     fine = plan(PrivatePrediction(), expected_records=4 * 31 * 10).forecast
-    assert not [name for name in fine if name.startswith("warning")]
+    assert not fine.warnings
     fuller = plan(PrivatePrediction(batches=2), expected_records=4 * 31 * 10).forecast
-    assert "155 texts on average, not the 31" in fuller["warning: sizes"]
-    assert "warning: sizes" in plan(PrivatePrediction(), expected_records=20).forecast
+    assert "155 texts on average, not the 31" in fuller.warnings[0]
+    assert "texts on average" in plan(PrivatePrediction(), expected_records=20).forecast.warnings[0]
     weak = plan(PrivatePrediction(), budget=Budget("0.01", "1e-6")).forecast
-    assert "spend more epsilon" in weak["warning: clip range"]
+    assert "spend more epsilon" in weak.warnings[0]

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from predictions import NAMES, ROWS, Scripted, Store, Told, method, prompts, release
+from predictions import ROWS, Scripted, Store, Told, method, release
+from predictions import prepare as check
 from script_model import END, ScriptModel, alike, echo, spell
 from tiny_corpora import LABELS, OWNER, Row
 
 from understudy.errors import ConfigError, ModelError
-from understudy.methods.base import Arrays
 from understudy.privacy.noise import InsecureSeededNoise, SystemNoise
+from understudy.privacy.sealed import Arrays
 
 DATA: dict[str, Sequence[Row]] = {
     "none": [],
@@ -65,8 +66,8 @@ def test_a_model_that_has_no_end_of_a_text_ends_by_its_most_tokens() -> None:
     model = ScriptModel(alike(None), ends=frozenset())
     dropped = release(method(tokens_per_batch=16), model=model)
     assert not dropped.strings["texts"]
-    assert "warning" in dropped.noise_check
-    assert dropped.noise_check["texts left out"] == "longer than --max-tokens 12"
+    assert dropped.noise_check.warnings
+    assert dropped.noise_check["texts_left_out"] == "longer than --max-tokens 12"
     kept = release(method(tokens_per_batch=16, unfinished="keep"), model=model)
     assert set(kept.strings["texts"]) == {"xxxxxxxx"}
     assert not kept.arrays["ended"].any()
@@ -75,8 +76,8 @@ def test_a_model_that_has_no_end_of_a_text_ends_by_its_most_tokens() -> None:
 def test_empty_texts_are_left_out_and_counted() -> None:
     made = release(method(tokens_per_batch=2), model=ScriptModel(lambda text, drawn: END))
     assert not made.strings["texts"]
-    assert made.noise_check["texts left out"] == "empty 12"
-    assert made.noise_check["tokens drawn, of which private"] == "12, 12"
+    assert made.noise_check["texts_left_out"] == "empty 12"
+    assert (made.noise_check["tokens"], made.noise_check["private_tokens"]) == (12, 12)
 
 
 def test_texts_of_a_label_come_from_its_own_records() -> None:
@@ -133,7 +134,7 @@ def test_what_is_no_record_is_kept_apart_and_counted(tmp_path: Path, text: str, 
     else:
         assert made.strings["texts"] == []
         assert len(made.strings["no records"]) == LABELS
-        assert made.noise_check["texts left out"] == f"{fault} {LABELS}"
+        assert made.noise_check["texts_left_out"] == f"{fault} {LABELS}"
     assert len(made.arrays["label"]) == len(made.strings["texts"])
     assert made.public_inputs["JSON schema"]["source"] == "film.json"
 
@@ -143,10 +144,6 @@ def test_texts_that_are_no_records_have_no_such_list() -> None:
 
 
 # What is refused before anything is charged
-
-
-def check(chosen: Any, model: Any = None, columns: Sequence[str] = (), max_tokens: int = 8) -> None:
-    chosen.check_prompts(model or ScriptModel(), prompts(max_tokens), label_names=NAMES, record_columns=tuple(columns))
 
 
 def test_what_can_be_asked_for_passes_and_prefills_the_public_row_alone() -> None:
@@ -308,12 +305,12 @@ def test_no_more_contexts_are_held_than_batches_in_flight() -> None:
 
 
 def test_a_store_that_fails_ends_the_run_with_its_error() -> None:
-    def keep(name: str, draw: Callable[[], Arrays]) -> Arrays:
-        draw()
-        raise OSError("disk full")
+    class Full(Store):
+        def keep(self, name: str, arrays: Arrays, **_: Any) -> None:
+            raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        release(method(), store=keep)
+        release(method(), store=Full())
     assert not running_workers()
 
 
@@ -324,7 +321,7 @@ def test_what_is_told_and_kept_apart() -> None:
     told = Told()
     release(method(), [Row("a private text that is cut", 0), Row("short", 1)], told=told)
     assert told.diary == [{"private texts cut": 1, "to tokens": [16] * LABELS}]
-    assert told.said[0] == "Batches to draw texts for: 6, of which 1 at a time, with script@000000000000."
+    assert told.said[0] == "Batches to decode texts for: 6, of which 1 at a time, with script@000000000000."
     assert told.said[-1] == "Batches done: 6 of 6; texts: 18; private tokens in all: 72."
     assert len(told.said) == 7
     assert not any("cut" in line or "private text" in line for line in told.said)

@@ -20,9 +20,9 @@ import understudy as us
 from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import ConfigError, ResumeError
-from understudy.methods.loading import load_release
-from understudy.models import load_causal
+from understudy.methods.registry import load_release
 from understudy.models.builtin import CHAT, is_pulled
+from understudy.models.catalog import load_causal
 from understudy.release import Release
 from understudy.store import RunStore
 
@@ -52,7 +52,7 @@ def test_a_run_writes_all_texts_of_its_release_and_charges_once(
     assert said.code == 0, said.err
     made = release_of(tmp_path)
     assert f"Wrote {len(made.strings['texts'])} synthetic records" in said.err
-    assert "Batches to draw texts for: 4" in said.err
+    assert "Batches to decode texts for: 4" in said.err
     assert "cut to" not in said.err
     assert made.strings["texts"]
     assert made.arrays["private"].sum() <= 4 * 30
@@ -170,7 +170,7 @@ def test_a_release_that_stopped_goes_on_and_charges_nothing_more(
     values = predicting(tmp_path, llama, texts_per_batch=1)
     said = understudy("release", *flags(values))
     assert said.code == 0, said.err
-    assert "private tokens paid for and not drawn (release --continue)" in said.err
+    assert "private tokens paid for and not used (release --continue)" in said.err
     first = stored(tmp_path)
     assert len(first) == 4
     said = understudy("release", "--continue", *flags({**values, "texts_per_batch": 2}))

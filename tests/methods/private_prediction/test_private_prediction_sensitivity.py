@@ -21,11 +21,10 @@ from understudy.decoding.candidates import public_candidates
 from understudy.decoding.prompting import LabelPrompt, build_prompts
 from understudy.decoding.sums import Sums
 from understudy.methods.private_prediction.batches import Batch, Batches, sort_into_batches
-from understudy.methods.private_prediction.drawing import Draw
-from understudy.models import load_causal
+from understudy.methods.private_prediction.sampler import TokenSampler
+from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
-from understudy.privacy.noise import InsecureNoNoise
 from understudy.privacy.tokens import PrivateTokens, TokenTest
 from understudy.privacy.unit import Unit
 
@@ -93,7 +92,7 @@ def actual_size(batch: Batch) -> int:
 
 @dataclass(frozen=True)
 class Seen:
-    """What one batch shows at the prompt and after some tokens: each row's logits, and what the draws are made of."""
+    """What one batch shows at the prompt and after some tokens: each row's logits, and what tokens are chosen by."""
 
     rows: list[tuple[tuple[int, ...], int]]
     logits: dict[tuple[tuple[int, ...] | None, int | None], list[torch.Tensor]]
@@ -112,7 +111,7 @@ class Path_:
     size: Callable[[Batch], int] = declared_size
 
     def look(self, rows: Sequence[Row], unit: Unit = RECORD) -> dict[tuple[int, int], Seen]:
-        asked = build_prompts(method(), prompts(), self.model, label_names=NAMES, record_columns=())
+        asked = build_prompts(method(), prompts(), self.model, label_names=NAMES.names, record_columns=())
         corpus = bounded(rows, unit)
         sorted_ = self.sort(corpus, lambda text, label: asked.labels[label].private(text))
         return {
@@ -132,20 +131,20 @@ class Path_:
             blocks = [(block.logits[: block.real]) for block in contexts.blocks()]
             for row, logits in zip([None, *rows], torch.cat(blocks), strict=True):
                 seen.logits.setdefault((row, step), []).append(logits.clone())
-            for draw in draws(self.model):
-                candidates = public_candidates(contexts.public_logits(), count=40, margin=draw.margin)
-                sums: Sums = draw.sums.over(contexts, candidates, batch.shares)
+            for sampler in samplers(self.model):
+                candidates = public_candidates(contexts.public_logits(), count=40, margin=sampler.margin)
+                sums: Sums = sampler.sums.over(contexts, candidates, batch.shares)
                 seen.utilities.append(sums.utilities(self.size(batch)))
                 seen.distances.append(sums.distance(self.size(batch)))
         return seen
 
 
-def draws(model: CausalModel) -> list[Draw]:
+def samplers(model: CausalModel) -> list[TokenSampler]:
     test = TokenTest(0.5, 0.2)
     made = []
     for clip, clip_range in zip(CLIPS, (0.7, 6.0), strict=True):
-        mechanism = PrivateTokens("tokens", clip_range, SIZE, 1.0, 12, test)
-        made.append(Draw(clip, mechanism, 40, 1.0, InsecureNoNoise(), model.encode))
+        mechanism = PrivateTokens(clip_range, SIZE, 1.0, 12, test)
+        made.append(TokenSampler(clip, mechanism, 40, 1.0, model.encode))
     return made
 
 

@@ -7,10 +7,10 @@ from functools import partial
 from importlib.util import find_spec
 
 from understudy.audit.mechanisms.audit import Attack, Auditable
-from understudy.audit.mechanisms.sums import OWNER, TERMS, Query, aug_pe, charged_metrics, dp_kps, one_sum, sec_pe
+from understudy.audit.mechanisms.sums import OWNER, TERMS, QueryName, aug_pe, charged_metrics, dp_kps, one_sum, sec_pe
 from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
 from understudy.errors import ConfigError
-from understudy.models.extra import require_local
+from understudy.models.machine import require_local
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 
@@ -28,7 +28,7 @@ _SECRETS = "three records more, which hold one secret"
 _SECRETS_HALF = f"{_SECRETS} and are sampled half of the time"
 
 
-def _sums(name: str, kind: Query, title: str) -> tuple[Auditable, Auditable]:
+def _sums(name: str, kind: QueryName, title: str) -> tuple[Auditable, Auditable]:
     """A query with Gaussian noise, and the same with Laplace noise."""
     return (
         Auditable(name, f"dp-kps: {title}", _RECORD, partial(one_sum, kind, "gaussian")),

@@ -5,38 +5,38 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.assess.charged import ChargedMetrics
+from understudy.assess.counting import MetricCounts
 from understudy.audit.mechanisms.bounds import Floats
 from understudy.audit.mechanisms.claims import Claim, EpsilonClaim, PosteriorClaim, secret_budget
-from understudy.corpus.bounding import BoundedCorpus
+from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.evolution.embeddings import Block, integer_vectors
+from understudy.labels import LabelSet
 from understudy.methods.aug_pe.parameters import AugPEParameters
-from understudy.methods.aug_pe.plan import for_unit, noise_multipliers
-from understudy.methods.aug_pe.sizes import LabelCounts
+from understudy.methods.aug_pe.plan import mechanisms, records_per_unit
 from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
 from understudy.methods.dp_kps.features import Frequencies, integer_features
 from understudy.methods.dp_kps.parameters import DPKPSParameters
 from understudy.methods.dp_kps.plan import make_plan
+from understudy.methods.public import PublicFacts
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums
 from understudy.privacy.accountant import Composition, gaussian_split
-from understudy.privacy.events import Event
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import Data, IntegerSum, NoisySum
+from understudy.privacy.measurement import Batches, Query, exact_sum, measure
+from understudy.privacy.mechanisms import NoisySum, SampledSum
 from understudy.privacy.noise import NoiseKind, NoiseSource, SystemNoise
-from understudy.privacy.plan import Charge, Receipt
-from understudy.privacy.sampling import SampledSum
 from understudy.privacy.secrets.bounds import poisson_binomial
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.composition import calibrate
 from understudy.privacy.unit import Unit
+from understudy.queries.counts import LabelCounts, TermCounts
 from understudy.vocabulary.matcher import TermMatcher
-from understudy.vocabulary.top_terms import TermCounts
 
 TERMS = ("ache", "burn", "cough")
 """The vocabulary. The worst record holds all of it."""
@@ -47,7 +47,7 @@ _FREQUENCIES = 2
 _CANDIDATES = np.repeat(integer_vectors(np.eye(2, dtype=np.float32)), 2, axis=0)
 _CANDIDATE_LABELS = np.array([0, 1, 0, 1], dtype=np.int32)
 _SECRET, _OTHER = "Passport 9434765919", "a note on the weather"
-Query = Literal["counts", "histogram", "density", "sequences", "labels"]
+QueryName = Literal["counts", "histogram", "density", "sequences", "labels"]
 
 
 class Row(NamedTuple):
@@ -87,51 +87,55 @@ _RECORDS = (*_RECORD, Row("a cough, an ache, a burn", 0, "Ann"), Row("the ache a
 """Of one owner: alike in what counts, so that they add up to the most that they can."""
 
 
-def paid(name: str, event: Event) -> Receipt:
-    """A receipt for one charge. There is no ledger here: the data are invented."""
-    return Receipt("audit", (Charge(name, event, {}, "to be audited"),))
+@dataclass(frozen=True)
+class Measured:
+    """A query with the mechanism that was planned for it, and how many of its vectors one unit adds."""
+
+    mechanism: NoisySum
+    query: Query[Any]
+    records_per_unit: int = 1
 
 
 @dataclass(frozen=True)
-class SumAttack(Generic[Data]):
+class SumAttack:
     """Was the unit in the data of these sums, all of which are released?
 
     The score is the log-likelihood ratio of the answers, for the noise that the mechanisms say they add (Neyman and
     Pearson 1933: no test is better).
 
     Args:
-        mechanisms: one or more sums of the same data, each with its noise.
+        sums: one or more sums of the same data, each with its noise.
         absent: the data without the unit.
         present: the data with it.
         claim: of all that is released.
         source: of noise.
     """
 
-    mechanisms: Sequence[NoisySum[Data]]
-    absent: Data
-    present: Data
+    sums: Sequence[Measured]
+    absent: Batches[Any]
+    present: Batches[Any]
     claim: Claim
     source: NoiseSource = field(default_factory=SystemNoise)
 
     def scores(self, runs: int, *, present: bool) -> Floats:
-        return np.asarray(sum(self._scores(mechanism, runs, present) for mechanism in self.mechanisms))
+        return np.asarray(sum(self._scores(each, runs, present) for each in self.sums))
 
-    def _scores(self, mechanism: NoisySum[Data], runs: int, present: bool) -> Floats:
-        query, data = mechanism.query, self.present if present else self.absent
-        without, with_unit = query.evaluate(self.absent).ravel(), query.evaluate(self.present).ravel()
+    def _scores(self, each: Measured, runs: int, present: bool) -> Floats:
+        mechanism, query, data = each.mechanism, each.query, self.present if present else self.absent
+        without, with_unit = exact_sum(query, self.absent).ravel(), exact_sum(query, self.present).ravel()
         moved = without != with_unit
-        name, event = query.name, mechanism.event
-        answers = np.array(
-            [mechanism.run(data, receipt=paid(name, event), source=self.source).ravel()[moved] for _ in range(runs)]
-        )
-        noise = (answers * query.grid - without[moved]) / mechanism.scale
+        answers = np.array([self._answer(each, data).ravel()[moved] for _ in range(runs)])
+        noise = (answers * mechanism.sensitivity.grid - without[moved]) / mechanism.scale
         shift = (with_unit - without)[moved] / mechanism.scale
         if mechanism.noise == "laplace":
             return np.asarray((np.abs(noise) - np.abs(noise - shift)).sum(axis=1))
         return np.asarray(noise @ shift - shift @ shift / 2)
 
+    def _answer(self, each: Measured, data: Batches[Any]) -> Floats:
+        return measure(each.mechanism, each.query, data, source=self.source, records_per_unit=each.records_per_unit)
 
-def query_of(kind: Query, noise: NoiseKind) -> IntegerSum[BoundedCorpus]:
+
+def query_of(kind: QueryName, noise: NoiseKind) -> Query[BoundedBatch]:
     """The real query, of few terms and frequencies."""
     matcher = TermMatcher(TERMS)
     rows = TermRows(matcher, len(TERMS))
@@ -148,39 +152,40 @@ def query_of(kind: Query, noise: NoiseKind) -> IntegerSum[BoundedCorpus]:
     return TermDensity(rows, LABELS, integer_features(phases[0]), noise)
 
 
-def one_sum(kind: Query, noise: NoiseKind, budget: Budget) -> SumAttack[BoundedCorpus]:
+def one_sum(kind: QueryName, noise: NoiseKind, budget: Budget) -> SumAttack:
     """One query, with the noise that ``budget`` asks for; neighbours differ by a record."""
     pure = noise == "laplace"
     multiplier = 1 / float(budget.epsilon) if pure else gaussian_split(budget, [1.0])[0]
-    mechanism = NoisySum(query_of(kind, noise), noise, multiplier)
-    return _attack([mechanism], Unit(), 0.0 if pure else float(budget.delta))
+    query = query_of(kind, noise)
+    measured = Measured(NoisySum(noise, multiplier, query.sensitivity, query.shape), query)
+    return _attack([measured], Unit(), 0.0 if pure else float(budget.delta))
 
 
-def dp_kps(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack[BoundedCorpus]:
+def dp_kps(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
     """All that DP-KPS releases at its defaults, with the noise of its own plan: term counts, then the histogram."""
     parameters = DPKPSParameters(noise=noise, top_terms=len(TERMS), length=len(TERMS), terms_per_record=len(TERMS))
-    plan = make_plan(parameters, budget, unit=unit, labels=LABELS, vocabulary_size=len(TERMS))
-    queries = {query.name: query for query in (query_of("counts", noise), query_of("histogram", noise))}
-    mechanisms = [
-        NoisySum(queries[charge.name], noise, float(charge.parameters["noise_multiplier"])) for charge in plan.charges
-    ]
-    return _attack(mechanisms, unit, float(plan.budget.delta))  # type: ignore[union-attr]
+    facts = PublicFacts(unit, LabelSet(("yes", "no")))
+    plan = make_plan(parameters, budget, facts, vocabulary_size=len(TERMS))
+    queries = {"vocabulary": query_of("counts", noise), "density": query_of("histogram", noise)}
+    sums = [Measured(charge.mechanism, queries[charge.name]) for charge in plan.charges]  # type: ignore[arg-type]
+    return _attack(sums, unit, float(plan.budget.delta))  # type: ignore[union-attr]
 
 
-def charged_metrics(unit: Unit, budget: Budget) -> SumAttack[BoundedCorpus]:
+def charged_metrics(unit: Unit, budget: Budget) -> SumAttack:
     """The counts behind metrics that are released, by a classifier that is always right."""
     metrics = ChargedMetrics("audit", unit, float(budget.epsilon), ["a classifier"], seed=0)
     always = {"a classifier": lambda batch: np.ones(len(batch.texts), dtype=np.bool_)}
-    return _attack([metrics.mechanism(LABELS, always)], unit, 0.0)
+    query = MetricCounts(LABELS, always, unit)
+    return _attack([Measured(metrics.mechanism(query), query)], unit, 0.0)
 
 
-def _attack(mechanisms: Sequence[NoisySum[Any]], unit: Unit, delta: float) -> SumAttack[BoundedCorpus]:
+def _attack(sums: Sequence[Measured], unit: Unit, delta: float) -> SumAttack:
     mine = _RECORDS if unit.kind == "owner" else _RECORD
     return SumAttack(
-        mechanisms,
+        sums,
         corpus(_OTHERS, unit),
         corpus([*_OTHERS, *mine], unit),
-        EpsilonClaim(Composition(tuple(mechanism.event for mechanism in mechanisms)), delta),
+        EpsilonClaim(Composition(tuple(each.mechanism.event for each in sums)), delta),
     )
 
 
@@ -192,7 +197,7 @@ class Embeddings:
     labels: Sequence[int]
     units: Sequence[int]
 
-    def blocks(self) -> Iterator[Block]:
+    def batches(self) -> Iterator[Block]:
         yield Block(
             integer_vectors(np.eye(2, dtype=np.float32)[list(self.places)]),
             np.array(self.labels, dtype=np.int32),
@@ -200,9 +205,9 @@ class Embeddings:
         )
 
 
-def votes(name: str, unit: Unit) -> VoteHistogram:
+def votes(unit: Unit) -> VoteHistogram:
     """The real query: two labels with two candidates each; every record votes for both of its label."""
-    return VoteHistogram(_CANDIDATES, _CANDIDATE_LABELS, unit, name, NEAREST)
+    return VoteHistogram(_CANDIDATES, _CANDIDATE_LABELS, unit, NEAREST)
 
 
 def _added(unit: Unit) -> Embeddings:
@@ -211,17 +216,17 @@ def _added(unit: Unit) -> Embeddings:
     return Embeddings([0, 1] + [0] * len(mine), [0, 1, *mine], [0, 1] + [2] * len(mine))
 
 
-def aug_pe(rounds: int, unit: Unit, budget: Budget) -> SumAttack[Any]:
+def aug_pe(rounds: int, unit: Unit, budget: Budget) -> SumAttack:
     """The votes of ``rounds`` rounds with the noise of Aug-PE's own plan. All rounds have the same candidates."""
     spend: Budget | SecretBudget = secret_budget(budget) if unit.kind == "secret" else budget
-    multipliers = noise_multipliers(AugPEParameters(rounds=rounds, nearest=NEAREST), spend)
-    mechanisms = [NoisySum(for_unit(votes(name, unit), unit), "gaussian", each) for name, each in multipliers.items()]
-    claim = _claim(mechanisms, spend)
-    return SumAttack(mechanisms, Embeddings([0, 1], [0, 1], [0, 1]), _added(unit), claim)
+    parameters = AugPEParameters(rounds=rounds, nearest=NEAREST)
+    planned = mechanisms(parameters, spend, PublicFacts(unit), vocabulary_size=None).values()
+    sums = [Measured(mechanism, votes(unit), records_per_unit(unit)) for mechanism in planned]
+    return SumAttack(sums, Embeddings([0, 1], [0, 1], [0, 1]), _added(unit), _claim(sums, spend))
 
 
-def _claim(mechanisms: Sequence[NoisySum[Any]], spend: Budget | SecretBudget) -> Claim:
-    events = tuple(mechanism.event for mechanism in mechanisms)
+def _claim(sums: Sequence[Measured], spend: Budget | SecretBudget) -> Claim:
+    events = tuple(each.mechanism.event for each in sums)
     if isinstance(spend, SecretBudget):
         return PosteriorClaim(events, float(spend.prior))
     return EpsilonClaim(Composition(events), float(spend.delta))
@@ -249,19 +254,20 @@ def cluster_sums() -> ClusterSums:
 
 @dataclass(frozen=True)
 class SampledAttack:
-    """Is the secret in the corpus of these sums, each of which resamples records anew?
+    """Is the secret in the corpus of these sums, each of which samples records anew?
 
     The score is the log-likelihood ratio along the direction in which the secret's records move the sums, all alike.
 
     Args:
-        mechanism: resamples each record of the secret with one rate.
-        releases: how often it is run, with resamples of its own each time.
+        mechanism: samples each record of the secret with ``rate``.
+        releases: how often it is run, with a sample of its own each time.
         records: that hold the secret.
         claim: of all releases.
         source: of coins and noise.
     """
 
-    mechanism: SampledSum[Any]
+    mechanism: SampledSum
+    rate: float
     releases: int
     records: int
     claim: PosteriorClaim
@@ -272,14 +278,14 @@ class SampledAttack:
         unit = Unit("secret", self.records)
         others, mine = [Row(_OTHER, 1)] * 2, [Row(_SECRET)]
         data = corpus([*others, *mine * self.records] if present else others, unit)
-        query, event = self.mechanism.query, self.mechanism.event
-        moved = query.evaluate(corpus(mine, unit), lambda count: np.ones(count, dtype=np.bool_)) / self.mechanism.scale
+        query, scale = cluster_sums(), self.mechanism.scale
+        moved = exact_sum(query, corpus(mine, unit)) / scale
         length = float(np.linalg.norm(moved))
         answers = [
-            np.vdot(self.mechanism.run(data, receipt=paid(query.name, event), source=self.source), moved)
+            np.vdot(measure(self.mechanism, query, data, source=self.source, rates=self.rate), moved)
             for _ in range(runs * self.releases)
         ]
-        along = np.array(answers) * (query.grid / self.mechanism.scale / length)
+        along = np.array(answers) * (self.mechanism.sensitivity.grid / scale / length)
         return np.asarray(self._ratio(along, length).reshape(runs, self.releases).sum(axis=1))
 
     def _ratio(self, along: Floats, length: float) -> Floats:
@@ -297,5 +303,7 @@ def sec_pe(budget: Budget, *, rate: float, records: int, releases: int = 1) -> S
     """Sums with the noise that SecPE's plan would calibrate for the secret alone."""
     inclusion = (((rate, records),),)
     spend = secret_budget(budget)
-    mechanism = SampledSum(cluster_sums(), rate, inclusion, calibrate(spend, inclusion, releases=releases))
-    return SampledAttack(mechanism, releases, records, PosteriorClaim([mechanism.event] * releases, float(spend.prior)))
+    query, multiplier = cluster_sums(), calibrate(spend, inclusion, releases=releases)
+    mechanism = SampledSum(multiplier, inclusion, query.sensitivity, query.shape)
+    claim = PosteriorClaim([mechanism.event] * releases, float(spend.prior))
+    return SampledAttack(mechanism, rate, releases, records, claim)

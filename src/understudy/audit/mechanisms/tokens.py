@@ -12,10 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from understudy.audit.mechanisms.bounds import Floats
 from understudy.audit.mechanisms.claims import EpsilonClaim
-from understudy.audit.mechanisms.sums import paid
 from understudy.decoding.candidates import Candidates
 from understudy.decoding.sums import Clipping, TokenSums, softmax_sum, vote_sum
-from understudy.methods.few_shot.drawing import deal
+from understudy.methods.few_shot.sampler import deal
 from understudy.models.contexts import Rows
 from understudy.privacy.accountant import Composition
 from understudy.privacy.events import PureEvent
@@ -29,11 +28,9 @@ from understudy.privacy.tokens import PrivateTokens
 SURE = 99.0
 """A logit beside which others do not count."""
 TOKENS = 4
-NAME = "tokens"
 _FIRST, _SECOND = (SURE, 0.0), (0.0, SURE)
 """The logits of a row that says the first, or the second, of two tokens. The first is what the public row says."""
 _MOST_SHOWN = 4
-_PRIORITIES = 2**62
 
 
 class ScriptedLogits:
@@ -83,12 +80,12 @@ class TokenAttack:
     def scores(self, runs: int, *, present: bool) -> Floats:
         utilities = self.utilities(present=present)
         half = len(utilities) // 2
-        batches = self.mechanism.open(paid(NAME, self.mechanism.event), self.source)
+        batches = self.mechanism.open(self.source)
         counts = np.zeros(runs)
         for run in range(runs):
             batch = batches.batch()
             while batch.left:
-                counts[run] += batch.draw(utilities) < half
+                counts[run] += batch.choose(utilities) < half
         return counts
 
     def utilities(self, *, present: bool) -> NDArray[np.int64]:
@@ -113,7 +110,7 @@ def private_tokens(
         batch_size: declared; differences: 1.
     """
     clip = clip_for(budget, TOKENS, batch_size=batch_size, temperature=1.0)
-    mechanism = PrivateTokens(NAME, clip, batch_size, 1.0, TOKENS)
+    mechanism = PrivateTokens(clip, batch_size, 1.0, TOKENS)
     first = np.arange(vocabulary) < vocabulary // 2
     favours_second = np.where(first, 0.0, clip)
     others = [np.zeros(vocabulary), favours_second] if clipping == "recenter" else [favours_second]
@@ -201,11 +198,10 @@ class SubsetAttack:
         records = [_FIRST, *self.others] if present else list(self.others)
         counts, sums = np.zeros(runs), cache(self._sums)
         for run in range(runs):
-            tokens = self.mechanism.open(paid(NAME, self.mechanism.event), self.source).label(0)
+            tokens = self.mechanism.open(self.source).label(0)
             while tokens.left:
-                included, subset = tokens.sample(len(records))
-                priority = self.source.uniform(len(records), below=_PRIORITIES)
-                dealt = self.deal(included, subset, priority, subsets=self.mechanism.subsets, most=_MOST_SHOWN)
+                sample = tokens.sample(len(records))
+                dealt = self.deal(sample, subsets=self.mechanism.subsets, most=_MOST_SHOWN)
                 said = tuple(records[numbers.min()] if len(numbers) else _SECOND for numbers in dealt)
                 counts[run] += tokens.choose(sums(said)) == 0
         return counts
@@ -227,5 +223,5 @@ def few_shot(noise: SubsetNoise, budget: Budget, *, rate: float, tokens: int) ->
         strength = votes_epsilon(budget, rate=rate, tokens=tokens)
     else:
         strength = subsampled_multiplier(budget, rate=rate, tokens=tokens)
-    mechanism = SubsampledTokens(NAME, noise, 2, strength, rate, tokens)
+    mechanism = SubsampledTokens(noise, 2, strength, rate, tokens)
     return SubsetAttack(mechanism, [_SECOND] * 2, EpsilonClaim(Composition((mechanism.event,)), float(budget.delta)))

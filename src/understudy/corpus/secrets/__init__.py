@@ -12,9 +12,11 @@
 
 from understudy.corpus.secrets.detectors import BUILT_IN, make_detectors
 from understudy.corpus.secrets.finder import SecretFinder
-from understudy.corpus.secrets.incidence import Incidence, check_incidence, incidence
-from understudy.corpus.secrets.records import (
+from understudy.corpus.secrets.incidence import (
+    Incidence,
+    check_incidence,
     check_records_per_secret,
+    incidence,
     records_per_secret,
     secret_finder,
     secrets_of_records,

@@ -1,21 +1,63 @@
-"""Secrets that have a form: regular expressions, with checksums where the scheme has one.
+"""Secrets that have a form: regular expressions, with check digits where the scheme has some, and Presidio's (extra
+``pii``), of which the expressions and checks are used and never the language models.
 
 Every expression reads a text once from left to right: its repetitions are bounded or cannot be split in two ways.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import import_module
 from ipaddress import ip_address
-from typing import Protocol
+from typing import Any, Protocol
 
-from understudy.corpus.secrets.checksums import IBAN_LENGTHS, luhn, mod11, mod97
 from understudy.corpus.secrets.phone import PhoneDetector
-from understudy.corpus.secrets.pii import presidio_detector
 from understudy.errors import ConfigError
+
+IBAN_LENGTHS = {
+    15: "no",
+    16: "be",
+    18: "dk fi fk fo gl nl sd",
+    19: "mk si",
+    20: "at ba ee kz lt lu mn xk",
+    21: "ch cr hr li lv",
+    22: "bg bh de gb ge ie me rs va",
+    23: "ae gi il iq om so tl",
+    24: "ad cz es md pk ro sa se sk tn vg",
+    25: "ly pt st",
+    26: "is tr",
+    27: "bi dj fr gr it mc mr sm",
+    28: "al az by cy do gt hu lb ni pl sv",
+    29: "br eg ps qa ua",
+    30: "jo kw mu ye",
+    31: "mt sc",
+    32: "lc",
+    33: "ru",
+}
+"""Characters of an IBAN, by country (ISO 13616; the SWIFT registry)."""
+
+
+def luhn(digits: str) -> bool:
+    """ISO/IEC 7812: every second digit from the right doubled, the digits' sum a multiple of 10."""
+    total = 0
+    for position, digit in enumerate(map(int, reversed(digits))):
+        total += digit if position % 2 == 0 else sum(divmod(2 * digit, 10))
+    return total % 10 == 0
+
+
+def mod97(iban: str) -> bool:
+    """ISO 13616: the first four characters moved to the end, letters as 10 to 35, the number is 1 modulo 97."""
+    return int("".join(str(int(character, 36)) for character in iban[4:] + iban[:4])) % 97 == 1
+
+
+def mod11(digits: str) -> bool:
+    """NHS number: the first nine digits weighted 10 to 2 and the tenth add up to a multiple of 11."""
+    return sum(int(digit) * (10 - position) for position, digit in enumerate(digits)) % 11 == 0
+
 
 _PRESIDIO = "presidio:"
 
@@ -43,8 +85,8 @@ class PatternDetector:
 
     Args:
         name: as it is asked for.
-        bodies: the expressions, without what must stand around them; case does not matter. Where at one place several
-            of them match, each counts.
+        bodies: the expressions, without what must stand around them; case does not matter. Where several match at one
+            place, each counts.
         canonical: from a match in lower case to its one spelling, or None where the check fails.
         before: a look behind; by default no letter or digit. The end of another match does as well.
         after: a look ahead; by default no letter or digit.
@@ -95,59 +137,40 @@ class PatternDetector:
 
 
 def make_detectors(names: Sequence[str]) -> tuple[Detector, ...]:
-    """The detectors that ``names`` ask for, each once.
-
-    Args:
-        names: of the built-in ones (:data:`BUILT_IN`), or ``presidio:ENTITY`` (extra ``pii``).
+    """The detectors that ``names`` ask for, each once: built-in ones (:data:`BUILT_IN`), or ``presidio:ENTITY``.
 
     Raises:
-        ConfigError: a name is unknown, or the extra is not installed.
+        ConfigError: a name is unknown, the extra ``pii`` is missing, or Presidio does not find this entity by its form.
     """
-    return tuple(_make(name) for name in dict.fromkeys(names))
-
-
-def _make(name: str) -> Detector:
-    if name.startswith(_PRESIDIO):
-        return presidio_detector(name.removeprefix(_PRESIDIO))
-    if name not in _BY_NAME:
-        raise ConfigError(
-            f"There is no detector {name!r}.", f"Detectors are {', '.join(BUILT_IN)}, and presidio:ENTITY."
-        )
-    return _BY_NAME[name]
+    made: list[Detector] = []
+    for name in dict.fromkeys(names):
+        if name.startswith(_PRESIDIO):
+            made.append(_presidio(name.removeprefix(_PRESIDIO)))
+        elif name in _BY_NAME:
+            made.append(_BY_NAME[name])
+        else:
+            raise ConfigError(
+                f"There is no detector {name!r}.", f"Detectors are {', '.join(BUILT_IN)}, and presidio:ENTITY."
+            )
+    return tuple(made)
 
 
 def _compact(match: str) -> str:
     return re.sub(r"[\W_]", "", match)
 
 
-def _email(match: str) -> str:
-    return match.strip("'.-_%+")
+def _numbers(accepts: Callable[[str], bool]) -> Callable[[str], str | None]:
+    """The letters and digits of a match, where they are such a number."""
+
+    def canonical(match: str) -> str | None:
+        number = _compact(match)
+        return number if accepts(number) else None
+
+    return canonical
 
 
-def _iban(match: str) -> str | None:
-    iban = _compact(match)
-    return iban if iban.isascii() and mod97(iban) else None
-
-
-def _credit_card(match: str) -> str | None:
-    digits = _compact(match)
-    return digits if luhn(digits) else None
-
-
-def _us_ssn(match: str) -> str | None:
-    digits = _compact(match)
-    never_issued = digits[:3] in ("000", "666") or digits[0] == "9" or digits[3:5] == "00" or digits[5:] == "0000"
-    return None if never_issued else digits
-
-
-def _nhs_number(match: str) -> str | None:
-    digits = _compact(match)
-    return digits if mod11(digits) else None
-
-
-def _uk_nino(match: str) -> str | None:
-    number = _compact(match)
-    return None if number[:2] in ("bg", "gb", "nk", "kn", "tn", "nt", "zz") else number
+def _is_issued(ssn: str) -> bool:
+    return ssn[:3] not in ("000", "666") and ssn[0] != "9" and ssn[3:5] != "00" and ssn[5:] != "0000"
 
 
 def _ip_address(match: str) -> str | None:
@@ -158,19 +181,17 @@ def _ip_address(match: str) -> str | None:
     return None if address.is_unspecified or address.is_loopback else str(address)
 
 
-def _url(match: str) -> str:
-    return re.sub(r"^https?://", "", match).rstrip("/.,;|:!?'*_")
-
-
 _IBAN_FORM = "|".join(
     rf"(?:{'|'.join(countries.split())})\d\d(?:[ -]?[a-z0-9]){{{length - 4}}}"
     for length, countries in sorted(IBAN_LENGTHS.items(), reverse=True)
 )
-_IBAN = PatternDetector("iban", (_IBAN_FORM,), _iban, before=r"(?<![^\W_])(?=[a-z]{2}\d\d)")
+_IBAN = PatternDetector(
+    "iban", (_IBAN_FORM,), _numbers(lambda iban: iban.isascii() and mod97(iban)), before=r"(?<![^\W_])(?=[a-z]{2}\d\d)"
+)
 
 _FOUR_FOURS = r"[2-6]\d{3}([ -])\d{4}\1\d{4}\1\d{4}"
 _CARD_IN_GROUPS = rf"{_FOUR_FOURS}|[2-6]\d{{3}}[ -]\d{{6}}[ -]\d{{4,5}}"
-_GROUPED_CARD = PatternDetector("credit_card", (_CARD_IN_GROUPS,), _credit_card, before=r"(?<![^\W_])(?<!\+)")
+_GROUPED_CARD = PatternDetector("credit_card", (_CARD_IN_GROUPS,), _numbers(luhn), before=r"(?<![^\W_])(?<!\+)")
 
 _URL_CHARACTER = r"[^\s<>\"()\[\]{}]"
 _URL_START = r"(?<![^\W_])(?<!://)(?:https?://|www\.)"
@@ -179,7 +200,7 @@ _BUILT_IN: tuple[Detector, ...] = (
     PatternDetector(
         "email",
         (r"[\w.%+'-]+@[\w-]+(?:\.[\w-]+)*\.(?:xn--[a-z0-9]+|[^\W\d_]{2,})",),
-        _email,
+        lambda match: match.strip("'.-_%+"),
         before=r"(?<![\w.%+'-])",
         after="",
     ),
@@ -191,11 +212,15 @@ _BUILT_IN: tuple[Detector, ...] = (
             rf"(?:[2-6]|1(?=800))\d{{11,18}}|{_CARD_IN_GROUPS}",
             rf"{_FOUR_FOURS}\1\d{{3}}",  # on its own: the last three digits may be the card's security code
         ),
-        _credit_card,
+        _numbers(luhn),
     ),
-    PatternDetector("us_ssn", (r"\d{3}([- ])\d\d\1\d{4}",), _us_ssn),
-    PatternDetector("nhs_number", (r"\d{3}[ -]?\d{3}[ -]?\d{4}",), _nhs_number),
-    PatternDetector("uk_nino", (r"[a-z]{2} ?\d\d ?\d\d ?\d\d ?[a-d]",), _uk_nino),
+    PatternDetector("us_ssn", (r"\d{3}([- ])\d\d\1\d{4}",), _numbers(_is_issued)),
+    PatternDetector("nhs_number", (r"\d{3}[ -]?\d{3}[ -]?\d{4}",), _numbers(mod11)),
+    PatternDetector(
+        "uk_nino",
+        (r"[a-z]{2} ?\d\d ?\d\d ?\d\d ?[a-d]",),
+        _numbers(lambda nino: nino[:2] not in ("bg", "gb", "nk", "kn", "tn", "nt", "zz")),
+    ),
     PatternDetector(
         "ip_address",
         (r"\d{1,3}(?:\.\d{1,3}){3}", r"(?<![0-9a-f:]:)[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}:?(?!:)"),
@@ -209,7 +234,7 @@ _BUILT_IN: tuple[Detector, ...] = (
             rf"(?<![^\s<>\"()\[\]{{}},;|]){_URL_START}(?:(?![,;|]{_URL_START}){_URL_CHARACTER})+",
             rf"(?<=[^\s<>\"()\[\]{{}},;|]){_URL_START}(?:(?!{_URL_START}){_URL_CHARACTER})++(?!{_URL_START})",
         ),
-        _url,
+        lambda match: re.sub(r"^https?://", "", match).rstrip("/.,;|:!?'*_"),
         before="",
         after="",
     ),
@@ -217,3 +242,74 @@ _BUILT_IN: tuple[Detector, ...] = (
 _BY_NAME = {detector.name: detector for detector in _BUILT_IN}
 BUILT_IN = tuple(_BY_NAME)
 """Names of the detectors that need no extra."""
+
+
+_FETCHES = {"EMAIL_ADDRESS": "email"}
+"""Entities whose recogniser asks the internet for a list, and the built-in detector in its place."""
+
+
+@dataclass(frozen=True)
+class PresidioDetector:
+    """All recognisers of one entity, in whatever language or country; every score above zero counts."""
+
+    name: str
+    entity: str
+    recognizers: tuple[Any, ...]
+
+    def find(self, text: str) -> Iterator[str]:
+        for start, end in sorted(self._spans(text)):
+            yield text[start:end]
+
+    def whole(self, text: str) -> str | None:
+        text = text.strip()
+        return text if (0, len(text)) in self._spans(text) else None
+
+    def _spans(self, text: str) -> set[tuple[int, int]]:
+        return {
+            (found.start, found.end)
+            for recognizer in self.recognizers
+            for found in recognizer.analyze(text, [self.entity], None)
+            if found.entity_type == self.entity and found.score > 0
+        }
+
+
+def _presidio(entity: str) -> PresidioDetector:
+    """The detector ``presidio:ENTITY``."""
+    by_entity = _recognizers()
+    if entity in _FETCHES:
+        raise ConfigError(
+            f"Presidio fetches a list from the internet to find {entity}.",
+            f"Use the detector {_FETCHES[entity]}, which is built in.",
+        )
+    if entity not in by_entity:
+        raise ConfigError(
+            f"Presidio does not find {entity!r} by its form.",
+            "Use an entity that it finds by patterns; list names in a column or a file.",
+        )
+    return PresidioDetector(f"presidio:{entity}", entity, tuple(by_entity[entity]))
+
+
+@cache
+def _recognizers() -> dict[str, list[Any]]:
+    """Every recogniser that works by patterns and rules alone, by the entity that it finds."""
+    try:
+        presidio = import_module("presidio_analyzer")
+    except ImportError:
+        raise ConfigError(
+            "Presidio's detectors need a package that is not installed: presidio-analyzer.",
+            "Install the extra: pip install 'understudy[pii]'",
+        ) from None
+    log = logging.getLogger("presidio-analyzer")  # it logs strings that fail a check
+    log.disabled = True
+    predefined = import_module("presidio_analyzer.predefined_recognizers")
+    by_entity: dict[str, list[Any]] = {}
+    for name in predefined.__all__:
+        kind = getattr(predefined, name)
+        if not isinstance(kind, type) or not (
+            issubclass(kind, presidio.PatternRecognizer) or name == "PhoneRecognizer"
+        ):
+            continue
+        recognizer = kind()
+        for entity in recognizer.supported_entities:
+            by_entity.setdefault(entity, []).append(recognizer)
+    return by_entity

@@ -1,10 +1,12 @@
-"""Which record holds which secret, by numbers alone: the public input of SecPE's public mode."""
+"""Which record holds which secret: the cap on records of one secret, and the public input of SecPE's public mode."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,13 +16,95 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.corpus.corpus import Corpus
+from understudy.corpus.secrets.detectors import make_detectors
 from understudy.corpus.secrets.finder import SecretFinder
-from understudy.corpus.secrets.records import secrets_of_records
 from understudy.errors import ConfigError, CorpusError
-from understudy.files import atomic_file
+from understudy.files import UnreadableText, atomic_file, read_lines
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+
+def secret_finder(corpus: Corpus, *, file: str | Path | None = None, detectors: Sequence[str] = ()) -> SecretFinder:
+    """The finder of all secrets of a table: of its secrets columns, of a file, and of detectors.
+
+    Where the corpus has secrets columns their strings are collected in a pass of its own.
+    Memory: O(distinct secrets). ``file`` is a private file in UTF-8 with one secret per line.
+
+    Raises:
+        ConfigError: no secret is named in any of the ways, or a detector is unknown.
+        CorpusError: the file or the table cannot be read.
+    """
+    if not corpus.schema.secrets and file is None and not detectors:
+        raise ConfigError(
+            "No secrets are named.",
+            "Name columns (--secrets), a file (--secrets-file), or detectors (--secret-detectors).",
+        )
+    made = make_detectors(detectors)
+    strings = [] if file is None else read_secrets(Path(file))
+    batches = corpus.batches() if corpus.schema.secrets else ()
+    listed = (string for batch in batches for strings in batch.secrets or () for string in strings)
+    return SecretFinder(strings, listed=listed, detectors=made)
+
+
+def secrets_of_records(corpus: Corpus, finder: SecretFinder) -> Iterator[set[str]]:
+    """For each record in the table's order the keys of the secrets that it holds. Private.
+
+    It holds what the finder finds in its text, of several columns in every value, and what its own row lists.
+    """
+    is_json = bool(corpus.schema.record_columns)
+    for batch in corpus.batches():
+        listed = batch.secrets or [[] for _ in batch.texts]
+        for text, strings in zip(batch.texts, listed, strict=True):
+            if is_json:  # in JSON "\\n" and '\\"' would be parts of words
+                text = "\n".join(_strings(list(json.loads(text).values())))
+            found = finder.find(text)
+            for string in strings:
+                found |= finder.keys(string)
+            yield found
+
+
+def records_per_secret(corpus: Corpus, finder: SecretFinder) -> Counter[str]:
+    """How many records hold each secret, by its key. Private. One pass; memory O(distinct secrets)."""
+    counts: Counter[str] = Counter()
+    for found in secrets_of_records(corpus, finder):
+        counts.update(found)
+    return counts
+
+
+def check_records_per_secret(corpus: Corpus, finder: SecretFinder, max_records: int) -> None:
+    """Check that no secret is in more than ``max_records`` records, as was declared; else a CorpusError. One pass.
+
+    No record is ever dropped to fix this: one secret's records would displace another's.
+    """
+    if max(records_per_secret(corpus, finder).values(), default=0) > max_records:
+        raise CorpusError(
+            "A secret is in more records than was declared.",
+            "Declare more with --max-records-per-secret (by what is known beyond this table), or take strings that are "
+            "no secrets out of the secrets; `understudy secrets count` writes the counts to a private file.",
+        )
+
+
+def read_secrets(file: Path) -> list[str]:
+    """The secrets of a file with one per line."""
+    try:
+        return [line.strip() for line in read_lines(file) if line.strip()]
+    except UnreadableText as error:
+        raise CorpusError(
+            f"The file of secrets cannot be read ({error}).", "Give a UTF-8 file with one secret per line."
+        ) from None
+
+
+def _strings(value: object) -> Iterator[str]:
+    """Every string and number of a nested value, as text; names of inner fields too."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        for each in value:
+            yield from _strings(each)
+    else:
+        yield value if isinstance(value, str) else json.dumps(value)
+
 
 FORMAT = "understudy-secret-incidence"
 VERSION = 1
@@ -37,8 +121,7 @@ class Incidence:
         records: ``Int64[pairs]``, in ascending order.
         secrets: ``Int64[pairs]``: record ``records[i]`` holds secret ``secrets[i]``; ascending within a record.
 
-    Raises:
-        ValueError: a number is out of range, or the pairs are not in order, each once.
+    Raises a ValueError where a number is out of range, or the pairs are not in order, each once.
     """
 
     n_records: int
@@ -71,7 +154,7 @@ class Incidence:
         return content.hexdigest()
 
     def to_csr(self) -> csr_array:
-        """The 0/1 matrix ``Float64[n_secrets, n_records]``: a row a secret, as a linear program's constraints."""
+        """The 0/1 matrix ``Float64[n_secrets, n_records]``: a row per secret, as a linear program's constraints."""
         from scipy.sparse import csr_array
 
         ones = np.ones(len(self.records))
@@ -95,11 +178,7 @@ class Incidence:
 
     @classmethod
     def read(cls, path: str | Path) -> Incidence:
-        """Read what :meth:`write` wrote.
-
-        Raises:
-            ConfigError: there is no such file, or it is damaged, or something else, or of a newer version.
-        """
+        """Read what :meth:`write` wrote; ConfigError where there is none, or it is damaged or of a newer version."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -146,10 +225,9 @@ def incidence(corpus: Corpus, finder: SecretFinder) -> Incidence:
 
 
 def check_incidence(corpus: Corpus, finder: SecretFinder, declared: Incidence) -> None:
-    """Check that a table has exactly the incidence that was declared public, in this order of rows. One pass.
+    """Check that a table has exactly the incidence that was declared public, in this order of rows: else a CorpusError.
 
-    Raises:
-        CorpusError: it has another.
+    One pass.
     """
     if incidence(corpus, finder).sha256 != declared.sha256:
         raise CorpusError(

@@ -37,13 +37,11 @@ class PhoneDetector:
     """The detector ``phone``. Of every group of digits a bounded number of runs is looked at.
 
     A chain is all digits with no more between them than stands inside one number. A chain that can be one number is
-    one; but another number, a count or an hour may stand beside a number, so that runs of its groups are read as
-    numbers too: of a chain that is too long for one number all that can be one, of any other those that are long, or
-    set off by what stands beside them. What is read too much is a further secret; none takes another's place.
+    one; but a count or an hour may stand beside a number, so runs of its groups are read as numbers too: of a chain
+    that is too long for one number all that can be one, of any other those that are long, or set off by what stands
+    beside them. What is read too much is a further secret; none takes another's place.
 
-    Args:
-        name: as it is asked for.
-        without: each takes from a text what is surely no telephone number.
+    Each of ``without`` takes from a text what is surely no telephone number.
     """
 
     name: str

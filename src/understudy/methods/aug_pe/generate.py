@@ -8,7 +8,7 @@ from understudy.evolution.harvest import Survivor, harvest
 from understudy.evolution.variation import TextAPI
 from understudy.methods.aug_pe.parameters import AugPEParameters
 from understudy.methods.aug_pe.plan import keywords_name
-from understudy.methods.base import GenerationTools
+from understudy.methods.public import GenerationTools
 from understudy.release import Release
 from understudy.writing.records import SyntheticRecord
 

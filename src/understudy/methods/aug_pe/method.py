@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from understudy.errors import ConfigError
 from understudy.evolution.forecast import evolution_calls, harvest_calls, variation_characters
@@ -11,20 +11,14 @@ from understudy.evolution.harvest import HarvestParameters
 from understudy.evolution.keywords import keywords_of_labels
 from understudy.evolution.loop import candidates_per_round, population_sizes, require_room_for
 from understudy.methods.aug_pe import generate as generating
-from understudy.methods.aug_pe.contents import contents
 from understudy.methods.aug_pe.parameters import AugPEParameters
-from understudy.methods.aug_pe.plan import NAME, make_plan
-from understudy.methods.base import (
-    CallEstimate,
-    GenerationTools,
-    Preparation,
-    PublicFacts,
-    Released,
-    ReleaseTools,
-    Traits,
-)
-from understudy.methods.contents import Contents
+from understudy.methods.aug_pe.plan import LABELS, NAME, VOCABULARY, keywords_name, make_plan, votes_name
+from understudy.methods.aug_pe.sizes import NOISY
+from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
+from understudy.methods.contents import Contents, Held
+from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.parameters import Parameters
+from understudy.privacy.events import GaussianEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
@@ -36,11 +30,13 @@ from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 from understudy.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:
-    from understudy.corpus import Corpus
     from understudy.corpus.bounding import BoundedCorpus
 
 
-class AugPE(Traits, AugPEParameters):
+_INT32 = 2**31 - 1
+
+
+class AugPE(Method, AugPEParameters):
     """Private evolution with differential privacy.
 
     >>> AugPE(rounds=3).variations
@@ -50,20 +46,16 @@ class AugPE(Traits, AugPEParameters):
     name: ClassVar[str] = NAME
     parameters: ClassVar[type[Parameters]] = AugPEParameters
     generation_parameters: ClassVar[type[Parameters]] = HarvestParameters
-    needs_embedder: ClassVar[bool] = True
-    asks_for_candidates: ClassVar[bool] = True
     protects_secrets: ClassVar[bool] = True
-
-    def dump(self) -> dict[str, Any]:
-        return self.model_dump(mode="json")
+    needs: ClassVar[Needs] = Needs(embedder="private", candidates=True)
 
     def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
         vocabulary = self._vocabulary()
         keywords_of_labels(self, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
         return make_plan(self, budget, facts, vocabulary_size=None if vocabulary is None else len(vocabulary.terms))
 
-    def prepare(self, corpus: Corpus, plan: Plan, preparation: Preparation) -> None:  # noqa: ARG002
-        candidates = candidates_per_round(self, preparation.labels).candidates
+    def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:  # noqa: ARG002
+        candidates = candidates_per_round(self, preparation.labels.size).candidates
         require_room_for(max(candidates), dimension=preparation.dimension)
 
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
@@ -71,13 +63,40 @@ class AugPE(Traits, AugPEParameters):
 
         return release(self, corpus, plan, vocabulary=self._vocabulary(), tools=tools)
 
-    def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> CallEstimate:
+    def estimate_calls(
+        self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate
+    ) -> CallEstimate:
         sizes = population_sizes(self, [1.0] * len(counts))
         calls = evolution_calls(self, sizes) + harvest_calls(counts, sizes[-1], kind=self.harvest)
         return CallEstimate(calls, variation_characters(self, template, writing.examples_per_prompt))
 
     def contents(self, release: Release) -> Contents:
-        return contents(self, release)
+        """The candidates of all rounds: text, prompt, label, lineage, noisy votes, times chosen."""
+        count, labels = len(release.strings.get("texts", ())), release.schema.label_set.size
+        charges = [votes_name(number + 1) for number in range(self.rounds)]
+        arrays = {
+            "round": Held("int32", (count,), 0, self.rounds - 1),
+            "label": Held("int32", (count,), 0, labels - 1),
+            "parent": Held("int64", (count,), -1, count - 1),
+            "votes": Held("float64", (count,)),
+            "chosen": Held("int32", (count,), 0, _INT32),
+            "survivors": Held("int64", ("survivors",), 0, count - 1),
+            "failed": Held("int64", (self.rounds, labels), 0),
+        }
+        strings: dict[str, int | None] = {"texts": count, "prompts": count}
+        if self.label_sizes == NOISY:
+            charges.append(LABELS)
+        if self.private_keywords:
+            charges.append(VOCABULARY)
+            arrays["counts"] = Held("float64", (len(release.terms),))
+        else:
+            strings |= {keywords_name(label): None for label in range(labels)}
+        return Contents(
+            dict.fromkeys(charges, GaussianEvent.kind),
+            arrays,
+            strings,
+            terms=None if self.private_keywords else 0,
+        )
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
         return generating.generate(self, release, counts, tools=tools)

@@ -7,25 +7,22 @@ votes-1..T   in every round, a noisy histogram of the private records' votes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
 
-from understudy.errors import ConfigError, PrivacyError
+from understudy.errors import ConfigError
 from understudy.evolution.loop import candidates_per_round, require_few
 from understudy.methods.aug_pe.parameters import AugPEParameters
-from understudy.methods.aug_pe.sizes import NOISY, LabelCounts, declared_proportions
-from understudy.methods.aug_pe.votes import VoteHistogram
-from understudy.methods.base import PublicFacts
+from understudy.methods.aug_pe.sizes import NOISY, declared_proportions
+from understudy.methods.public import PublicFacts
 from understudy.privacy.accountant import gaussian_split
-from understudy.privacy.events import GaussianEvent
+from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import GroupSum, IntegerSum, NoisySum
+from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, Shape
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.split import secret_split
 from understudy.privacy.unit import Unit
-from understudy.vocabulary.matcher import TermMatcher
-from understudy.vocabulary.top_terms import TermCounts, require_enough_terms
+from understudy.vocabulary.top_terms import require_enough_terms
 
 NAME = "aug-pe"
 LABELS, VOCABULARY = "labels", "vocabulary"
@@ -41,25 +38,44 @@ def keywords_name(label: int) -> str:
     return f"keywords-{label}"
 
 
-def noise_multipliers(parameters: AugPEParameters, budget: Budget | SecretBudget) -> dict[str, float]:
-    """Of each release, in sensitivities of one unit, calibrated so that together they spend ``budget`` and no more."""
-    extra = {}
+def vote_sensitivity(nearest: int, unit: Unit) -> Sensitivity:
+    """Of one record's vote, or of an owner's joint votes: L2 norm 1, on ``nearest`` candidates per record at most."""
+    records = unit.max_records if unit.kind == "owner" else 1
+    return Sensitivity(COUNT_GRID * math.sqrt(nearest * records), COUNT_GRID, COUNT_GRID)
+
+
+def records_per_unit(unit: Unit) -> int:
+    """How many vectors one unit adds: a secret is up to m records, an owner's records add one together."""
+    return unit.max_records if unit.kind == "secret" else 1
+
+
+def mechanisms(
+    parameters: AugPEParameters, budget: Budget | SecretBudget, facts: PublicFacts, *, vocabulary_size: int | None
+) -> dict[str, NoisySum]:
+    """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more.
+
+    Raises:
+        ConfigError: if the shares leave nothing for the votes, or the noise does not fit its grid.
+    """
+    sums: dict[str, tuple[float, Sensitivity, Shape]] = {}
     if parameters.label_sizes == NOISY:
-        extra[LABELS] = parameters.label_share
+        sums[LABELS] = parameters.label_share, Sensitivity.of_counts(1), (facts.labels.size,)
     if parameters.private_keywords:
-        extra[VOCABULARY] = parameters.vocabulary_share
-    left = 1 - sum(extra.values())
+        counts = Sensitivity.of_counts(parameters.terms_per_record)
+        sums[VOCABULARY] = parameters.vocabulary_share, counts, (vocabulary_size,)
+    left = 1 - sum(share for share, _, _ in sums.values())
     if left <= 0:
         raise ConfigError("The shares leave nothing for the votes.", "Lower label_share or vocabulary_share.")
-    names = [*extra, *(votes_name(number + 1) for number in range(parameters.rounds))]
-    shares = [*extra.values(), *[left / parameters.rounds] * parameters.rounds]
+    vote = vote_sensitivity(parameters.nearest, facts.unit)
+    rounds = [votes_name(number + 1) for number in range(parameters.rounds)]
+    sums |= dict.fromkeys(rounds, (left / parameters.rounds, vote, (None,)))
+    shares = [share for share, _, _ in sums.values()]
     split = secret_split(budget, shares) if isinstance(budget, SecretBudget) else gaussian_split(budget, shares)
-    return dict(zip(names, split, strict=True))
-
-
-def for_unit(query: IntegerSum[Any], unit: Unit) -> IntegerSum[Any]:
-    """``query`` with the sensitivity that this unit has: a secret is up to m records."""
-    return GroupSum(query, unit.max_records) if unit.kind == "secret" else query
+    times = records_per_unit(facts.unit)
+    return {
+        name: NoisySum("gaussian", multiplier, sensitivity.times(times), shape)
+        for (name, (_, sensitivity, shape)), multiplier in zip(sums.items(), split, strict=True)
+    }
 
 
 def make_plan(
@@ -74,65 +90,38 @@ def make_plan(
         ConfigError: if the label proportions do not fit the labels, there are too many candidates, the shares leave
             nothing, N is larger than the vocabulary, or the noise does not fit its grid.
     """
-    declared_proportions(parameters.label_sizes, facts.label_names)
-    require_few(parameters, facts.labels)
+    declared_proportions(parameters.label_sizes, facts.labels.names)
+    require_few(parameters, facts.labels.size)
     if isinstance(budget, Budget) and budget.delta == 0:
         raise ConfigError("The noise of aug-pe is Gaussian: it needs a delta.", "Give a delta such as 1e-6.")
     if vocabulary_size is not None:
         require_enough_terms(parameters.top_terms, vocabulary_size)
-    multipliers = noise_multipliers(parameters, budget)
-    _check_mechanisms(parameters, multipliers, facts)
+    sums = mechanisms(parameters, budget, facts, vocabulary_size=vocabulary_size)
     why = {
-        LABELS: f"noisy counts of the records of {facts.labels} label(s)",
+        LABELS: f"noisy counts of the records of {facts.labels.size} label(s)",
         VOCABULARY: f"noisy counts of {vocabulary_size} public terms; the {parameters.top_terms} largest are keywords",
     }
-    nearest = {"nearest": parameters.nearest}
-    charges = tuple(
-        Charge(
-            name,
-            GaussianEvent(multiplier),
-            {"noise": "gaussian", "noise_multiplier": multiplier, **({} if name in why else nearest)},
-            why.get(name, "noisy histogram of the records' votes for the candidates of this round"),
-        )
-        for name, multiplier in multipliers.items()
-    )
-    return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, multipliers, facts))
+    votes = "noisy histogram of the records' votes for the candidates of this round"
+    charges = tuple(Charge(name, mechanism, why.get(name, votes)) for name, mechanism in sums.items())
+    return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, sums[votes_name(1)], facts))
 
 
-def _check_mechanisms(parameters: AugPEParameters, multipliers: Mapping[str, float], facts: PublicFacts) -> None:
-    """Build every mechanism without data, so that noise which does not fit its grid is refused before any charge."""
-    queries: dict[str, IntegerSum[Any]] = {
-        LABELS: LabelCounts(facts.labels),
-        VOCABULARY: TermCounts(TermMatcher(()), 0, parameters.terms_per_record),
-    }
-    try:
-        for name, multiplier in multipliers.items():
-            query = queries.get(name) or VoteHistogram.of_size(0, name=name)
-            NoisySum(for_unit(query, facts.unit), "gaussian", multiplier)
-    except PrivacyError as error:
-        raise ConfigError(
-            f"This budget is out of range for these parameters. {error.problem}",
-            "Choose an epsilon nearer to 1 (to see results without noise there is --insecure-no-noise).",
-        ) from None
-
-
-def vote_noise(multiplier: float, unit: Unit) -> float:
-    """Standard deviation of the noise on a candidate's votes, in votes of one record (or owner)."""
-    return multiplier * (unit.max_records if unit.kind == "secret" else 1)
-
-
-def _forecast(parameters: AugPEParameters, multipliers: Mapping[str, float], facts: PublicFacts) -> dict[str, Any]:
-    noise = vote_noise(multipliers[votes_name(1)], facts.unit)
-    work = candidates_per_round(parameters, facts.labels)
-    candidates = max(work.candidates)
-    forecast: dict[str, Any] = {
-        "rounds": parameters.rounds,
-        "candidates a round": candidates,
-        "noise on the votes of a candidate (std, votes)": noise,
-    }
+def _forecast(parameters: AugPEParameters, votes: NoisySum, facts: PublicFacts) -> Facts:
+    candidates = max(candidates_per_round(parameters, facts.labels.size).candidates)
+    entries = [
+        Fact("rounds", parameters.rounds, "rounds"),
+        Fact("candidates_per_round", candidates, "candidates per round"),
+        Fact("vote_noise", votes.noise_std, "noise on the votes for a candidate (std, votes)"),
+    ]
     if facts.expected_records is not None:
-        voters = f"{'owner' if facts.unit.kind == 'owner' else 'record'}s"
+        voters = "owners" if facts.unit.kind == "owner" else "records"
         mean = facts.expected_records / candidates
-        forecast[f"{voters} (as declared)"] = facts.expected_records
-        forecast["signal / noise of a candidate with the mean number of votes"] = mean / noise
-    return forecast
+        entries += [
+            Fact("expected_records", facts.expected_records, f"{voters} (as declared)"),
+            Fact(
+                "signal_to_noise",
+                mean / votes.noise_std,
+                "signal to noise of a candidate with the mean number of votes",
+            ),
+        ]
+    return Facts(tuple(entries))

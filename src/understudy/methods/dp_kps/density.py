@@ -1,8 +1,7 @@
 """The density sketches: per label, a noisy sum of what each record says about the privatised vocabulary.
 
-Three queries, all :class:`~understudy.privacy.mechanisms.IntegerSum` of the bounded
-corpus and all jointly over labels (a record touches its label's row only, an owner's
-records are averaged over all labels, so the bounds below hold for the whole matrix):
+Three queries, all jointly over labels (a record touches its label's row only, an owner's records are averaged over all
+labels, so the bounds below hold for the whole matrix). The plan states their sensitivities; here is why they hold:
 
 * :class:`TermDensity`: kernel density of single terms (bandwidth h > 0);
 * :class:`TermHistogram`: the same at h = 0, where the kernel is the identity;
@@ -11,22 +10,21 @@ records are averaged over all labels, so the bounds below hold for the whole mat
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from understudy.corpus.bounding import BoundedCorpus
-from understudy.methods.dp_kps.features import GRID, integer_features
+from understudy.corpus.bounding import BoundedBatch
+from understudy.methods.dp_kps.features import WEIGHT_GRID, integer_features
+from understudy.methods.dp_kps.plan import density_sensitivity, histogram_sensitivity, sequence_sensitivity
+from understudy.privacy.measurement import Query
+from understudy.privacy.mechanisms import Sensitivity
 from understudy.privacy.noise import NoiseKind
 from understudy.vocabulary.matcher import TermMatcher
 
-WEIGHT_GRID = 1 << 20
-"""Integer steps of weight 1. Weights are rounded down, so that no norm grows."""
 Number = TypeVar("Number", bound=np.generic)
 _CHUNK_NUMBERS = 1 << 24
 _SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
@@ -39,28 +37,29 @@ class TermRows:
     matcher: TermMatcher
     terms_per_record: int
 
-    def batches(self, data: BoundedCorpus) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]]:
-        """Yield (``Int64[n, S]`` term indices padded with -1, ``Int32[n]`` labels, ``Int64[n]`` shares)."""
-        for batch in data.batches():
-            rows = np.full((len(batch.labels), self.terms_per_record), -1, dtype=np.int64)
-            for row, text in enumerate(batch.said):
-                found = self.matcher.first_distinct(text, self.terms_per_record)
-                rows[row, : len(found)] = found
-            yield rows, batch.labels, batch.shares
+    def of(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        """``Int64[n, S]``: term indices of each record, padded with -1."""
+        rows = np.full((len(batch.labels), self.terms_per_record), -1, dtype=np.int64)
+        for row, text in enumerate(batch.said):
+            found = self.matcher.first_distinct(text, self.terms_per_record)
+            rows[row, : len(found)] = found
+        return rows
 
 
-def _add_to_histogram(
-    histogram: NDArray[np.int64], rows: NDArray[np.int64], labels: NDArray[np.int32], weights: NDArray[np.int64]
-) -> None:
-    """histogram[label, term] += weight, for every term of every row."""
+def _histogram(
+    shape: tuple[int, ...], rows: NDArray[np.int64], labels: NDArray[np.int32], weights: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """``Int64[labels, terms]``: each record's weight at every term of its row."""
+    histogram = np.zeros(shape, dtype=np.int64)
     used = rows >= 0
     record = np.nonzero(used)[0]
     np.add.at(histogram, (labels[record], rows[used]), weights[record])
+    return histogram
 
 
 @dataclass(frozen=True)
-class TermHistogram:
-    """Weighted term counts over V~, one row a label (h = 0).
+class TermHistogram(Query[BoundedBatch]):
+    """Weighted term counts over V~, one row per label (h = 0).
 
     Guarantee:
         Unit: a record, or an owner whose records are averaged jointly over labels.
@@ -72,35 +71,24 @@ class TermHistogram:
     labels: int
     terms: int
     noise: NoiseKind
-    name: str = "density"
 
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.labels, self.terms)
 
     @property
-    def grid(self) -> float:
-        return float(WEIGHT_GRID)
+    def sensitivity(self) -> Sensitivity:
+        return histogram_sensitivity(self.noise, self.rows.terms_per_record)
 
-    @property
-    def l1_sensitivity(self) -> float:
-        return self.grid if self.noise == "laplace" else self.grid * math.sqrt(self.rows.terms_per_record)
-
-    @property
-    def l2_sensitivity(self) -> float:
-        return self.grid
-
-    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
-        histogram = np.zeros(self.shape, dtype=np.int64)
-        for rows, labels, shares in self.rows.batches(data):
-            distinct = np.maximum((rows >= 0).sum(axis=1), 1)
-            norm = np.sqrt(distinct) if self.noise == "gaussian" else distinct
-            _add_to_histogram(histogram, rows, labels, _round_down(WEIGHT_GRID / (norm * shares)))
-        return histogram
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        rows = self.rows.of(batch)
+        distinct = np.maximum((rows >= 0).sum(axis=1), 1)
+        norm = np.sqrt(distinct) if self.noise == "gaussian" else distinct
+        return _histogram(self.shape, rows, batch.labels, _round_down(WEIGHT_GRID / (norm * batch.shares)))
 
 
 @dataclass(frozen=True)
-class TermDensity:
+class TermDensity(Query[BoundedBatch]):
     """Kernel density of terms: per label the sum over records of a vector of summed term features.
 
     The vector of a record is v = sum of the integer features of its terms, scaled *onto* the sensitivity ball: by
@@ -120,42 +108,37 @@ class TermDensity:
     labels: int
     features: NDArray[np.int32]
     noise: NoiseKind
-    name: str = "density"
-
-    @property
-    def _bound(self) -> float:
-        frequencies = self.features.shape[1] // 2
-        return GRID * (math.sqrt(frequencies) if self.noise == "gaussian" else math.sqrt(2) * frequencies)
 
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.labels, self.features.shape[1])
 
     @property
-    def grid(self) -> float:
-        return float(GRID * WEIGHT_GRID)
+    def partial_shape(self) -> tuple[int, ...]:
+        return (self.labels, len(self.features))
 
     @property
-    def l1_sensitivity(self) -> float:
-        """With gaussian noise: the L1 norm of a vector whose L2 norm is bounded."""
-        scale = 1.0 if self.noise == "laplace" else math.sqrt(self.features.shape[1])
-        return WEIGHT_GRID * self._bound * scale
+    def sensitivity(self) -> Sensitivity:
+        return density_sensitivity(self.noise, self.features.shape[1] // 2)
 
-    @property
-    def l2_sensitivity(self) -> float:
-        return WEIGHT_GRID * self._bound
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        """A histogram of terms, in which phi is linear."""
+        rows = self.rows.of(batch)
+        norms, bound = self._norms(rows), self.sensitivity.of(self.noise) / WEIGHT_GRID
+        scale = np.divide(bound, norms * batch.shares, out=np.zeros(len(rows)), where=norms > 0)
+        return _histogram(self.partial_shape, rows, batch.labels, _round_down(WEIGHT_GRID * _SAFETY * scale))
 
-    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
-        histogram = np.zeros((self.labels, len(self.features)), dtype=np.int64)
-        for rows, labels, shares in self.rows.batches(data):
-            norms = self._norms(rows)
-            scale = np.divide(self._bound, norms * shares, out=np.zeros(len(rows)), where=norms > 0)
-            _add_to_histogram(histogram, rows, labels, _round_down(WEIGHT_GRID * _SAFETY * scale))
-        return histogram @ self.features.astype(np.int64)  # phi is linear in the histogram of terms
+    def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        return sums @ self.features.astype(np.int64)
+
+    @cached_property
+    def _padded(self) -> NDArray[np.int32]:
+        """With a row of zeros, where -1 points to."""
+        return np.pad(self.features, ((0, 1), (0, 0)))
 
     def _norms(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """L2 (gaussian) or L1 (laplace) norm of each row's summed features: of integers, so exact up to the root."""
-        padded = np.pad(self.features, ((0, 1), (0, 0)))
+        padded = self._padded
         norms = [np.zeros(0)]
         for chunk in _chunks(rows, max(1, _CHUNK_NUMBERS // (rows.shape[1] * padded.shape[1]))):
             sums = padded[chunk].sum(axis=1, dtype=np.float64)
@@ -164,55 +147,41 @@ class TermDensity:
 
 
 @dataclass(frozen=True)
-class SequenceDensity:
+class SequenceDensity(Query[BoundedBatch]):
     """Kernel density of sequences of m terms (structure K_m of the iterative method).
 
     A record gives one canonical tuple, its first m distinct terms in V~; a record with fewer gives nothing.
 
     Guarantee:
         Unit: a record, or an owner whose records are averaged jointly over labels.
-        Sensitivity: one feature vector a record, of L2 norm at most GRID sqrt(I) and L1 norm at most GRID sqrt(2) I.
+        Sensitivity: one feature vector per record, of L2 norm at most GRID sqrt(I) and L1 norm at most GRID sqrt(2) I.
         Source: KPS (Nagesh et al. 2025, arXiv:2502.13193).
     """
 
     rows: TermRows
     labels: int
     phases: NDArray[np.float32]
-    name: str = "sequences"
-
-    @property
-    def _frequencies(self) -> int:
-        return int(self.phases.shape[2])
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.labels, 2 * self._frequencies)
+        return (self.labels, 2 * int(self.phases.shape[2]))
 
     @property
-    def grid(self) -> float:
-        return float(GRID * WEIGHT_GRID)
+    def sensitivity(self) -> Sensitivity:
+        return sequence_sensitivity(int(self.phases.shape[2]))
 
-    @property
-    def l1_sensitivity(self) -> float:
-        return self.grid * math.sqrt(2) * self._frequencies
-
-    @property
-    def l2_sensitivity(self) -> float:
-        return self.grid * math.sqrt(self._frequencies)
-
-    def evaluate(self, data: BoundedCorpus) -> NDArray[np.int64]:
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         total = np.zeros(self.shape, dtype=np.int64)
-        length = len(self.phases)
-        for rows, labels, shares in self.rows.batches(data):
-            complete = rows[:, length - 1] >= 0
-            for tuples, label, weight in zip(
-                _chunks(rows[complete, :length]),
-                _chunks(labels[complete]),
-                _chunks(WEIGHT_GRID // shares[complete]),
-                strict=True,
-            ):
-                phase = self.phases[np.arange(length), tuples].sum(axis=1)
-                np.add.at(total, label, integer_features(phase).astype(np.int64) * weight[:, None])
+        rows, length = self.rows.of(batch), len(self.phases)
+        complete = rows[:, length - 1] >= 0
+        for tuples, label, weight in zip(
+            _chunks(rows[complete, :length]),
+            _chunks(batch.labels[complete]),
+            _chunks(WEIGHT_GRID // batch.shares[complete]),
+            strict=True,
+        ):
+            phase = self.phases[np.arange(length), tuples].sum(axis=1)
+            np.add.at(total, label, integer_features(phase).astype(np.int64) * weight[:, None])
         return total
 
 

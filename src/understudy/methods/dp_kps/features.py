@@ -23,6 +23,10 @@ GRID = 1 << 10
 """Integer steps of 1.0 in a feature. Truncation towards zero, so that no norm grows."""
 
 
+WEIGHT_GRID = 1 << 20
+"""Integer steps of a record's weight of 1. Weights are rounded down, so that no norm grows."""
+
+
 @dataclass(frozen=True)
 class Frequencies:
     """The random frequencies of one structure: public, drawn from a public seed.

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from understudy.errors import ConfigError
-from understudy.methods.base import (
-    CallEstimate,
-    GenerationTools,
-    Preparation,
-    PublicFacts,
-    Released,
-    ReleaseTools,
-    Traits,
-)
-from understudy.methods.contents import Contents
-from understudy.methods.dp_kps import generate as generating
-from understudy.methods.dp_kps.contents import contents
+from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
+from understudy.methods.contents import Contents, Held
+from understudy.methods.dp_kps.generate import draw_sequences
 from understudy.methods.dp_kps.parameters import DPKPSParameters, SequenceParameters, needs_embeddings
-from understudy.methods.dp_kps.plan import NAME, make_plan
+from understudy.methods.dp_kps.plan import NAME, VOCABULARY, make_plan, sketch_names
+from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.parameters import Parameters
+from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
@@ -31,11 +24,12 @@ from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 from understudy.writing.records import Seed, SyntheticRecord
 
 if TYPE_CHECKING:
-    from understudy.corpus import Corpus
     from understudy.corpus.bounding import BoundedCorpus
 
+_DIGEST_BYTES = 32
 
-class DPKPS(Traits, DPKPSParameters):
+
+class DPKPS(Method, DPKPSParameters):
     """Keyphrase seeding with differential privacy.
 
     >>> DPKPS(bandwidth=0).noise
@@ -44,46 +38,47 @@ class DPKPS(Traits, DPKPSParameters):
 
     name: ClassVar[str] = NAME
     parameters: ClassVar[type[Parameters]] = DPKPSParameters
-    embeds_private_texts: ClassVar[bool] = False  # the terms of the released vocabulary alone
     generation_parameters: ClassVar[type[Parameters]] = SequenceParameters
+    needs: ClassVar[Needs] = Needs(embedder="public")  # the terms of the released vocabulary alone
 
     @property
     def needs_embedder(self) -> bool:
         return needs_embeddings(self)
 
-    def dump(self) -> dict[str, Any]:
-        return self.model_dump(mode="json")
-
     def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
         assert isinstance(budget, Budget), "a method that does not protect secrets is given no other"
-        return make_plan(
-            self,
-            budget,
-            unit=facts.unit,
-            labels=facts.labels,
-            vocabulary_size=len(self._vocabulary().terms),
-            expected_records=facts.expected_records,
-        )
+        return make_plan(self, budget, facts, vocabulary_size=len(self._vocabulary().terms))
 
-    def prepare(self, corpus: Corpus, plan: Plan, preparation: Preparation) -> None:  # noqa: ARG002
+    def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:  # noqa: ARG002
         from understudy.methods.dp_kps.release import check_embeddings
 
         if preparation.embedder is not None:
-            check_embeddings(self, self._vocabulary(), preparation.embedder, preparation.dimension)
+            check_embeddings(self, self._vocabulary(), preparation.embedder)
 
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
         from understudy.methods.dp_kps.release import release  # only here: it reads private records
 
         return release(self, corpus, plan, vocabulary=self._vocabulary(), tools=tools)
 
-    def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> CallEstimate:
+    def estimate_calls(
+        self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate
+    ) -> CallEstimate:
         return CallEstimate.of_phrases(counts, writing, template, length=self.length)
 
     def contents(self, release: Release) -> Contents:
-        return contents(self, release)
+        """Noisy counts of N terms, a noisy sketch per label, and with a bandwidth embeddings and random features."""
+        terms, columns, sketches = len(release.terms), len(release.terms), sketch_names(self)
+        arrays = {"counts": Held("float64", (terms,))}
+        if needs_embeddings(self):
+            columns = 2 * self.features
+            arrays["embeddings"] = Held("float32", (terms, "dimension"), -1.01, 1.01)
+            arrays |= {f"frequencies-{length}": Held("uint8", (_DIGEST_BYTES,)) for length in sketches.values()}
+        arrays |= {name: Held("float64", (release.schema.label_set.size, columns)) for name in sketches}
+        kind = GaussianEvent.kind if self.noise == "gaussian" else PureEvent.kind
+        return Contents(dict.fromkeys((VOCABULARY, *sketches), kind), arrays, terms=None)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
-        sequences = generating.draw_sequences(
+        sequences = draw_sequences(
             self, release.arrays, counts, seed=int(release.parameters["seed"]), draw_seed=tools.seed
         )
         seeds = [

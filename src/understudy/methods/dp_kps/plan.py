@@ -9,65 +9,95 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
-import numpy as np
-
-from understudy.errors import ConfigError, PrivacyError
-from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
+from understudy.errors import ConfigError
+from understudy.methods.dp_kps.features import GRID, WEIGHT_GRID
 from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
 from understudy.methods.dp_kps.sequences import structures
-from understudy.models.memory import require_memory
+from understudy.methods.public import PublicFacts
+from understudy.models.machine import require_memory
 from understudy.privacy.accountant import gaussian_split, pure_split
+from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import IntegerSum, NoisySum, noise_event, require_releasable
+from understudy.privacy.mechanisms import NoisySum, Sensitivity, require_releasable
+from understudy.privacy.noise import NoiseKind
 from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.unit import Unit
-from understudy.vocabulary.matcher import TermMatcher
-from understudy.vocabulary.top_terms import TermCounts, noise_floor, require_enough_terms
+from understudy.vocabulary.top_terms import noise_floor, require_enough_terms
 
 NAME = "dp-kps"
+VOCABULARY = "vocabulary"
 
 
 def sketch_names(parameters: DPKPSParameters) -> dict[str, int]:
-    """Names of the density releases and the terms a sequence in each, in order."""
+    """Names of the density releases and the terms per sequence in each, in order."""
     if parameters.mode == "independent":
         return {"density": 1}
     return {f"sequences-{m}": m for m in structures(parameters.length, parameters.ensemble)}
 
 
-def noise_multipliers(parameters: DPKPSParameters, budget: Budget) -> dict[str, float]:
-    """Of each release, calibrated so that together they spend ``budget`` and no more."""
+def histogram_sensitivity(noise: NoiseKind, terms_per_record: int) -> Sensitivity:
+    """Of one record's weighted terms: norm 1 in the noise's own norm, at most ``terms_per_record`` of them."""
+    l1 = WEIGHT_GRID if noise == "laplace" else WEIGHT_GRID * math.sqrt(terms_per_record)
+    return Sensitivity(l1, WEIGHT_GRID, WEIGHT_GRID)
+
+
+def density_sensitivity(noise: NoiseKind, features: int) -> Sensitivity:
+    """Of one record's vector, which is scaled onto the ball of one term's features in the noise's own norm."""
+    whole = WEIGHT_GRID * GRID
+    if noise == "laplace":
+        return Sensitivity(whole * math.sqrt(2) * features, whole * math.sqrt(2) * features, whole)
+    bound = whole * math.sqrt(features)
+    return Sensitivity(bound * math.sqrt(2 * features), bound, whole)
+
+
+def sequence_sensitivity(features: int) -> Sensitivity:
+    """Of one feature vector: of L2 norm sqrt(I) and L1 norm sqrt(2) I at most."""
+    whole = WEIGHT_GRID * GRID
+    return Sensitivity(whole * math.sqrt(2) * features, whole * math.sqrt(features), whole)
+
+
+def mechanisms(
+    parameters: DPKPSParameters, budget: Budget, *, labels: int, vocabulary_size: int
+) -> dict[str, NoisySum]:
+    """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more.
+
+    Raises:
+        ConfigError: if a sum is too large to be stored, or its noise does not fit.
+    """
     sketches = sketch_names(parameters)
     share = parameters.vocabulary_share
     shares = [share, *((1 - share) / len(sketches) for _ in sketches)]
-    if parameters.noise == "gaussian":
+    noise = parameters.noise
+    if noise == "gaussian":
         multipliers = gaussian_split(budget, shares)
     else:
         multipliers = tuple(1 / epsilon for epsilon in pure_split(budget, shares))
-    return dict(zip(["vocabulary", *sketches], multipliers, strict=True))
+    columns, sensitivity = 2 * parameters.features, density_sensitivity(noise, parameters.features)
+    if parameters.mode == "iterative":
+        sensitivity = sequence_sensitivity(parameters.features)
+    elif not needs_embeddings(parameters):
+        columns, sensitivity = parameters.top_terms, histogram_sensitivity(noise, parameters.terms_per_record)
+    fewer = "features" if needs_embeddings(parameters) else "top_terms"
+    require_releasable((labels, columns), cure=f"Lower {fewer}, or declare fewer labels.")
+    counts = Sensitivity.of_counts(parameters.terms_per_record)
+    return {
+        VOCABULARY: NoisySum(noise, multipliers[0], counts, (vocabulary_size,)),
+        **{
+            name: NoisySum(noise, multiplier, sensitivity, (labels, columns))
+            for name, multiplier in zip(sketches, multipliers[1:], strict=True)
+        },
+    }
 
 
-def make_plan(
-    parameters: DPKPSParameters,
-    budget: Budget,
-    *,
-    unit: Unit,
-    labels: int,
-    vocabulary_size: int,
-    expected_records: int | None = None,
-) -> Plan:
+def make_plan(parameters: DPKPSParameters, budget: Budget, facts: PublicFacts, *, vocabulary_size: int) -> Plan:
     """The plan of a release.
 
     Args:
-        labels: size of the declared label set (1 without labels).
         vocabulary_size: terms in the public vocabulary.
-        expected_records: the corpus size as the user types it in, in owners where owners are protected; only for the
-            forecast.
 
     Raises:
         ConfigError: if N is larger than the vocabulary, the sequences are longer than N or than what is read of a
-            record, a sum is too large to be drawn, or its noise does not fit.
+            record, a sum is too large to be stored, or its noise does not fit.
     """
     require_enough_terms(parameters.top_terms, vocabulary_size)
     if parameters.length > parameters.top_terms:
@@ -83,31 +113,16 @@ def make_plan(
         )
     if parameters.noise == "laplace":
         budget = Budget(budget.epsilon, 0)  # pure: no delta is booked
-    multipliers = noise_multipliers(parameters, budget)
-    _check_mechanisms(parameters, multipliers, labels, vocabulary_size)
-    why = {
-        "vocabulary": f"noisy counts of {vocabulary_size} public terms, of which the top {parameters.top_terms} stay"
-    }
+    labels = facts.labels.size
+    sums = mechanisms(parameters, budget, labels=labels, vocabulary_size=vocabulary_size)
+    why = {VOCABULARY: f"noisy counts of {vocabulary_size} public terms, of which the top {parameters.top_terms} stay"}
     for name, size in sketch_names(parameters).items():
-        kind = "histogram" if parameters.bandwidth == 0 and parameters.mode == "independent" else "kernel density"
+        kind = "kernel density" if needs_embeddings(parameters) else "histogram"
         why[name] = (
             f"noisy {kind} of {'terms' if size == 1 else f'sequences of {size} terms'} for each of {labels} label(s)"
         )
-    charges = tuple(
-        Charge(
-            name,
-            noise_event(parameters.noise, multiplier),
-            {
-                "noise": parameters.noise,
-                "noise_multiplier": multiplier,
-                "terms_per_record": parameters.terms_per_record,
-            },
-            why[name],
-        )
-        for name, multiplier in multipliers.items()
-    )
-    forecast = _forecast(parameters, multipliers, f"{unit.kind}s", labels, vocabulary_size, expected_records)
-    return Plan(NAME, unit, budget, charges, forecast)
+    charges = tuple(Charge(name, mechanism, why[name]) for name, mechanism in sums.items())
+    return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, sums, facts, vocabulary_size))
 
 
 def require_room(parameters: DPKPSParameters, dimension: int) -> None:
@@ -119,7 +134,7 @@ def require_room(parameters: DPKPSParameters, dimension: int) -> None:
     Raises:
         ConfigError: if they cannot.
     """
-    require_releasable("embeddings", parameters.top_terms * dimension, cure="Lower top_terms.")
+    require_releasable((parameters.top_terms, dimension), cure="Lower top_terms.")
     require_memory_for_features(
         parameters,
         terms=parameters.top_terms,
@@ -149,76 +164,46 @@ _FEATURE_BYTES = 2 * (4 + 8 + 8)  # cos and sin: as they are, as sums are made o
 _FREQUENCY_BYTES = 8 + 4
 
 
-def _check_mechanisms(
-    parameters: DPKPSParameters, multipliers: Mapping[str, float], labels: int, vocabulary_size: int
-) -> None:
-    """Build every mechanism without data, so that noise which does not fit its grid is refused before any charge."""
-    rows = TermRows(TermMatcher(()), parameters.terms_per_record)
-    noise = parameters.noise
-    fewer, each = "top_terms", parameters.top_terms
-    if needs_embeddings(parameters):
-        fewer, each = "features", 2 * parameters.features
-    for name in sketch_names(parameters):
-        require_releasable(name, labels * each, cure=f"Lower {fewer}, or declare fewer labels.")
-    try:
-        NoisySum(
-            TermCounts(rows.matcher, vocabulary_size, parameters.terms_per_record), noise, multipliers["vocabulary"]
-        )
-        for name, length in sketch_names(parameters).items():
-            query: IntegerSum[Any] = TermHistogram(rows, labels, parameters.top_terms, noise)
-            if parameters.mode == "iterative":
-                query = SequenceDensity(rows, labels, np.zeros((length, 0, parameters.features), np.float32), name)
-            elif needs_embeddings(parameters):
-                query = TermDensity(rows, labels, np.zeros((0, 2 * parameters.features), np.int32), noise)
-            NoisySum(query, noise, multipliers[name])
-    except PrivacyError as error:
-        raise ConfigError(
-            f"This budget is out of range for these parameters. {error.problem}",
-            "Choose an epsilon nearer to 1 (to see results without noise there is --insecure-no-noise).",
-        ) from None
-
-
 def _forecast(
-    parameters: DPKPSParameters,
-    multipliers: Mapping[str, float],
-    units: str,
-    labels: int,
-    vocabulary_size: int,
-    expected_records: int | None,
-) -> dict[str, Any]:
+    parameters: DPKPSParameters, sums: Mapping[str, NoisySum], facts: PublicFacts, vocabulary_size: int
+) -> Facts:
     """Noise in units (records or owners: an averaged owner weighs as much as a record), and signal against it."""
-    terms = parameters.terms_per_record
-    counts = count_noise(parameters, multipliers["vocabulary"])
-    sketches = {name: score_noise(parameters, multipliers[name]) for name in sketch_names(parameters)}
+    units = f"{facts.unit.kind}s"
+    counts = sums[VOCABULARY].noise_std
+    sketches = {name: score_noise(parameters, sums[name].noise_multiplier) for name in sketch_names(parameters)}
     floor = noise_floor(counts, vocabulary_size)
-    forecast: dict[str, Any] = {
-        f"vocabulary count noise (std, {units})": counts,
-        f"vocabulary noise floor ({units} a term must be in)": floor,
-        **{f"{name} score noise (std, {units})": noise for name, noise in sketches.items()},
-    }
-    if expected_records is not None:
-        per_label = expected_records / labels
-        forecast[f"{units} (as declared)"] = expected_records
-        forecast[f"vocabulary: share of {units} a term must be in to stand out"] = floor / expected_records
-        weakest = max(sketches.values())
+    entries = [
+        Fact("vocabulary_count_noise", counts, f"vocabulary count noise (std, {units})"),
+        Fact("vocabulary_noise_floor", floor, f"vocabulary noise floor ({units} a term must be in)"),
+        *(Fact(f"{name}_score_noise", noise, f"{name} score noise (std, {units})") for name, noise in sketches.items()),
+    ]
+    if facts.expected_records is not None:
+        per_label = facts.expected_records / facts.labels.size
+        entries += [
+            Fact("expected_records", facts.expected_records, f"{units} (as declared)"),
+            Fact(
+                "vocabulary_share_to_stand_out",
+                floor / facts.expected_records,
+                f"share of {units} a term must be in to stand out",
+            ),
+        ]
+        terms = parameters.terms_per_record
         weight = terms if parameters.noise == "laplace" else math.sqrt(terms)  # a term is one of S in its record
-        for share in (0.01, 0.05):
-            signal = per_label * share / weight
-            forecast[f"signal / noise of a term that {share:.0%} of a label's {units} hold"] = signal / weakest
-    return forecast
-
-
-def count_noise(parameters: DPKPSParameters, multiplier: float) -> float:
-    """Standard deviation of the noise on one term's count, in records."""
-    if parameters.noise == "gaussian":
-        return multiplier * math.sqrt(parameters.terms_per_record)
-    return multiplier * parameters.terms_per_record * math.sqrt(2)
+        for percent in (1, 5):
+            entries.append(
+                Fact(
+                    f"signal_to_noise_at_{percent}_percent",
+                    per_label * percent / 100 / weight / max(sketches.values()),
+                    f"signal to noise of a term that {percent}% of a label's {units} hold",
+                )
+            )
+    return Facts(tuple(entries))
 
 
 def score_noise(parameters: DPKPSParameters, multiplier: float) -> float:
     """Standard deviation of the noise on one term's score, in records."""
     if parameters.noise == "gaussian":
         return multiplier
-    if parameters.bandwidth == 0 and parameters.mode == "independent":
+    if not needs_embeddings(parameters):
         return multiplier * math.sqrt(2)
     return multiplier * 2 * math.sqrt(parameters.features)

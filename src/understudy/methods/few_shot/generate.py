@@ -10,16 +10,14 @@ from itertools import islice
 import numpy as np
 
 from understudy.decoding.structured import Fault, JSONSchema, RecordCheck
-from understudy.methods.base import GenerationTools
 from understudy.methods.few_shot.parameters import FewShotParameters
 from understudy.methods.few_shot.plan import SCHEMA
+from understudy.methods.public import GenerationTools
 from understudy.models.types import ChatRequest, Completion
 from understudy.prompts.predicting import Shape, shown_examples
 from understudy.release import PublicSchema, Release
-from understudy.writing.asking import Asker
+from understudy.writing.answers import Asker, tidy
 from understudy.writing.records import SyntheticRecord
-from understudy.writing.selection import is_blank
-from understudy.writing.tidying import tidy
 from understudy.writing.writer import Writer, public_name
 
 _AT_ONCE = 1024
@@ -154,7 +152,7 @@ class Prompting:
         """The answer as a text; of records, the record without what is said around it."""
         if self._check is None:
             return tidy(answer)
-        if is_blank(answer):
+        if answer.blank:
             return ""
         start, end = answer.text.find("{"), answer.text.rfind("}")
         return self._check(answer.text[start : end + 1] if 0 <= start < end else answer.text)

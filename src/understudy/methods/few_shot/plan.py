@@ -10,11 +10,11 @@ import math
 from dataclasses import replace
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any
 
-from understudy.errors import ConfigError, PrivacyError
-from understudy.methods.base import PublicFacts
+from understudy.errors import ConfigError
 from understudy.methods.few_shot.parameters import FewShotParameters
+from understudy.methods.public import PublicFacts
+from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.subsampled import (
@@ -29,8 +29,8 @@ NAME = "few-shot"
 TOKENS = "tokens"
 _MOST_NOISE = 0.5
 _DROWNED = (
-    "few tokens stand out above so much noise, and exemplars will be noise: spend more epsilon, declare a lower "
-    "sampling rate (which needs a larger corpus), ask more subsets, or pay for fewer tokens"
+    "Few tokens stand out above so much noise, and exemplars will be noise: spend more epsilon, declare a lower "
+    "sampling rate (which needs a larger corpus), ask more subsets, or pay for fewer tokens."
 )
 SCHEMA = "json schema"
 """Where a Release holds the public JSON schema of its records."""
@@ -42,7 +42,7 @@ def part_name(label: int, number: int) -> str:
 
 
 def one_record_each(unit: Unit) -> Unit:
-    """The unit with one record of each owner in use: a drawn owner shows one record, in one subset of one label."""
+    """The unit with one record of each owner in use: a sampled owner shows one record, in one subset of one label."""
     return replace(unit, max_records=1) if unit.kind == "owner" else unit
 
 
@@ -53,7 +53,7 @@ def make_plan(parameters: FewShotParameters, budget: Budget, facts: PublicFacts)
         ConfigError: if the sampling rate is not declared, or the budget is out of range.
     """
     if parameters.sampling_rate is None and facts.expected_records is not None:
-        rate = fitting_rate(parameters, facts.expected_records, facts.labels)
+        rate = fitting_rate(parameters, facts.expected_records, facts.labels.size)
         raise ConfigError(
             "The sampling rate is missing.",
             f"For the declared corpus size --sampling-rate {rate:.3g} is recommended: subsets then hold as many "
@@ -61,20 +61,9 @@ def make_plan(parameters: FewShotParameters, budget: Budget, facts: PublicFacts)
         )
     mechanism = mechanism_of(parameters, budget)
     what = "Gaussian noise on the probabilities" if mechanism.noise == "gaussian" else "a noisy vote"
-    charge = Charge(
-        TOKENS,
-        mechanism.event,
-        {
-            "noise": mechanism.noise,
-            "noise_multiplier": mechanism.noise_multiplier,
-            "subsets": mechanism.subsets,
-            "sampling rate": mechanism.rate,
-            "tokens": mechanism.tokens,
-        },
-        f"up to {mechanism.tokens} tokens of each label, by {what} of {mechanism.subsets} subsets of a fresh sample",
-    )
+    why = f"up to {mechanism.tokens} tokens of each label, by {what} of {mechanism.subsets} subsets of a fresh sample"
     forecast = _forecast(parameters, mechanism, facts)
-    return Plan(NAME, one_record_each(facts.unit), budget, (charge,), forecast)
+    return Plan(NAME, one_record_each(facts.unit), budget, (Charge(TOKENS, mechanism, why),), forecast)
 
 
 def mechanism_of(parameters: FewShotParameters, budget: Budget) -> SubsampledTokens:
@@ -85,13 +74,7 @@ def mechanism_of(parameters: FewShotParameters, budget: Budget) -> SubsampledTok
     """
     rate, tokens = parameters.declared_rate, parameters.tokens
     multiplier = _multiplier(parameters.noise, budget, rate, tokens)
-    try:
-        return SubsampledTokens(TOKENS, parameters.noise, parameters.subsets, multiplier, rate, tokens)
-    except PrivacyError as error:
-        raise ConfigError(
-            f"This budget is out of range for these parameters. {error.problem}",
-            "Choose an epsilon nearer to 1 (to see results without noise there is --insecure-no-noise).",
-        ) from None
+    return SubsampledTokens(parameters.noise, parameters.subsets, multiplier, rate, tokens)
 
 
 @lru_cache(maxsize=16)
@@ -102,69 +85,60 @@ def _multiplier(noise: SubsetNoise, budget: Budget, rate: float, tokens: int) ->
     return votes_epsilon(budget, rate=rate, tokens=tokens)
 
 
-def planned_mechanism(parameters: FewShotParameters, plan: Plan) -> SubsampledTokens:
-    """The mechanism whose charge the plan holds."""
-    (charge,) = plan.charges
-    multiplier = float(charge.parameters["noise_multiplier"])
-    return SubsampledTokens(
-        TOKENS, parameters.noise, parameters.subsets, multiplier, parameters.declared_rate, parameters.tokens
-    )
-
-
 def fitting_rate(parameters: FewShotParameters, expected_records: int, labels: int) -> float:
     """The rate at which a subset holds ``examples_per_subset`` records on average: M N labels / records, 1 at most."""
     return min(1.0, parameters.subsets * parameters.examples_per_subset * labels / expected_records)
 
 
-def _forecast(parameters: FewShotParameters, mechanism: SubsampledTokens, facts: PublicFacts) -> dict[str, Any]:
-    enough = parameters.tokens // parameters.exemplar_tokens
-    forecast: dict[str, Any] = {
-        "exemplars of each label": parameters.exemplars,
-        f"exemplars that {parameters.tokens} tokens suffice for, at least": enough,
-        **_noise(parameters, mechanism),
-        **_work(parameters, facts.labels),
-    }
-    if facts.expected_records is not None:
-        sample = mechanism.rate * facts.expected_records / facts.labels
-        unit = "owners" if facts.unit.kind == "owner" else "records"
-        forecast[f"{unit} (as declared)"] = facts.expected_records
-        forecast[f"{unit} drawn for a token, on average"] = sample
-        forecast[f"{unit} in a subset, on average (it shows {parameters.examples_per_subset} at most)"] = (
-            sample / parameters.subsets
-        )
-        forecast["sampling rate at which a subset has as many as it shows"] = fitting_rate(
-            parameters, facts.expected_records, facts.labels
-        )
-    return forecast
-
-
-def _noise(parameters: FewShotParameters, mechanism: SubsampledTokens) -> dict[str, Any]:
-    """How much of what the subsets say is left, in the units of their mean."""
-    if mechanism.noise == "gaussian":
-        std = math.sqrt(2) * mechanism.noise_multiplier / mechanism.subsets
-        largest = _largest(parameters.candidates) * std
-        noise = {
-            "noise multiplier": mechanism.noise_multiplier,
-            "noise on a token's mean probability (std)": std,
-            f"largest noise among {parameters.candidates} candidates, about": largest,
-        }
-        return {**noise, **({"warning": _DROWNED} if largest >= _MOST_NOISE else {})}
-    votes = 2 * math.log(parameters.candidates) / mechanism.noise_multiplier
-    noise = {
-        "epsilon of one choice, on its sample": mechanism.noise_multiplier,
-        f"votes (of {mechanism.subsets}) that stand out among {parameters.candidates} candidates, about": votes,
-    }
-    return {**noise, **({"warning": _DROWNED} if votes > mechanism.subsets else {})}
-
-
-def _work(parameters: FewShotParameters, labels: int) -> dict[str, Any]:
-    """What the private model has to read: for each token one prompt a subset, and one without private text."""
+def _forecast(parameters: FewShotParameters, mechanism: SubsampledTokens, facts: PublicFacts) -> Facts:
+    enough, labels = parameters.tokens // parameters.exemplar_tokens, facts.labels.size
+    noise, drowned = _noise(parameters, mechanism)
     prompts = labels * parameters.tokens * (parameters.subsets + 1)
     room = parameters.examples_per_subset * parameters.private_text_tokens + parameters.exemplar_tokens
-    return {
-        "private model: prompts that it reads, at most": prompts,
-        "private model: tokens that it reads in them, about": prompts * room,
-    }
+    entries = [
+        Fact("exemplars", parameters.exemplars, "exemplars per label"),
+        Fact("exemplars_paid_for", enough, f"exemplars that {parameters.tokens} tokens suffice for, at least"),
+        *noise,
+        Fact("private_model_prompts", prompts, "private model: prompts that it reads, at most"),
+        Fact("private_model_tokens", prompts * room, "private model: tokens that it reads in them, about"),
+    ]
+    if facts.expected_records is not None:
+        sample = mechanism.rate * facts.expected_records / labels
+        unit, shown = f"{facts.unit.kind}s", parameters.examples_per_subset
+        fitting = fitting_rate(parameters, facts.expected_records, labels)
+        entries += [
+            Fact("expected_records", facts.expected_records, f"{unit} (as declared)"),
+            Fact("expected_sample", sample, f"{unit} sampled for a token, on average"),
+            Fact(
+                "records_in_a_subset",
+                sample / parameters.subsets,
+                f"{unit} in a subset, on average (it shows {shown} at most)",
+            ),
+            Fact("fitting_rate", fitting, "sampling rate at which a subset has as many as it shows"),
+        ]
+    return Facts(tuple(entries), (_DROWNED,) if drowned else ())
+
+
+def _noise(parameters: FewShotParameters, mechanism: SubsampledTokens) -> tuple[list[Fact], bool]:
+    """How much of what the subsets say is left, in the units of their mean; and whether that is next to nothing."""
+    multiplier, candidates = mechanism.noise_multiplier, parameters.candidates
+    if mechanism.noise == "gaussian":
+        std = math.sqrt(2) * multiplier / mechanism.subsets
+        largest = _largest(candidates) * std
+        return [
+            Fact("noise_multiplier", multiplier, "noise multiplier"),
+            Fact("probability_noise", std, "noise on a token's mean probability (std)"),
+            Fact("largest_noise", largest, f"largest noise among {candidates} candidates, about"),
+        ], largest >= _MOST_NOISE
+    votes = 2 * math.log(candidates) / multiplier
+    return [
+        Fact("epsilon_of_one_choice", multiplier, "epsilon of one choice, on its sample"),
+        Fact(
+            "votes_to_stand_out",
+            votes,
+            f"votes (of {mechanism.subsets}) that stand out among {candidates} candidates, about",
+        ),
+    ], votes > mechanism.subsets
 
 
 def _largest(count: int) -> float:

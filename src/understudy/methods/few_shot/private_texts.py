@@ -1,4 +1,4 @@
-"""The private texts of each label in tokens, held in memory: every token draws a new sample of them."""
+"""The private texts of each label in tokens, held in memory: every token has a new sample of them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Tokenise = Callable[[str, int], tuple[Sequence[int], bool]]
 
 @dataclass(repr=False)
 class PrivateTexts:
-    """One entry a unit: a record, or the one record of an owner that is used. Private; its ``repr`` shows nothing.
+    """One entry per unit: a record, or the one record of an owner that is used. Private; its ``repr`` shows nothing.
 
-    Memory: 4 bytes a token, and about 120 a text.
+    Memory: 4 bytes per token, and about 120 per text.
     """
 
     of_label: list[list[NDArray[np.int32]]] = field(default_factory=list)
@@ -30,7 +30,7 @@ def read_private_texts(corpus: BoundedCorpus, tokenise: Tokenise, *, labels: int
     """One pass over the private records.
 
     Raises:
-        PrivacyError: if an owner may have more than one record, which then were drawn as if they were strangers.
+        PrivacyError: if an owner may have more than one record, which would be sampled as if they were strangers.
     """
     if corpus.unit.max_records != 1:
         raise PrivacyError(

@@ -1,4 +1,4 @@
-"""From the tokens that were drawn and stored to what the Release holds. Post-processing."""
+"""From the tokens that were decoded and sealed to what the Release holds. Post-processing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from understudy.decoding.prompting import LabelPrompts
 from understudy.decoding.structured import Fault
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.private_prediction.parameters import PrivatePredictionParameters
+from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.tokens import PrivateTokens
 
 
 @dataclass(frozen=True)
 class Text:
-    """A stored text: where it comes from, its tokens, which of them are private, and whether it ended by itself."""
+    """A sealed text: where it comes from, its tokens, which of them are private, and whether it ended by itself."""
 
     label: int
     batch: int
@@ -36,7 +37,7 @@ _TOO_LONG, _OUT_OF_TOKENS = "longer than --max-tokens", "cut short as the batch'
 def collected(
     parameters: PrivatePredictionParameters,
     asked: LabelPrompts,
-    drawn: Sequence[Text],
+    decoded: Sequence[Text],
     mechanism: PrivateTokens,
     tools: ReleaseTools,
 ) -> Released:
@@ -45,7 +46,7 @@ def collected(
     kept: list[Text] = []
     apart: list[str] = []
     left_out: Counter[str] = Counter()
-    for each in drawn:
+    for each in decoded:
         text = asked.labels[each.label].read(each.tokens.tolist())
         checked = text if asked.check is None else asked.check(text)
         if not each.ended and parameters.unfinished == "drop":
@@ -64,12 +65,12 @@ def collected(
     return Released(
         _arrays(kept),
         public_inputs=asked.public_inputs(document_type, schema_source=PurePath(parameters.json_schema or "").name),
-        noise_check=_noise_check(kept, drawn, left_out, mechanism, [parameters.declared_batches] * tools.labels),
+        noise_check=_noise_check(kept, decoded, left_out, mechanism, [parameters.declared_batches] * tools.labels.size),
         strings={"texts": texts, **({"no records": apart} if asked.check is not None else {})},
         notes=(
-            "The texts were drawn token by token by a local model that reads private texts. Its logits are "
-            "floating-point numbers, rounded to integers one text at a time; sums and draws of these are exact "
-            "(the operating system's randomness).",
+            "The texts were decoded token by token by a local model that reads private texts. Its logits are "
+            "floating-point numbers, rounded to integers one text at a time; sums of these and the sampling of tokens "
+            "are exact (the operating system's randomness).",
         ),
     )
 
@@ -88,34 +89,39 @@ def _arrays(texts: Sequence[Text]) -> dict[str, NDArray[Any]]:
 
 def _noise_check(
     kept: Sequence[Text],
-    drawn: Sequence[Text],
+    decoded: Sequence[Text],
     left_out: Counter[str],
     mechanism: PrivateTokens,
     batches: Sequence[int],
-) -> dict[str, Any]:
-    """What came of the tokens: drawn values and public numbers only. ``batches`` are those of each label."""
-    tokens = sum(len(text.tokens) for text in drawn)
-    private = sum(int(text.private.sum()) for text in drawn)
+) -> Facts:
+    """What came of the tokens: sealed values and public numbers only. ``batches`` are those of each label."""
+    tokens = sum(len(text.tokens) for text in decoded)
+    private = sum(int(text.private.sum()) for text in decoded)
+    texts = tuple(int(number) for number in np.bincount([text.label for text in kept], minlength=len(batches)))
+    why = ", ".join(f"{why} {number}" for why, number in sorted(left_out.items())) or "none"
     left = sum(batches) * mechanism.tokens - private
-    check: dict[str, Any] = {
-        "texts": [int(number) for number in np.bincount([text.label for text in kept], minlength=len(batches))],
-        "texts left out": ", ".join(f"{why} {number}" for why, number in sorted(left_out.items())) or "none",
-        "tokens drawn, of which private": f"{tokens}, {private}",
-        "one record moves the log-odds of a private token by at most": round(
-            2 * mechanism.clip / (mechanism.batch_size * mechanism.temperature), 4
+    return Facts(
+        (
+            Fact("texts", texts, "texts"),
+            Fact("texts_left_out", why, "texts left out"),
+            Fact("tokens", tokens, "tokens decoded"),
+            Fact("private_tokens", private, "of which private"),
+            Fact(
+                "log_odds_per_record",
+                round(mechanism.log_odds, 4),
+                "one record moves the log-odds of a private token by at most",
+            ),
+            Fact("private_tokens_left", left, "private tokens paid for and not used (release --continue)"),
         ),
-    }
-    check["private tokens paid for and not drawn (release --continue)"] = left
-    if not kept:
-        check["warning"] = _warning(left_out)
-    return check
+        () if kept else (_warning(left_out),),
+    )
 
 
 def _warning(left_out: Counter[str]) -> str:
     """What to do where no text is of use."""
     (why, _), *_ = left_out.most_common(1) or [("", 0)]
     if why == _TOO_LONG:
-        return "No text ended by itself. Allow more tokens a text (--max-tokens), or look at the prompt."
+        return "No text ended by itself. Allow more tokens per text (--max-tokens), or look at the prompt."
     if why == _OUT_OF_TOKENS:
-        return "No batch had private tokens enough for a text. Draw more (--tokens-per-batch)."
+        return "No batch had private tokens enough for a text. Ask for more (--tokens-per-batch)."
     return "No text is of use. Look at the prompt (--document-type, --prompt), or take a larger model."

@@ -1,4 +1,4 @@
-"""Private prediction, after the privacy boundary: the texts are there, so they are handed out. Nothing is drawn."""
+"""Private prediction, after the privacy boundary: the texts are there, so they are handed out. Nothing is sampled."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from understudy.writing.records import SyntheticRecord
 
 def available(release: Release) -> list[int]:
     """How many texts of each label the Release holds."""
-    labels = max(1, len(release.schema.labels))
-    return [int(number) for number in np.bincount(release.arrays["label"], minlength=labels)]
+    size = release.schema.label_set.size
+    return [int(number) for number in np.bincount(release.arrays["label"], minlength=size)]
 
 
 def generate(release: Release, counts: Sequence[int]) -> Iterator[SyntheticRecord]:

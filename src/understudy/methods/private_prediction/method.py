@@ -1,75 +1,84 @@
-"""Private prediction: texts drawn token by token from what a model predicts after many private ones."""
+"""Private prediction: texts decoded token by token from what a model predicts after many private ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from understudy.decoding.prompting import build_prompts
-from understudy.methods.base import GenerationTools, PublicFacts, Released, ReleaseTools, Traits
-from understudy.methods.contents import Contents
+from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
+from understudy.methods.contents import Contents, Held
 from understudy.methods.private_prediction import generate as generating
-from understudy.methods.private_prediction.contents import contents
-from understudy.methods.private_prediction.parameters import PrivatePredictionParameters
-from understudy.methods.private_prediction.plan import NAME, make_plan
+from understudy.methods.private_prediction.parameters import PrivatePredictionParameters, StoppingParameters
+from understudy.methods.private_prediction.plan import NAME, TOKENS, make_plan
+from understudy.methods.public import GenerationTools, PublicFacts
 from understudy.parameters import Parameters
+from understudy.privacy.events import ZCDPEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.release import Release
+from understudy.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
-    from understudy.models.causal import CausalModel
-    from understudy.prompts.template import Prompts
-    from understudy.release import Release
-    from understudy.writing.records import SyntheticRecord
+
+_INT32 = 2**31 - 1
 
 
-class PrivatePrediction(Traits, PrivatePredictionParameters):
+class PrivatePrediction(Method, PrivatePredictionParameters):
     """Synthetic texts straight from a local model's next-token distribution, with differential privacy.
 
-    >>> PrivatePrediction(clip="recenter").settled.batch_size
+    >>> PrivatePrediction(clip="recenter").resolved.batch_size
     255
     """
 
     name: ClassVar[str] = NAME
     parameters: ClassVar[type[Parameters]] = PrivatePredictionParameters
-    generation_parameters: ClassVar[type[Parameters]] = Parameters
-    needs_embedder: ClassVar[bool] = False
-    needs_private_model: ClassVar[bool] = True
-    exports: ClassVar[bool] = True
-    stopping_parameters: ClassVar[frozenset[str]] = frozenset({"texts_per_batch"})
+    stopping_parameters: ClassVar[frozenset[str]] = frozenset(StoppingParameters.model_fields)
+    needs: ClassVar[Needs] = Needs(private_model=True, generation_llm="never")
 
-    def dump(self) -> dict[str, Any]:
-        return self.model_dump(mode="json")
-
-    def plan(self, budget: Budget, facts: PublicFacts) -> Plan:
+    def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
+        assert isinstance(budget, Budget), "a method that does not protect secrets is given no other"
         return make_plan(self, budget, facts)
+
+    def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:  # noqa: ARG002
+        model, prompts = preparation.model, preparation.prompts
+        assert model is not None, "the run loads what a method needs"
+        assert prompts is not None, "and prompts"
+        _ = self.declared_batches
+        asked = build_prompts(
+            self, prompts, model, label_names=preparation.labels.names, record_columns=preparation.record_columns
+        )
+        rows_at_once = model.rows_at_once(self.resolved.batch_size)
+        for label in {each.shape: each for each in asked.labels}.values():
+            rows = label.contexts((), rows_at_once=rows_at_once, candidates=self.top_k or None)  # tries their promise
+            rows.public_logits()
 
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
         from understudy.methods.private_prediction.release import release  # only here: it reads private records
 
         return release(self, corpus, plan, tools=tools)
 
-    def check_prompts(
-        self,
-        model: CausalModel,
-        prompts: Prompts,
-        *,
-        label_names: Sequence[str],
-        record_columns: Sequence[str],
-    ) -> None:
-        _ = self.declared_batches
-        asked = build_prompts(self, prompts, model, label_names=label_names, record_columns=record_columns)
-        rows_at_once = model.rows_at_once(self.settled.batch_size)
-        for label in {each.shape: each for each in asked.labels}.values():
-            rows = label.contexts((), rows_at_once=rows_at_once, candidates=self.top_k or None)  # tries their promise
-            rows.public_logits()
-
     def available(self, release: Release) -> Sequence[int]:
         return generating.available(release)
 
     def contents(self, release: Release) -> Contents:
-        return contents(release)
+        """The texts, each with its label, batch and number within it, its tokens and how many of them are private."""
+        count, labels = len(release.strings.get("texts", ())), release.schema.label_set.size
+        numbers = {name: Held("int32", (count,), 0, _INT32) for name in ("batch", "number", "tokens", "private")}
+        strings: dict[str, int | None] = {"texts": count}
+        if release.schema.record_columns:
+            strings["no records"] = None
+        return Contents(
+            {TOKENS: ZCDPEvent.kind},
+            {
+                "label": Held("int32", (count,), 0, labels - 1),
+                **numbers,
+                "ended": Held("int32", (count,), 0, 1),
+            },
+            strings,
+        )
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:  # noqa: ARG002
         return generating.generate(release, counts)

@@ -37,9 +37,9 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
     tokens_per_batch: int | None = Field(None, ge=1, le=1_000_000)
     """Private tokens of a batch (r). Default: 256 with ``difference``; with ``recenter`` as many as the budget buys."""
     temperature: float | None = Field(None, gt=0, le=1e6)
-    """Temperature of the draws (tau). Default: 2 with ``recenter``, 1 otherwise."""
+    """Temperature of sampling (tau). Default: 2 with ``recenter``, 1 otherwise."""
     top_k: int = Field(20, ge=0, le=10_000_000)
-    """Draw among so many tokens that are likeliest without private text (differences: a few more); 0 for all."""
+    """Sample among so many tokens that are likeliest without private text (differences: a few more); 0 for all."""
     sparse_vector: bool = False
     """Take the public token where a noisy test finds the batch near to public: pays where most tokens are."""
     threshold: float = Field(0.15, gt=0, le=2)
@@ -52,7 +52,7 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
     """Tokens of a synthetic text as you expect them; only for the forecast."""
 
     @property
-    def settled(self) -> Settled:
+    def resolved(self) -> ResolvedNumbers:
         """The choices, with the defaults that depend on the clipping.
 
         Raises:
@@ -62,7 +62,7 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
         tokens = self.tokens_per_batch
         if tokens is None and self.clip_range is None and differences:
             tokens = 256
-        return Settled(
+        return ResolvedNumbers(
             clip_range=10.0 if self.clip_range is None and not differences else self.clip_range,
             batch_size=self.batch_size or (31 if differences else 255),
             tokens=tokens,
@@ -86,7 +86,7 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
 
 
 @dataclass(frozen=True)
-class Settled:
+class ResolvedNumbers:
     """The numbers that the mechanism needs; of clip range and tokens one may be left for the budget to say."""
 
     clip_range: float | None

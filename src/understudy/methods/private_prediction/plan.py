@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from understudy.errors import ConfigError, PrivacyError
-from understudy.methods.base import PublicFacts
-from understudy.methods.private_prediction.parameters import MOST_BATCHES, PrivatePredictionParameters, Settled
+from understudy.errors import ConfigError
+from understudy.methods.private_prediction.parameters import MOST_BATCHES, PrivatePredictionParameters
+from understudy.methods.public import PublicFacts
+from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.token_budget import break_even, clip_for, cost_of_test, tokens_within
@@ -29,35 +30,25 @@ def mechanism_of(parameters: PrivatePredictionParameters, budget: Budget) -> Pri
     """The mechanism, its open numbers (clip range or tokens) the best that ``budget`` buys.
 
     Raises:
-        ConfigError: if the budget buys not one private token, or less than what is asked for.
+        ConfigError: if the budget buys not one private token, or less than what is asked for, or is out of range.
     """
     if budget.delta == 0:
         raise ConfigError("Private prediction needs a delta: its accounting is by zCDP.", "Give a delta such as 1e-6.")
-    try:
-        return _solved(parameters, budget)
-    except PrivacyError as error:
-        raise ConfigError(
-            f"This budget is out of range for these parameters. {error.problem}",
-            "Choose an epsilon nearer to 1, or batch size, clip range and temperature nearer to the defaults.",
-        ) from None
-
-
-def _solved(parameters: PrivatePredictionParameters, budget: Budget) -> PrivateTokens:
-    settled = parameters.settled
+    resolved = parameters.resolved
     test = TokenTest(parameters.threshold, parameters.threshold_noise) if parameters.sparse_vector else None
-    given: dict[str, Any] = {"batch_size": settled.batch_size, "temperature": settled.temperature, "test": test}
-    clip_range, tokens = settled.clip_range, settled.tokens
+    given: dict[str, Any] = {"batch_size": resolved.batch_size, "temperature": resolved.temperature, "test": test}
+    clip_range, tokens = resolved.clip_range, resolved.tokens
     if clip_range is None:
-        assert tokens is not None, "settled leaves one open at most"
+        assert tokens is not None, "one is left open at most"
         clip_range = clip_for(budget, tokens, **given)
     affordable = tokens_within(budget, clip=clip_range, **given)
     if affordable < (tokens or 1):
         raise ConfigError(
-            f"The budget {budget} buys {affordable} private tokens a batch, and {tokens or 1} are asked for.",
-            "Declare larger batches (--batch-size), clip to a smaller range (--clip-range), draw at a higher "
-            "--temperature, draw fewer tokens, or leave the sparse vector out.",
+            f"The budget {budget} buys {affordable} private tokens per batch, and {tokens or 1} are asked for.",
+            "Declare larger batches (--batch-size), clip to a smaller range (--clip-range), sample at a higher "
+            "--temperature, ask for fewer tokens, or leave the sparse vector out.",
         )
-    return PrivateTokens(TOKENS, clip_range, tokens=tokens or affordable, **given)
+    return PrivateTokens(clip_range, tokens=tokens or affordable, **given)
 
 
 def make_plan(parameters: PrivatePredictionParameters, budget: Budget, facts: PublicFacts) -> Plan:
@@ -66,28 +57,14 @@ def make_plan(parameters: PrivatePredictionParameters, budget: Budget, facts: Pu
     Raises:
         ConfigError: as :func:`mechanism_of`, or there are too many batches.
     """
-    if (batches := facts.labels * (parameters.batches or 1)) > MOST_BATCHES:
+    if (batches := facts.labels.size * (parameters.batches or 1)) > MOST_BATCHES:
         raise ConfigError(
             f"{batches:.3g} batches of all labels together are asked for, and {MOST_BATCHES:.0e} are the most.",
             "Declare fewer --batches or fewer labels.",
         )
     mechanism = mechanism_of(parameters, budget)
     charge = Charge(
-        TOKENS,
-        mechanism.event,
-        {
-            "clip": parameters.clip,
-            "clip range": mechanism.clip,
-            "batch size": mechanism.batch_size,
-            "temperature": mechanism.temperature,
-            "private tokens a batch": mechanism.tokens,
-            **(
-                {}
-                if mechanism.test is None
-                else {"threshold": mechanism.test.threshold, "threshold noise": mechanism.test.noise}
-            ),
-        },
-        f"up to {mechanism.tokens} private tokens for each of any number of disjoint batches",
+        TOKENS, mechanism, f"up to {mechanism.tokens} private tokens for each of any number of disjoint batches"
     )
     return Plan(NAME, facts.unit, budget, (charge,), _forecast(parameters, mechanism, budget, facts))
 
@@ -99,90 +76,94 @@ def recommended_batches(expected_records: int, labels: int, batch_size: int) -> 
 
 def _forecast(
     parameters: PrivatePredictionParameters, mechanism: PrivateTokens, budget: Budget, facts: PublicFacts
-) -> dict[str, Any]:
-    forecast: dict[str, Any] = {
-        "batch size (declared)": mechanism.batch_size,
-        "clip range": mechanism.clip,
-        "one record moves the log-odds of a token by at most": 2
-        * mechanism.clip
-        / (mechanism.batch_size * mechanism.temperature),
-        "private tokens a batch": mechanism.tokens,
-        f"texts of {parameters.text_tokens} tokens (--text-tokens), of a batch": mechanism.tokens
-        / parameters.text_tokens,
-    }
+) -> Facts:
+    text_tokens, labels, size = parameters.text_tokens, facts.labels.size, mechanism.batch_size
+    entries = [
+        Fact("batch_size", size, "batch size (declared)"),
+        Fact("clip_range", mechanism.clip, "clip range (nats)"),
+        Fact("log_odds_per_record", mechanism.log_odds, "one record moves the log-odds of a token by at most"),
+        Fact("tokens_per_batch", mechanism.tokens, "private tokens per batch"),
+        Fact(
+            "texts_per_batch",
+            mechanism.tokens / text_tokens,
+            f"texts of {text_tokens} tokens (--text-tokens), per batch",
+        ),
+    ]
+    warnings = []
     if mechanism.clip < _LEAST_CLIP:
-        forecast["warning: clip range"] = (
-            f"below {_LEAST_CLIP} nats hardly anything of the private texts comes through: spend more epsilon, declare "
-            "larger batches, or draw fewer private tokens"
+        warnings.append(
+            f"Below a clip range of {_LEAST_CLIP} nats hardly anything of the private texts comes through: spend more "
+            "epsilon, declare larger batches, or ask for fewer private tokens."
         )
     batches = parameters.batches
     if facts.expected_records is not None:
-        fitting = recommended_batches(facts.expected_records, facts.labels, mechanism.batch_size)
-        forecast["batches of each label, recommended for the declared corpus size"] = fitting
+        fitting = recommended_batches(facts.expected_records, labels, size)
         batches = batches or fitting
-        size = facts.expected_records / (facts.labels * batches)
-        forecast["texts in a batch, on average"] = size
-        if not 0.5 <= size / mechanism.batch_size <= 1.5:
-            forecast["warning: sizes"] = (
-                f"batches hold {size:.3g} texts on average, not the {mechanism.batch_size} by which their sums are "
-                "divided: declare other --batches or another --batch-size"
+        mean = facts.expected_records / (labels * batches)
+        entries += [
+            Fact("recommended_batches", fitting, "batches per label, recommended for the declared corpus size"),
+            Fact("texts_in_a_batch", mean, "texts in a batch, on average"),
+        ]
+        if not 0.5 <= mean / size <= 1.5:
+            warnings.append(
+                f"Batches hold {mean:.3g} texts on average, not the {size} by which their sums are divided: declare "
+                "other --batches or another --batch-size."
             )
     if batches is not None:
-        forecast["batches of each label"] = batches
-        texts = batches * mechanism.tokens / parameters.text_tokens
-        forecast[f"texts of {parameters.text_tokens} tokens, of each label, every token private"] = texts
-        rows = facts.labels * batches * (mechanism.batch_size + 1)
-        forecast["private model: tokens of private texts that it reads, at most"] = (
-            rows * parameters.private_text_tokens
-        )
-        forecast["private model: private tokens times rows"] = rows * mechanism.tokens
-    return {**forecast, **_sparse_vector(mechanism), **_other_sizes(parameters, mechanism, budget, facts)}
+        rows = labels * batches * (size + 1)
+        entries += [
+            Fact("batches", batches, "batches per label"),
+            Fact(
+                "texts_per_label",
+                batches * mechanism.tokens / text_tokens,
+                f"texts of {text_tokens} tokens per label, every token private",
+            ),
+            Fact(
+                "private_model_tokens",
+                rows * parameters.private_text_tokens,
+                "private model: tokens of private texts that it reads, at most",
+            ),
+            Fact("private_model_work", rows * mechanism.tokens, "private model: private tokens times rows"),
+        ]
+    entries += [*_sparse_vector(mechanism), *_other_sizes(parameters, mechanism, budget, facts)]
+    return Facts(tuple(entries), tuple(warnings))
 
 
-def _sparse_vector(mechanism: PrivateTokens) -> dict[str, Any]:
+def _sparse_vector(mechanism: PrivateTokens) -> list[Fact]:
     """What the test for public tokens costs and when it pays, whether it is on or not."""
     noise = 0.2 if mechanism.test is None else mechanism.test.noise
     numbers = {"clip": mechanism.clip, "temperature": mechanism.temperature, "noise": noise}
-    share = break_even(**numbers)
-    asked = mechanism.test is not None
-    return {
-        f"sparse vector{'' if asked else ' (off; at noise 0.2)'}: a private token costs, times": 1
-        + cost_of_test(**numbers),
-        "sparse vector pays where the share of private tokens is below": share,
-        "sparse vector, recommended": (
-            "only where the model without private text writes most of each text already (forms, set phrases)"
-            if share > 0.05
-            else "no: next to no text has so few private tokens"
-        ),
-    }
+    share, off = break_even(**numbers), " (off; at noise 0.2)" if mechanism.test is None else ""
+    advice = (
+        "only where the model without private text writes most of each text already (forms, set phrases)"
+        if share > 0.05
+        else "no: next to no text has so few private tokens"
+    )
+    return [
+        Fact("sparse_vector_cost", 1 + cost_of_test(**numbers), f"sparse vector{off}: a private token costs, times"),
+        Fact("sparse_vector_break_even", share, "sparse vector pays where the share of private tokens is below"),
+        Fact("sparse_vector_recommended", advice, "sparse vector, recommended"),
+    ]
 
 
 def _other_sizes(
     parameters: PrivatePredictionParameters, mechanism: PrivateTokens, budget: Budget, facts: PublicFacts
-) -> dict[str, Any]:
+) -> list[Fact]:
     """What other batch sizes would buy of the same corpus, so that one can be chosen."""
     if facts.expected_records is None:
-        return {}
-    chosen = parameters.settled
-    shown = {}
-    for size in sorted({mechanism.batch_size // 4, mechanism.batch_size // 2, mechanism.batch_size * 2}):
-        if size < 1:
-            continue
-        other = parameters.model_copy(update={"batch_size": size})
+        return []
+    shown = []
+    for size in sorted({mechanism.batch_size // 4, mechanism.batch_size // 2, mechanism.batch_size * 2} - {0}):
         try:
-            bought = mechanism_of(other, budget)
+            bought = mechanism_of(parameters.model_copy(update={"batch_size": size}), budget)
         except ConfigError:
-            shown[f"with batches of {size} instead"] = "nothing"
-            continue
-        batches = recommended_batches(facts.expected_records, facts.labels, size)
-        texts = batches * bought.tokens / parameters.text_tokens
-        shown[f"with batches of {size} instead"] = (
-            f"{batches} batches of each label, {_bought(bought, chosen)}, {texts:.0f} texts of each label"
-        )
+            said = "nothing"
+        else:
+            batches = recommended_batches(facts.expected_records, facts.labels.size, size)
+            texts = batches * bought.tokens / parameters.text_tokens
+            what = f"{bought.tokens} private tokens each"
+            if parameters.resolved.clip_range is None:
+                what = f"clip range {bought.clip:.3g}"
+            said = f"{batches} batches per label, {what}, {texts:.0f} texts per label"
+        shown.append(Fact(f"with_batches_of_{size}", said, f"with batches of {size} instead"))
     return shown
-
-
-def _bought(mechanism: PrivateTokens, chosen: Settled) -> str:
-    if chosen.clip_range is None:
-        return f"clip range {mechanism.clip:.3g}"
-    return f"{mechanism.tokens} private tokens each"

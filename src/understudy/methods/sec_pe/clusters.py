@@ -6,27 +6,25 @@ label and adds one vector there:
     ( sqrt(s) ,  sqrt(1 - s) * clip(x - e_k, C) / C )          s: the sizes' share, C: the residual's clipping norm
 
 Its L2 norm is at most 1, so sizes and centres together are one release at one event, with no correction for two
-statistics from one draw.
+statistics of one sample.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.corpus.bounding import BoundedBatch
 from understudy.evolution.embeddings import STEPS, Block, private_vectors
 from understudy.evolution.voting import nearest
+from understudy.methods.sec_pe.plan import CLUSTER_SENSITIVITY, GRID
 from understudy.models.types import Embedder
-from understudy.privacy.sampling import Draw
+from understudy.privacy.measurement import Query
+from understudy.privacy.mechanisms import Sensitivity
 
-if TYPE_CHECKING:
-    from understudy.corpus.bounding import BoundedCorpus
-
-GRID = 1 << 24
 _SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
 
 
@@ -48,7 +46,7 @@ class Clusters:
 
     @property
     def count(self) -> int:
-        """Centres of a label (K)."""
+        """Centres per label (K)."""
         return int(self.centres.shape[1])
 
     @property
@@ -57,11 +55,10 @@ class Clusters:
 
 
 @dataclass(frozen=True)
-class ClusterSums:
+class ClusterSums(Query[BoundedBatch]):
     """Per label and public cluster: noisy size, and noisy sum of residuals.
 
-    A :class:`~understudy.privacy.sampling.DrawnSum` of the corpus. ``Float64[labels, K, 1 + d]``, in the units of the
-    formula above.
+    ``Float64[labels, K, 1 + d]``, in the units of the formula above.
 
     Guarantee:
         Unit: a record.
@@ -80,33 +77,18 @@ class ClusterSums:
     embedder: Embedder
     clip: float
     size_share: float
-    name: str = "clusters"
 
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.clusters.labels, self.clusters.count, 1 + self.clusters.dimension)
 
     @property
-    def grid(self) -> float:
-        return float(GRID)
+    def sensitivity(self) -> Sensitivity:
+        return CLUSTER_SENSITIVITY
 
-    @property
-    def l2_sensitivity(self) -> float:
-        return float(GRID)
-
-    def evaluate(self, data: BoundedCorpus, draw: Draw) -> NDArray[np.int64]:
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         sums = np.zeros(self.shape, dtype=np.int64)
-        for batch in data.batches():
-            drawn = np.flatnonzero(draw(len(batch.texts)))
-            if not len(drawn):
-                continue
-            vectors = private_vectors(self.embedder.embed([batch.texts[row] for row in drawn.tolist()]))
-            labels = batch.labels[drawn]
-            self._add(sums, vectors, labels)
-        return sums
-
-    def _add(self, sums: NDArray[np.int64], vectors: NDArray[np.int16], labels: NDArray[np.int32]) -> None:
-        """Add each record's integer vector to its cluster."""
+        vectors, labels = private_vectors(self.embedder.embed(batch.texts)), batch.labels
         clusters = self.assign(vectors, labels)
         known = clusters >= 0  # a vector that is none belongs nowhere
         vectors, labels, clusters = vectors[known], labels[known], clusters[known]
@@ -116,6 +98,7 @@ class ClusterSums:
         scale = weight / np.maximum(norms, self.clip * STEPS)
         np.add.at(sums[..., 0], (labels, clusters), math.floor(math.sqrt(self.size_share) * GRID * _SAFETY))
         np.add.at(sums[..., 1:], (labels, clusters), np.trunc(residuals * scale[:, None]).astype(np.int64))
+        return sums
 
     def assign(self, vectors: NDArray[np.int16], labels: NDArray[np.int32]) -> NDArray[np.int32]:
         """``Int32[n]``: the nearest centre of each record's label, -1 for a vector that is zero."""

@@ -15,7 +15,7 @@ from understudy.evolution.loop import evolve
 from understudy.evolution.population import Round
 from understudy.evolution.variation import TextAPI
 from understudy.evolution.voting import Distance, nearest
-from understudy.methods.base import GenerationTools
+from understudy.methods.public import GenerationTools
 from understudy.methods.sec_pe.parameters import SecPEParameters
 from understudy.models.types import Embedder
 from understudy.release import Release
@@ -82,7 +82,7 @@ class CentreVotes:
 
 
 def _same_embedder(release: Release, embedder: Embedder | None) -> Embedder:
-    assert embedder is not None, "the run loads one where generates_with_embedder says so"
+    assert embedder is not None, "the run loads what a method needs"
     if embedder.fingerprint != release.statement.public_inputs["embedder"]["sha256"]:
         source = release.statement.public_inputs["embedder"]["source"]
         raise ReleaseError(

@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from understudy.errors import ConfigError
 from understudy.evolution.forecast import evolution_calls, harvest_calls, variation_characters
 from understudy.evolution.keywords import keywords_of_labels
-from understudy.methods.base import (
-    CallEstimate,
-    GenerationTools,
-    Preparation,
-    PublicFacts,
-    Released,
-    ReleaseTools,
-    Traits,
-)
-from understudy.methods.contents import Contents
+from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
+from understudy.methods.contents import Contents, Held
+from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.methods.sec_pe import generate as generating
-from understudy.methods.sec_pe.contents import contents
 from understudy.methods.sec_pe.parameters import FreeParameters, SecPEParameters
 from understudy.methods.sec_pe.plan import (
     NAME,
-    Drawing,
+    SamplingRates,
     make_plan,
-    private_drawing,
-    public_drawing,
+    private_rates,
+    public_rates,
+    read_per_secret_budgets,
     release_names,
     require_planned,
 )
-from understudy.methods.sec_pe.stricter import read_stricter
 from understudy.parameters import Parameters
+from understudy.privacy.events import MixtureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import require_releasable
 from understudy.privacy.plan import Plan
@@ -46,13 +39,14 @@ from understudy.release import Release
 from understudy.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:
-    from understudy.corpus import Corpus
     from understudy.corpus.bounding import BoundedCorpus
-    from understudy.corpus.secrets import Incidence, SecretFinder
+    from understudy.corpus.secrets import Incidence
     from understudy.methods.sec_pe.clusters import Clusters
 
+_LARGEST_COORDINATE = 1e15  # its square, summed over a dimension, is still a float32
 
-class SecPE(Traits, SecPEParameters):
+
+class SecPE(Method, SecPEParameters):
     """Evolution against noisy centres, with the secrets of a corpus protected.
 
     >>> SecPE(clusters=50).incidence
@@ -62,13 +56,8 @@ class SecPE(Traits, SecPEParameters):
     name: ClassVar[str] = NAME
     parameters: ClassVar[type[Parameters]] = SecPEParameters
     generation_parameters: ClassVar[type[Parameters]] = FreeParameters
-    needs_embedder: ClassVar[bool] = True
-    generates_with_embedder: ClassVar[bool] = True
-    generates_with_llm: ClassVar[bool] = True
     protects_secrets: ClassVar[bool] = True
-
-    def dump(self) -> dict[str, Any]:
-        return self.model_dump(mode="json")
+    needs: ClassVar[Needs] = Needs(embedder="private", generation_embedder=True, generation_llm="always")
 
     def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
         if not isinstance(budget, SecretBudget):
@@ -82,54 +71,69 @@ class SecPE(Traits, SecPEParameters):
                 "Name one: --public-corpus FILE --public-corpus-is-public.",
             )
         keywords_of_labels(self, EvolutionPrompts(), ())  # a file that cannot be read is known before any charge
-        drawing = self._drawing(facts.unit)
-        stricter = read_stricter(self.secret_budgets, len(drawing.inclusion))
-        return make_plan(self, budget, facts, drawing, stricter=stricter)
+        sampling = self._sampling(facts.unit)
+        per_secret = read_per_secret_budgets(self.secret_budgets, len(sampling.inclusion))
+        return make_plan(self, budget, facts, sampling, per_secret=per_secret)
 
-    def check_secrets(self, corpus: Corpus, finder: SecretFinder, plan: Plan) -> None:
+    def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Clusters | None:
         from understudy.corpus.secrets import check_incidence
-        from understudy.methods.sec_pe.release import check_public_corpus
+        from understudy.methods.sec_pe.release import check_public_corpus, public_clusters
 
         if self.incidence == "public":
             found = self._incidence()
             require_planned(found.sha256, plan)
-            check_incidence(corpus, finder, found)
-        check_public_corpus(self, corpus)
-
-    def prepare(self, corpus: Corpus, plan: Plan, preparation: Preparation) -> Clusters:
-        from understudy.corpus.bounding import BoundedCorpus
-        from understudy.methods.sec_pe.release import public_clusters
-
-        numbers = preparation.labels * self.clusters * (1 + preparation.dimension)
-        require_releasable(release_names(self)[0], numbers, cure="Lower clusters.")
-        records = BoundedCorpus(corpus, plan.unit, b"")  # no hash is asked for: its key comes with the charge
-        return public_clusters(self, records, self._drawing(plan.unit), preparation)
+            assert preparation.secrets is not None, "the run finds them where they are protected"
+            check_incidence(corpus.corpus, preparation.secrets, found)  # type: ignore[arg-type]
+        check_public_corpus(self, preparation.labels)
+        if preparation.resuming:
+            return None
+        shape = (preparation.labels.size, self.clusters, 1 + preparation.dimension)
+        require_releasable(shape, cure="Lower clusters.")
+        return public_clusters(self, corpus, self._sampling(plan.unit), preparation)
 
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
         from understudy.methods.sec_pe.release import release  # only here: it reads private records
 
-        drawing = self._drawing(plan.unit)
-        require_planned(drawing.sha256, plan)
-        return release(self, corpus, plan, drawing=drawing, tools=tools)
+        sampling = self._sampling(plan.unit)
+        require_planned(sampling.sha256, plan)
+        return release(self, corpus, plan, sampling=sampling, tools=tools)
 
-    def asks(self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate) -> CallEstimate:
+    def estimate_calls(
+        self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate
+    ) -> CallEstimate:
         sizes = [[min(self.population_at(number), count) for count in counts] for number in range(self.rounds)]
         calls = evolution_calls(self, sizes) + harvest_calls(counts, sizes[-1], kind=self.harvest)
         return CallEstimate(calls, variation_characters(self, template, writing.examples_per_prompt))
 
     def contents(self, release: Release) -> Contents:
-        return contents(self, release)
+        """Per label K public clusters, the noisy sums of what private records say about them, and their centres."""
+        labels = release.schema.label_set.size
+        clusters = (labels, self.clusters)
+        return Contents(
+            dict.fromkeys(release_names(self), MixtureEvent.kind),
+            {
+                "sizes": Held("float64", clusters),
+                "centres": Held("float32", (*clusters, "dimension"), -_LARGEST_COORDINATE, _LARGEST_COORDINATE),
+                "public_centres": Held("int16", (*clusters, "dimension")),
+                "public_sizes": Held("int64", clusters, 1),
+                **{
+                    f"sums-{number + 1}": Held("float64", (*clusters, "dimension with size"))
+                    for number in range(self.releases)
+                },
+            },
+            public_inputs=("embedder",),
+        )
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
         return generating.generate(self, release, counts, tools=tools)
 
-    def _drawing(self, unit: Unit) -> Drawing:
+    def _sampling(self, unit: Unit) -> SamplingRates:
         if self.incidence == "private":
-            return private_drawing(self, unit)
+            return private_rates(self, unit)
         found = self._incidence()
         free = np.ones(found.n_records, dtype=np.bool_)
         free[found.records] = False
-        return public_drawing(self, found.to_csr().T.tocsr(), free, unit, sha256=found.sha256)
+        return public_rates(self, found.to_csr().T.tocsr(), free, unit, sha256=found.sha256)
 
     def _incidence(self) -> Incidence:
         """The public incidence: no private table is read."""

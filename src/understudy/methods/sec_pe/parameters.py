@@ -36,17 +36,17 @@ class ReleaseParameters(Parameters):
     incidence_file: str | None = public_file(None)
     """Public incidence: the file of ``understudy secrets incidence``, which you thereby declare public."""
     inclusion: float = Field(1.0, gt=0, le=1)
-    """Private incidence: probability with which each record is drawn (rho). Less than 1 never pays: the noise falls
-    more slowly than the number of drawn records."""
+    """Private incidence: probability with which each record is sampled (rho). Less than 1 never pays: the noise falls
+    more slowly than the number of sampled records."""
     expected_sample: float | None = Field(None, gt=0, le=1e12)
-    """Public incidence: expected number of drawn records (V). Default: the sum of the weights over the largest."""
+    """Public incidence: expected number of sampled records (V). Default: the sum of the weights over the largest."""
     secret_weight: float = Field(1.0, gt=0, le=1e6)
     """Public incidence: most weight that the records of one secret may have together (eta of the linear program)."""
     secret_budgets: str | None = public_file(None)
     """A CSV file ``number,prior,posterior`` with stricter promises for some secrets; public incidence only."""
     releases: int = Field(1, ge=1, le=100)
     """Fresh releases of the same sums, which are averaged; the printed algorithm makes one a round. More than one pays
-    only where records are not all drawn."""
+    only where records are not all sampled."""
     public_corpus: str | None = public_file(None)
     """A public table of similar texts, whose clusters the private records are counted in."""
     public_corpus_is_public: bool = False

@@ -1,6 +1,6 @@
-"""SecPE, before a private record is read: how records are drawn, how much noise the sums get, and what that buys.
+"""SecPE, before a private record is read: how records are sampled, how much noise the sums get, and what that buys.
 
-    clusters     per label and public cluster: noisy size and noisy residual sum over drawn records
+    clusters     per label and public cluster: noisy size and noisy residual sum over sampled records
                  (clusters-1 .. clusters-T where several fresh releases are asked for)
 
 With private incidence all of it follows from the declared rate rho and the declared cap m. With public incidence it is
@@ -10,22 +10,26 @@ Poisson-binomial.
 
 from __future__ import annotations
 
+import csv
 import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, PrivacyError
 from understudy.evolution.loop import candidates_per_round, require_few
-from understudy.methods.base import PublicFacts
-from understudy.methods.sec_pe.clusters import GRID
+from understudy.files import UnreadableText, read_lines
+from understudy.methods.public import PublicFacts
 from understudy.methods.sec_pe.parameters import SecPEParameters
-from understudy.methods.sec_pe.stricter import Stricter
-from understudy.privacy.events import Inclusion, MixtureEvent
-from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA, require_releasable
+from understudy.privacy.events import Inclusion
+from understudy.privacy.facts import Fact, Facts
+from understudy.privacy.mechanisms import SampledSum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.composition import calibrate
@@ -36,18 +40,23 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 NAME = "sec-pe"
-INCIDENCE_SHA256, STRICTER = "incidence_sha256", "stricter"
-_ONE_THAT_IS_DRAWN: tuple[Inclusion, ...] = (((1.0, 1),),)
-"""A rare record would need hardly any noise: the few that are drawn could be given away. So whoever is drawn keeps to
-(p, r) by itself."""
+GRID = 1 << 24
+CLUSTER_SENSITIVITY = Sensitivity(None, GRID, GRID)
+"""Of one record: its vector of size and residual has L2 norm 1 at most."""
+_ONE_THAT_IS_SAMPLED: tuple[Inclusion, ...] = (((1.0, 1),),)
+"""A rare record would need hardly any noise: the few that are sampled could be given away. So whoever is sampled keeps
+to (p, r) by itself."""
+_COLUMNS = ("number", "prior", "posterior")
+PerSecretBudgets = Sequence[tuple[int, SecretBudget]]
+"""Secrets, by their numbers in the incidence file, and what each is promised beyond the promise to all."""
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """How records are drawn.
+class SamplingRates:
+    """How records are sampled.
 
     Args:
-        rates: the rate of every record, or ``Float64[n]``, one a record in the corpus's order.
+        rates: the rate of every record, or ``Float64[n]``, one per record in the corpus's order.
         inclusion: what that means for each secret.
         free: ``Bool[n]``: which records hold no secret, where that is public.
         sha256: of the incidence, where that is public.
@@ -66,15 +75,15 @@ def release_names(parameters: SecPEParameters) -> list[str]:
     return [f"clusters-{number + 1}" for number in range(parameters.releases)]
 
 
-def private_drawing(parameters: SecPEParameters, unit: Unit) -> Drawing:
+def private_rates(parameters: SecPEParameters, unit: Unit) -> SamplingRates:
     """One rate for all records; at most m of them hold one secret, so K ~ Binomial(m, rho) dominates."""
     rate = float(parameters.inclusion)
-    return Drawing(rate, (((rate, unit.max_records),),))
+    return SamplingRates(rate, (((rate, unit.max_records),),))
 
 
-def public_drawing(
+def public_rates(
     parameters: SecPEParameters, incidence: csr_array, free: NDArray[np.bool_], unit: Unit, *, sha256: str
-) -> Drawing:
+) -> SamplingRates:
     """Each record's rate by linear program: the largest weights with at most ``secret_weight`` on any one secret.
 
     Args:
@@ -100,61 +109,43 @@ def public_drawing(
         )
     weights = largest_weights(incidence, np.full(incidence.shape[1], parameters.secret_weight))
     rates = inclusion_probabilities(weights, expected=parameters.expected_sample)
-    return Drawing(rates, grouped_inclusion(rates, incidence), free, sha256)
+    return SamplingRates(rates, grouped_inclusion(rates, incidence), free, sha256)
 
 
 def make_plan(
     parameters: SecPEParameters,
     budget: SecretBudget,
     facts: PublicFacts,
-    drawing: Drawing,
+    sampling: SamplingRates,
     *,
-    stricter: Stricter = (),
+    per_secret: PerSecretBudgets = (),
 ) -> Plan:
     """The plan of a release.
 
     Args:
-        stricter: promises to some secrets beyond the one to all, by the secret's number (public incidence).
+        per_secret: promises to some secrets beyond the one to all, by the secret's number (public incidence).
 
     Raises:
         ConfigError: if the unit is no secret, there are too many clusters or candidates, or the noise does not fit
             its grid.
     """
-    require_few(parameters, facts.labels)
-    require_releasable("clusters", facts.labels * parameters.clusters, cure="Lower clusters.")
-    promises = [(budget, drawing.inclusion), *((own, (drawing.inclusion[number],)) for number, own in stricter)]
+    labels = facts.labels.size
+    require_few(parameters, labels)
+    promises = [(budget, sampling.inclusion), *((own, (sampling.inclusion[number],)) for number, own in per_secret)]
     multiplier = max(
         _noise_multiplier(promise, secrets, parameters.releases)
         for promise, held in promises
-        for secrets in (held, _ONE_THAT_IS_DRAWN)
+        for secrets in (held, _ONE_THAT_IS_SAMPLED)
     )
-    if not SMALLEST_SIGMA <= multiplier * GRID <= LARGEST_SCALE:
-        raise ConfigError(
-            "This secret budget is out of range: its noise does not fit the integer grid.",
-            "Choose a prior and a posterior that are nearer to each other, or further apart.",
-        )
-    event = MixtureEvent(multiplier, drawing.inclusion)
-    known = {
-        "noise": "gaussian",
-        "noise_multiplier": multiplier,
-        "incidence": parameters.incidence,
-        **({} if drawing.sha256 is None else {INCIDENCE_SHA256: drawing.sha256}),
-        **({STRICTER: [[number, *own.to_json().values()] for number, own in stricter]} if stricter else {}),
-    }
-    why = f"noisy sizes and centres of {parameters.clusters} public clusters for each of {facts.labels} label(s)"
-    charges = tuple(Charge(name, event, known, why) for name in release_names(parameters))
+    shape = (labels, parameters.clusters, None)
+    mechanism = SampledSum(multiplier, sampling.inclusion, CLUSTER_SENSITIVITY, shape, sampling.sha256)
+    why = f"noisy sizes and centres of {parameters.clusters} public clusters for each of {labels} label(s)"
+    charges = tuple(Charge(name, mechanism, why) for name in release_names(parameters))
+    forecast = _forecast(parameters, budget, facts, sampling, multiplier)
     try:
-        return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, budget, facts, drawing, multiplier))
+        return Plan(NAME, facts.unit, budget, charges, forecast, _in_words(per_secret))
     except PrivacyError as error:
         raise ConfigError(f"This budget cannot be planned for. {error.problem}", error.cure) from None
-
-
-def promised(plan: Plan) -> Stricter:
-    """The stricter promises that a plan was made for."""
-    return [
-        (int(number), SecretBudget.from_json({"prior": prior, "posterior": posterior}))
-        for number, prior, posterior in plan.charges[0].parameters.get(STRICTER, ())
-    ]
 
 
 def require_planned(sha256: str | None, plan: Plan) -> None:
@@ -163,7 +154,7 @@ def require_planned(sha256: str | None, plan: Plan) -> None:
     Raises:
         ConfigError: if its file changed since.
     """
-    if sha256 != plan.charges[0].parameters.get(INCIDENCE_SHA256):
+    if sha256 != plan.charges[0].mechanism.incidence:  # type: ignore[attr-defined]
         raise ConfigError(
             "The incidence file changed while the run was reading it.", "Put the one back that the run began with."
         )
@@ -176,31 +167,87 @@ def _noise_multiplier(budget: SecretBudget, inclusion: tuple[Inclusion, ...], re
 
 
 def _forecast(
-    parameters: SecPEParameters, budget: SecretBudget, facts: PublicFacts, drawing: Drawing, multiplier: float
-) -> dict[str, Any]:
+    parameters: SecPEParameters, budget: SecretBudget, facts: PublicFacts, sampling: SamplingRates, multiplier: float
+) -> Facts:
     """Noise against signal, beside Aug-PE's for the same secrets: all of a secret's m records, in every round."""
-    releases = parameters.releases
-    noise = multiplier / math.sqrt(parameters.size_share) / math.sqrt(releases)
-    candidates = max(candidates_per_round(parameters, facts.labels).candidates)
+    labels = facts.labels.size
+    noise = multiplier / math.sqrt(parameters.size_share) / math.sqrt(parameters.releases)
+    candidates = max(candidates_per_round(parameters, labels).candidates)
     other = facts.unit.max_records * math.sqrt(parameters.rounds) / budget.mu
-    forecast: dict[str, Any] = {
-        "noise on the size of a cluster (std, records)": noise,
-        "aug-pe, for the same secrets: noise on the votes of a candidate (std, votes)": other,
-    }
-    if isinstance(drawing.rates, float):
+    same = "aug-pe, for the same secrets"
+    entries = [
+        Fact("size_noise", noise, "noise on the size of a cluster (std, records)"),
+        Fact("aug_pe_vote_noise", other, f"{same}: noise on the votes for a candidate (std, votes)"),
+    ]
+    if isinstance(sampling.rates, float):
         if facts.expected_records is None:
-            return forecast
-        known, records, drawn = "as declared", facts.expected_records, drawing.rates * facts.expected_records
+            return Facts(tuple(entries))
+        known, records, sampled = "as declared", facts.expected_records, sampling.rates * facts.expected_records
     else:
-        known, records, drawn = "of the incidence file", len(drawing.rates), float(drawing.rates.sum())
-    gain = (drawn / noise) / (records / other)
-    return {
-        **forecast,
-        f"records ({known})": records,
-        "records drawn (expected)": drawn,
-        "signal / noise of a cluster of mean size": drawn / (parameters.clusters * facts.labels) / noise,
-        "aug-pe, for the same secrets: signal / noise of a candidate with the mean number of votes": (
-            records / candidates / other
+        known, records, sampled = "of the incidence file", len(sampling.rates), float(sampling.rates.sum())
+    mean_size = sampled / (parameters.clusters * labels)
+    entries += [
+        Fact("expected_records", records, f"records ({known})"),
+        Fact("expected_sample", sampled, "records sampled (expected)"),
+        Fact("signal_to_noise", mean_size / noise, "signal to noise of a cluster of mean size"),
+        Fact(
+            "aug_pe_signal_to_noise",
+            records / candidates / other,
+            f"{same}: signal to noise of a candidate with the mean number of votes",
         ),
-        "sec-pe's signal / noise over aug-pe's, at equal numbers of clusters and candidates": gain,
-    }
+        Fact(
+            "gain_over_aug_pe",
+            (sampled / noise) / (records / other),
+            "sec-pe's signal to noise over aug-pe's, at equal numbers of clusters and candidates",
+        ),
+    ]
+    return Facts(tuple(entries))
+
+
+def read_per_secret_budgets(file: str | None, secrets: int) -> PerSecretBudgets:
+    """The promises of a public CSV file ``number,prior,posterior``; none without a file.
+
+    Args:
+        secrets: how many secrets the incidence file has.
+
+    Raises:
+        ConfigError: if the file cannot be read, or names a secret that there is not, or one twice.
+    """
+    if file is None:
+        return []
+    name = Path(file).name
+    try:
+        rows = list(csv.DictReader(read_lines(Path(file))))
+        found = [(_number(row["number"]), SecretBudget(row["prior"], row["posterior"])) for row in rows]
+    except (csv.Error, KeyError, TypeError, ValueError, UnreadableText) as error:
+        why = error if isinstance(error, UnreadableText) else type(error).__name__
+        raise ConfigError(
+            f"The secret budgets {name} cannot be read ({why}).",
+            f"Give a CSV file with the columns {', '.join(_COLUMNS)}.",
+        ) from None
+    numbers = [number for number, _ in found]
+    if len(set(numbers)) < len(numbers) or not all(0 <= number < secrets for number in numbers):
+        raise ConfigError(
+            f"The secret budgets {name} name a secret twice, or one that the incidence file does not have.",
+            "Give each secret's number, as in the incidence file, at most once.",
+        )
+    return found
+
+
+def _number(text: str) -> int:
+    """A secret's number: ASCII digits, and not thousands of them."""
+    if not re.fullmatch("[0-9]{1,12}", text.strip()):
+        raise ValueError
+    return int(text)
+
+
+def _in_words(per_secret: PerSecretBudgets) -> tuple[str, ...]:
+    """For the statement: a sentence per promise, the secrets by number."""
+    by_promise: dict[SecretBudget, list[int]] = {}
+    for number, own in per_secret:
+        by_promise.setdefault(own, []).append(number)
+    return tuple(
+        f"{own} holds too for each of these secrets, by their numbers in the incidence file: "
+        f"{', '.join(map(str, sorted(numbers)))}."
+        for own, numbers in by_promise.items()
+    )

@@ -3,13 +3,13 @@
 SecPE (Wang et al. 2025), cut at the privacy boundary; the centres are released once, not once a round:
 
     e_k, n_k   = k-means on a public corpus
-    D          = each record of the corpus, drawn with its probability             fresh for every release
+    D          = each record of the corpus, sampled with its rate                  fresh for every release
     sums_k     = sum over records of D nearest to e_k of (1, clip(x - e_k)) + noise       charge "clusters"
     size_k     = noisy count;  centre_k = e_k + noisy residual sum / (n_k + size_k)
 
 Guarantee:
     Unit: a secret; neighbours are the corpus with and without all records that hold it, at most m.
-    The line with noise is one :class:`~understudy.privacy.sampling.SampledSum` of
+    The line with noise is one :class:`~understudy.privacy.mechanisms.SampledSum` over
     :class:`~understudy.methods.sec_pe.clusters.ClusterSums`, which state rates, sensitivity and event. Clusters are
     public: of a public corpus, or (public incidence, by a flag) of the records without secrets, which no secret's
     neighbours differ in. Everything else is post-processing.
@@ -18,84 +18,73 @@ Guarantee:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.corpus import Corpus, canonical, read_corpus
+from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.errors import ConfigError
-from understudy.methods.base import Arrays, Preparation, Released, ReleaseTools
+from understudy.labels import LabelSet
+from understudy.methods.base import Preparation, Released, ReleaseTools
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums, noisy_centres
 from understudy.methods.sec_pe.parameters import SecPEParameters
-from understudy.methods.sec_pe.plan import Drawing, promised, release_names
+from understudy.methods.sec_pe.plan import SamplingRates, release_names
 from understudy.methods.sec_pe.public import make_clusters
-from understudy.methods.sec_pe.stricter import stricter_in_words
 from understudy.models.types import Embedder
+from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
-from understudy.privacy.sampling import SampledSum
+from understudy.privacy.sealed import Arrays
 
 
 def release(
-    parameters: SecPEParameters,
-    corpus: BoundedCorpus,
-    plan: Plan,
-    *,
-    drawing: Drawing,
-    tools: ReleaseTools,
+    parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, *, sampling: SamplingRates, tools: ReleaseTools
 ) -> Released:
     """Release the noisy sizes and centres of public clusters.
 
     Args:
-        drawing: how records are drawn, as the plan has it.
+        sampling: how records are sampled, as the plan has it.
     """
     embedder = tools.embedder
-    assert embedder is not None, "the run loads one where needs_embedder says so"
-    multiplier = float(plan.charges[0].parameters["noise_multiplier"])
+    assert embedder is not None, "the run loads what a method needs"
 
     def clusters_to_keep() -> Arrays:
-        made = tools.prepared or public_clusters(parameters, corpus, drawing, tools)
+        made = tools.prepared or public_clusters(parameters, corpus, sampling, tools)
         return {"centres": made.centres, "sizes": made.sizes}
 
     stored = tools.keep("public-clusters", clusters_to_keep)
     clusters = Clusters(stored["centres"], stored["sizes"])
     tools.say(f"{clusters.count} public clusters for each of {clusters.labels} label(s).")
 
-    def noisy(name: str) -> NDArray[np.float64]:
-        query = ClusterSums(clusters, embedder, parameters.residual_clip, parameters.size_share, name)
-        mechanism = SampledSum(query, drawing.rates, drawing.inclusion, multiplier)
-        return mechanism.run(corpus, receipt=tools.receipt, source=tools.noise)
-
     tools.say("Embedding the private texts: minutes for ten thousand on a few cores.")
-    drawn = [tools.keep(name, lambda name=name: {"sums": noisy(name)})["sums"] for name in release_names(parameters)]  # type: ignore[misc]
-    sums = np.mean(drawn, axis=0)
-    noise = multiplier / math.sqrt(len(drawn))
+    query = ClusterSums(clusters, embedder, parameters.residual_clip, parameters.size_share)
+    names = release_names(parameters)
+    releases = [tools.measure(name, query, corpus, rates=sampling.rates).value for name in names]
+    sums = np.mean(releases, axis=0)
+    noise = plan.mechanism(names[0]).noise_multiplier / math.sqrt(len(releases))
     sizes, centres = noisy_centres(
         clusters, sums, clip=parameters.residual_clip, size_share=parameters.size_share, noise=noise
     )
-    size_noise = noise / math.sqrt(parameters.size_share)
     return Released(
         {
             "sizes": sizes,
             "centres": centres.astype(np.float32),
             "public_centres": clusters.centres,
             "public_sizes": clusters.sizes,
-            **{f"sums-{number + 1}": each for number, each in enumerate(drawn)},
+            **{f"sums-{number + 1}": each for number, each in enumerate(releases)},
         },
         public_inputs={
             **_named(parameters),
             "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
         },
-        noise_check=_noise_check(sizes, size_noise),
-        notes=stricter_in_words(promised(plan)),
+        noise_check=_noise_check(sizes, noise / math.sqrt(parameters.size_share)),
     )
 
 
 def public_clusters(
-    parameters: SecPEParameters, corpus: BoundedCorpus, drawing: Drawing, tools: Preparation | ReleaseTools
+    parameters: SecPEParameters, corpus: BoundedCorpus, sampling: SamplingRates, tools: Preparation
 ) -> Clusters:
     """Clusters of the public texts. No charge is needed, so what could fail here does so before one.
 
@@ -103,25 +92,26 @@ def public_clusters(
         ConfigError: if there are too few texts.
         ModelError: if the embedder does not answer with unit vectors.
     """
-    assert tools.embedder is not None, "the run loads one where needs_embedder says so"
+    assert tools.embedder is not None, "the run loads what a method needs"
     tools.say("Embedding the public texts and making clusters of them: minutes for ten thousand on a few cores.")
-    vectors, labels = _public_texts(parameters, corpus, drawing, tools)
-    return make_clusters(vectors, labels, labels=tools.labels, count=parameters.clusters, seed=tools.seed)
+    vectors, labels = _public_texts(parameters, corpus, sampling, tools)
+    return make_clusters(vectors, labels, labels=tools.labels.size, count=parameters.clusters, seed=tools.seed)
 
 
-def _noise_check(sizes: NDArray[np.float64], noise: float) -> dict[str, Any]:
+def _noise_check(sizes: NDArray[np.float64], noise: float) -> Facts:
     """How many of the sizes stand above the noise: noisy values and public numbers only."""
-    above = [int(number) for number in (sizes > 3 * noise).sum(axis=1)]
-    check: dict[str, Any] = {
-        "noise on the size of a cluster (std, records)": round(noise, 3),
-        "clusters whose size stands 3 std above the noise, by label": above,
-    }
-    if not all(above):
-        check["warning"] = (
-            "The clusters of some labels are all noise: their texts evolve against next to nothing. Use fewer "
-            "clusters, or a posterior that is further above the prior."
-        )
-    return check
+    above = tuple(int(number) for number in (sizes > 3 * noise).sum(axis=1))
+    warning = (
+        "The clusters of some labels are all noise: their texts evolve against next to nothing. Use fewer clusters, or "
+        "a posterior that is further above the prior."
+    )
+    return Facts(
+        (
+            Fact("size_noise", round(noise, 3), "noise on the size of a cluster (std, records)"),
+            Fact("clusters_above_3_std", above, "clusters whose size stands 3 std above the noise"),
+        ),
+        () if all(above) else (warning,),
+    )
 
 
 def _named(parameters: SecPEParameters) -> dict[str, dict[str, str]]:
@@ -143,15 +133,15 @@ def _named(parameters: SecPEParameters) -> dict[str, dict[str, str]]:
 
 
 def _public_texts(
-    parameters: SecPEParameters, corpus: BoundedCorpus, drawing: Drawing, tools: Preparation | ReleaseTools
+    parameters: SecPEParameters, corpus: BoundedCorpus, sampling: SamplingRates, tools: Preparation
 ) -> tuple[NDArray[np.float32], NDArray[np.int32] | None]:
     """Embeddings ``Float32[n, d]`` of the public texts, and their labels where these are known."""
     embedder = tools.embedder
     assert embedder is not None
     if parameters.records_without_secrets_are_public:
-        found = list(_without_secrets(corpus, drawing, embedder))
+        found = list(_without_secrets(corpus, sampling, embedder))
     else:
-        with open_public(parameters, tools.label_names) as public:
+        with open_public(parameters, tools.labels) as public:
             found = [(embedder.embed(batch.texts), batch.labels) for batch in public.batches()]
     if not found:
         raise ConfigError("The public corpus is empty.", "Give one with more texts than clusters.")
@@ -159,7 +149,7 @@ def _public_texts(
     return vectors, labels if parameters.public_label else None
 
 
-def check_public_corpus(parameters: SecPEParameters, corpus: Corpus) -> None:
+def check_public_corpus(parameters: SecPEParameters, labels: LabelSet) -> None:
     """That the public corpus has enough texts for its clusters, seen before anything is charged.
 
     Raises:
@@ -167,14 +157,13 @@ def check_public_corpus(parameters: SecPEParameters, corpus: Corpus) -> None:
     """
     if parameters.records_without_secrets_are_public:
         return  # one set of clusters, whatever their labels
-    names = [canonical(label) for label in corpus.labels]
-    if parameters.public_label and not names:
+    if parameters.public_label and not labels.names:
         raise ConfigError(
             "The public corpus is to have labels (public_label), and the private table has none.",
             "Leave out --public-label, or name the private table's with --label and --labels.",
         )
-    counts = np.zeros(max(1, len(names)), dtype=np.int64)
-    with open_public(parameters, names) as public:
+    counts = np.zeros(labels.size, dtype=np.int64)
+    with open_public(parameters, labels) as public:
         for batch in public.batches():
             counts += np.bincount(batch.labels, minlength=len(counts))
     fewest = int(counts.min() if parameters.public_label else counts.sum())
@@ -186,7 +175,7 @@ def check_public_corpus(parameters: SecPEParameters, corpus: Corpus) -> None:
         )
 
 
-def open_public(parameters: SecPEParameters, label_names: Sequence[str]) -> Corpus:
+def open_public(parameters: SecPEParameters, labels: LabelSet) -> Corpus:
     """The public corpus, rows that cannot be used left out.
 
     Raises:
@@ -201,24 +190,24 @@ def open_public(parameters: SecPEParameters, label_names: Sequence[str]) -> Corp
         raise ConfigError(
             f"There is no public corpus {Path(parameters.public_corpus).name!r}.", "Give the path of one file."
         )
-    labels = list(label_names) if parameters.public_label else None
+    names = list(labels.names) if parameters.public_label else None
     return read_corpus(
         parameters.public_corpus,
         text=parameters.public_text,
         label=parameters.public_label,
-        labels=labels,
-        label_type="string" if labels else None,
+        labels=names,
+        label_type="string" if names else None,
         on_bad_row="skip",
     )
 
 
 def _without_secrets(
-    corpus: BoundedCorpus, drawing: Drawing, embedder: Embedder
+    corpus: BoundedCorpus, sampling: SamplingRates, embedder: Embedder
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int32]]]:
-    assert drawing.free is not None, "public incidence"
+    assert sampling.free is not None, "public incidence"
     first = 0
     for batch in corpus.batches():
-        rows = np.flatnonzero(drawing.free[first : first + len(batch.texts)])
+        rows = np.flatnonzero(sampling.free[first : first + len(batch.texts)])
         first += len(batch.texts)
         if len(rows):
             yield embedder.embed([batch.texts[row] for row in rows.tolist()]), batch.labels[rows]

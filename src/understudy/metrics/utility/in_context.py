@@ -89,7 +89,7 @@ def answer_scores(
         ModelError: one of them is not finite.
     """
     from understudy.models.contexts import Contexts
-    from understudy.models.threads import single_threaded_inference
+    from understudy.models.machine import single_threaded_inference
 
     scores = np.zeros((len(questions), len(answers)))
     by_length = sorted(range(len(questions)), key=lambda number: len(questions[number]))
@@ -177,7 +177,7 @@ def measure_in_context(
         ModelError: the model is none on this machine, or cannot be loaded.
     """
     from understudy.models.catalog import load_causal
-    from understudy.models.threads import worker_pool
+    from understudy.models.machine import worker_pool
 
     if min(repetitions, test_texts, tokens) < 1 or min(shots, default=0) < 0:
         raise ConfigError(

@@ -14,7 +14,7 @@ from understudy.errors import ConfigError
 from understudy.metrics.intervals import bootstrap
 from understudy.metrics.sample import Sample
 from understudy.metrics.value import REAL, Metric, MetricValue
-from understudy.models.threads import single_threaded_inference
+from understudy.models.machine import single_threaded_inference
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
@@ -257,7 +257,7 @@ def measure_language_model(
         ModelError: the model is none on this machine, or cannot be loaded.
     """
     from understudy.models.catalog import load_causal
-    from understudy.models.threads import worker_pool
+    from understudy.models.machine import worker_pool
 
     if {UNTUNED, REAL} & set(synthetic) or test_texts < 1:
         raise ConfigError(

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from understudy.metrics.sample import Sample
 from understudy.metrics.utility.linear import ExactLinear, Predict
 from understudy.models.builtin import EMBEDDER, builtin_path
+from understudy.models.catalog import model_folder
 from understudy.models.embedder import load_transformer
-from understudy.models.extra import best_device, require_local
-from understudy.models.hub import model_folder
-from understudy.models.threads import one_core
+from understudy.models.machine import best_device, one_core, require_local
 
 _HIDDEN = (256, 128)
 _BATCH = 128

@@ -1,0 +1,67 @@
+"""What a method's plan and its generation may see: nothing private, and nothing that could reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from understudy.labels import LabelSet
+from understudy.models.types import Embedder
+from understudy.privacy.unit import Unit
+from understudy.prompts.parameters import WritingParameters
+from understudy.prompts.template import PromptTemplate
+from understudy.writing.writer import Writer
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """What a plan may depend on: nothing private.
+
+    Args:
+        unit: the privacy unit.
+        labels: the declared label set.
+        expected_records: the corpus size as the user types it in; only for the forecast.
+    """
+
+    unit: Unit
+    labels: LabelSet = field(default_factory=LabelSet)
+    expected_records: int | None = None
+
+
+@dataclass(frozen=True)
+class GenerationTools:
+    """What turns a Release into texts.
+
+    Args:
+        writer: the language model with its prompts.
+        embedder: the public embedder, if the method generates with one; the method sees that it is the Release's.
+        seed: steers sampling.
+        say: takes a line for the user.
+    """
+
+    writer: Writer
+    embedder: Embedder | None = None
+    seed: int = 0
+    say: Callable[[str], None] = lambda _line: None
+
+
+_PHRASES = 10
+
+
+@dataclass(frozen=True)
+class CallEstimate:
+    """Calls of a language model (``most`` if repairs may be fewer), and the characters of a prompt, about."""
+
+    calls: int
+    characters: int
+    most: bool = False
+
+    @classmethod
+    def of_phrases(
+        cls, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate, *, length: int = _PHRASES
+    ) -> CallEstimate:
+        """One prompt per record around ``length`` phrases, sampled and repaired as ``writing`` says."""
+        phrases = ["keyphrase"] * min(length, writing.prompt_terms or length)
+        messages = template.messages(phrases, examples=template.examples[: writing.examples_per_prompt])
+        calls = sum(counts) * (writing.samples + writing.repair)
+        return cls(calls, sum(len(message.content) for message in messages), most=writing.repair > 0)

@@ -1,0 +1,269 @@
+"""The connection to an endpoint: which key goes to which address, and what can come of one request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from understudy.errors import ConfigError, ModelError, UnderstudyError
+from understudy.models.dialect import Answer, read_answer
+from understudy.models.limits import retry_after
+
+if TYPE_CHECKING:
+    from openai import APIConnectionError, APIStatusError, AsyncOpenAI
+
+HOSTED = "https://api.openai.com/v1"
+"""Where a model lives when no base URL is given."""
+
+CONNECT_SECONDS = 5.0
+
+_SENT_HEADERS = frozenset((b"host", b"accept", b"connection", b"content-type", b"content-length", b"user-agent"))
+"""Everything that leaves the process besides the key: the SDK adds the operating system and, from its own
+environment variables, an organisation, a project and custom headers, which are not for a foreign endpoint."""
+
+
+def clean_base_url(base_url: str | None) -> str:
+    """The base URL without its last slash; the hosted one for None. ConfigError where it is no plain http(s)
+    address.
+    """
+    if base_url is None:
+        return HOSTED
+    parts = urlsplit(base_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError("The base URL is not an http or https address.", "Give one like http://localhost:8000/v1.")
+    if "@" in parts.netloc:
+        raise ConfigError(
+            "The base URL carries a user name or password.",
+            "Leave it out and name an environment variable that holds the key with --api-key-env.",
+        )
+    return base_url.rstrip("/")
+
+
+def find_key(base_url: str, api_key_env: str | None) -> str | None:
+    """The key for ``base_url``, or None to send none. OPENAI_API_KEY is read unnamed for the hosted address only.
+
+    Raises:
+        ModelError: the environment variable is not set, or holds nothing that could be a key.
+    """
+    variable = api_key_env or ("OPENAI_API_KEY" if base_url == HOSTED else None)
+    if variable is None:
+        return None
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise ModelError(
+            f"The environment variable {variable} with the endpoint's key is not set.",
+            "Set it, or give a --base-url that needs no key.",
+        )
+    if not (key.isascii() and key.isprintable()):
+        raise ModelError(
+            f"The environment variable {variable} does not hold a key.",
+            "A key has only letters, digits and punctuation.",
+        )
+    return key
+
+
+class BodyTooLong(Exception):
+    """A response is longer than is read, or its length cannot be told before it is unpacked."""
+
+
+def open_client(base_url: str, key: str | None, *, most_bytes: int) -> AsyncOpenAI:
+    """A client that retries nothing, follows no redirect and sends only what :data:`_SENT_HEADERS` names.
+
+    It reads responses as they were sent, uncompressed, up to ``most_bytes``. Certificates are checked against
+    SSL_CERT_FILE, REQUESTS_CA_BUNDLE or SSL_CERT_DIR, whichever is set first (ModelError where it cannot be read), and
+    requests go through HTTP(S)_PROXY unless NO_PROXY names the host.
+    """
+    import openai
+
+    _quiet_loggers()
+    authorization = [] if key is None else [(b"Authorization", b"Bearer " + key.encode("ascii"))]
+
+    async def send_only_ours(request: Any) -> None:
+        kept = [(name, value) for name, value in request.headers.raw if name.lower() in _SENT_HEADERS]
+        request.headers = type(request.headers)([*kept, (b"Accept-Encoding", b"identity"), *authorization])
+
+    async def read_so_much(response: Any) -> None:
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            raise BodyTooLong("the endpoint compresses its answers, which was not asked for")
+        response.encoding = "utf-8"  # as JSON is: a stranger would name a codec that takes minutes, or is none of text
+        response.stream = _bounded(response, most_bytes)
+
+    timeout = openai.Timeout(None, connect=CONNECT_SECONDS)
+    http_client = openai.DefaultAsyncHttpxClient(
+        verify=_certificates(),
+        timeout=timeout,
+        follow_redirects=False,
+        event_hooks={"request": [send_only_ours], "response": [read_so_much]},
+    )
+    return openai.AsyncOpenAI(
+        api_key="set by send_only_ours", base_url=base_url, timeout=timeout, max_retries=0, http_client=http_client
+    )
+
+
+def _bounded(response: Any, most: int) -> Any:
+    """The response's stream, which breaks off beyond ``most`` bytes."""
+    stream = response.stream
+    library = import_module(type(response).__module__.partition(".")[0])  # the HTTP library that the SDK brought
+
+    class Bounded(library.AsyncByteStream):  # type: ignore[name-defined,misc]
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            there = 0
+            async for piece in stream:
+                there += len(piece)
+                if there > most:
+                    raise BodyTooLong(f"its answer is longer than {most:,} bytes")
+                yield piece
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Bounded()
+
+
+def _certificates() -> ssl.SSLContext | bool:
+    bundle = os.environ.get("SSL_CERT_FILE") or os.environ.get("REQUESTS_CA_BUNDLE")
+    directory = os.environ.get("SSL_CERT_DIR")
+    if not bundle and not directory:
+        return True
+    try:
+        if bundle and os.path.isdir(bundle):  # noqa: PTH112 - REQUESTS_CA_BUNDLE may be a folder
+            return ssl.create_default_context(capath=bundle)
+        return ssl.create_default_context(cafile=bundle or None, capath=None if bundle else directory)
+    except OSError as error:
+        raise ModelError(
+            "The certificate bundle named by the environment cannot be read.",
+            "Correct SSL_CERT_FILE, REQUESTS_CA_BUNDLE or SSL_CERT_DIR.",
+        ) from error
+
+
+def _quiet_loggers() -> None:
+    """Keep the SDK and its HTTP library from writing prompts, where nobody asked them to write."""
+    for name in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.WARNING)
+
+
+_NOT_CONNECTED = frozenset(("ConnectError", "ConnectTimeout", "ProxyError"))
+_WORTH_A_RETRY = frozenset((408, 409, 425, 429))
+_CONGESTION = frozenset((429, 503, 529))
+_FATAL = {401: "key", 403: "key", 404: "address", 405: "address", 402: "credit"}
+_REFUSALS = {
+    "redirect": ("redirects to another address, where nothing was sent", "Give the final address as the base URL."),
+    "key": ("does not accept the key", "Name the environment variable that holds its key with --api-key-env."),
+    "address": (
+        "does not know this model or address",
+        "Check the model's name and the base URL, which often ends in /v1.",
+    ),
+    "credit": (
+        "says that the account has no credit left",
+        "Add credit; stored answers are kept, and the same command resumes.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A try without an answer. ``reason`` quotes nothing of what was sent or came back.
+
+    Attributes:
+        retry: whether another try may do better.
+        congestion: whether it is a sign of too many requests at once.
+        unreachable: whether no connection was made.
+        unknown_usage: whether the endpoint may have worked (and charged) for it.
+        pause: seconds that the endpoint asks to be left alone.
+        status: the HTTP status, where there is one.
+        document: the error document of a refused request.
+    """
+
+    reason: str
+    retry: bool = True
+    congestion: bool = False
+    unreachable: bool = False
+    unknown_usage: bool = False
+    pause: float = 0.0
+    status: int | None = None
+    document: object = field(default=None, repr=False)
+
+
+async def attempt(
+    client: AsyncOpenAI, body: Mapping[str, Any], *, stop: tuple[str, ...], timeout: float, most: int
+) -> Answer | Failure:
+    """Send ``body`` once and wait at most ``timeout`` seconds for all of the answer, of which ``most`` characters are
+    kept.
+
+    Raises:
+        ModelError: nothing else that is sent there would work either.
+    """
+    import openai
+
+    try:
+        async with asyncio.timeout(timeout):
+            document = await client.post("/chat/completions", cast_to=object, body=body)
+        return read_answer(document, stop, most=most)
+    except BodyTooLong as error:
+        return _too_long(error)
+    except openai.APIStatusError as error:
+        return _refused(error)
+    except openai.APIConnectionError as error:
+        return _broken(error)
+    except TimeoutError:
+        return Failure(f"no answer came within {timeout:g} seconds", congestion=True, unknown_usage=True)
+    except UnderstudyError:
+        raise
+    except Exception:  # whatever a library makes of a stranger's bytes
+        return Failure("the answer was not a chat completion", unknown_usage=True)
+
+
+def _refused(error: APIStatusError) -> Failure:
+    status = error.status_code
+    if 300 <= status < 400:
+        kind = "redirect"
+    elif status == 429 and error.code == "insufficient_quota":
+        kind = "credit"
+    else:
+        kind = _FATAL.get(status, "")
+    if kind:
+        problem, cure = _REFUSALS[kind]
+        raise ModelError(f"The endpoint {problem} (HTTP {status}).", cure)
+    if status in _WORTH_A_RETRY or status >= 500:
+        return Failure(
+            f"the endpoint answered HTTP {status}",
+            congestion=status in _CONGESTION,
+            status=status,
+            pause=retry_after(error.response.headers.get("retry-after")),
+        )
+    return Failure(f"the endpoint refused the request (HTTP {status})", retry=False, status=status, document=error.body)
+
+
+def _broken(error: APIConnectionError) -> Failure:
+    causes = list(_causes(error))
+    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
+        raise ModelError(
+            "The endpoint's certificate is not trusted.",
+            "Name the file with your organisation's certificates in SSL_CERT_FILE.",
+        )
+    if too_long := next((cause for cause in causes if isinstance(cause, BodyTooLong)), None):
+        return _too_long(too_long)
+    if any(type(cause).__name__ in _NOT_CONNECTED for cause in causes):
+        return Failure("no connection could be made", unreachable=True)
+    return Failure("the connection broke off", unknown_usage=True)
+
+
+def _too_long(error: BodyTooLong) -> Failure:
+    return Failure(str(error), retry=False, unknown_usage=True)  # another try would cost as much
+
+
+def _causes(error: BaseException | None) -> list[BaseException]:
+    causes: list[BaseException] = []
+    while error is not None and error not in causes:
+        causes.append(error)
+        error = error.__cause__ or error.__context__
+    return causes

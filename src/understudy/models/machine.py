@@ -1,0 +1,138 @@
+"""What this machine has for local models: the extra ``local``, a device, threads and memory.
+
+Inference runs in several single-threaded workers instead of one model on all cores. The operations of small models are
+too short to share out: on two busy cores, two workers of one thread each were measured many times faster than one
+worker with two threads that wait for each other at every step. It also makes results independent of the core count.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from understudy.errors import ConfigError, ModelError
+
+_PACKAGES = ("torch", "transformers", "sentence_transformers", "gguf", "accelerate", "safetensors")
+
+
+def require_local() -> None:
+    """Make sure that local models can be loaded, without the hub's telemetry, before anything imports torch.
+
+    Raises:
+        ModelError: one of the extra's packages is missing.
+    """
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if missing:
+        raise ModelError(
+            f"Local models need packages that are not installed: {', '.join(missing)}.",
+            "Install the extra: pip install 'understudy[local]'",
+        )
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+def best_device() -> str:
+    """``"cuda"`` where torch sees one, else ``"cpu"``; raises as :func:`require_local`."""
+    require_local()
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def require_device(device: str | None) -> None:
+    """See that the machine has the device that is asked for, and the extra; else a ModelError."""
+    require_local()
+    if device == "cuda" and best_device() != "cuda":
+        raise ModelError("torch sees no CUDA device on this machine.", "Leave the device out, or name cpu.")
+
+
+_MOST = 8  # beyond this the interpreter lock is what they wait for
+
+
+def worker_count(device: str) -> int:
+    """One worker per core, at most eight; a GPU has one."""
+    if device != "cpu":
+        return 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(usable, _MOST)
+
+
+def worker_pool(device: str, *, most: int | None = None) -> ThreadPoolExecutor:
+    """A pool of :func:`worker_count` threads, or ``most`` of them, in each of which torch uses one core."""
+    import torch
+
+    return ThreadPoolExecutor(
+        worker_count(device) if most is None else most,
+        thread_name_prefix="understudy-model",
+        initializer=torch.set_num_threads,
+        initargs=(1,),
+    )
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Within it torch computes with one core in this thread."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if threads != 1:
+            torch.set_num_threads(threads)
+
+
+@contextmanager
+def single_threaded_inference() -> Iterator[None]:
+    """Within it torch infers, with one core in this thread."""
+    import torch
+
+    with one_core(), torch.inference_mode():
+        yield
+
+
+_CONTAINER = Path("/sys/fs/cgroup/memory.max")
+
+
+def require_memory(needed: int, *, what: str, cure: str) -> None:
+    """See that the machine, or this process's container, could ever hold ``needed`` bytes, before anything is charged.
+
+    Raises:
+        ConfigError: it could not; ``what`` they are for and the ``cure`` stand in it.
+    """
+    there = _memory()
+    if there is not None and needed > there:
+        raise ConfigError(
+            f"{what} would take about {needed / 2**30:.3g} GiB of memory, and this machine has {there / 2**30:.3g}.",
+            cure,
+        )
+
+
+def _memory() -> int | None:
+    """Bytes in all; None where the system does not say."""
+    try:
+        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # Windows has none of these
+        return None
+    try:
+        return min(found, int(_CONTAINER.read_text()))
+    except (OSError, ValueError):  # no container, or one without a limit
+        return found
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` says that the device or the machine had no memory left. torch has no one type for that."""
+    import torch
+
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

@@ -1,0 +1,260 @@
+"""Rows of a batch must not change one another: which models are refused outright, and a trial of the rest.
+
+The refusals hold for whatever reads private text, private models and embedders; the trial of a private model runs on
+the device at hand, with the shapes that will be used. Embedders are tried in :mod:`understudy.models.trials`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from understudy.errors import ModelError, PrivacyError
+from understudy.models.contexts import Contexts
+from understudy.models.machine import worker_pool
+from understudy.models.weights import KERNELS
+
+if TYPE_CHECKING:
+    from understudy.models.causal import CausalModel
+
+_NO_ROUTING = ("shared", "per_tok")
+_EXPERTS = ("expert", "moe", "router")  # in the names of modules
+_BY_LONGEST = ("longrope", "dynamic")
+_WHOLE = 16
+
+
+def require_separate_rows(model: Any, *, name: str) -> None:
+    """Refuse a model in which rounding lets one row of a batch show in another; trials would not find it reliably.
+
+    Routed experts work on the tokens of all rows that come to them, in products whose shapes depend on how many those
+    are; 8-bit weights may come with scales or outlier columns of a whole batch; batch normalisation without statistics
+    of its own takes the batch's; attention kernels that drop the padding see all rows as one. Layers whose width is no
+    multiple of 16 leave a few numbers over after the processor's vectors, which it computes in another way (measured:
+    SiLU and GELU in odd widths, products over 33 numbers), so that a row's last bits show its place.
+
+    Args:
+        model: a transformers or sentence-transformers model, ready to infer.
+        name: in errors.
+
+    Raises:
+        ModelError: there is such a thing in one of its modules.
+    """
+    settings, modules = _settings(model), list(model.modules())
+    if any(_routes(key, value) for each in settings for key, value in each.items()) or any(map(_is_routed, modules)):
+        raise ModelError(
+            f"{name} has routed experts, in which the texts of a batch change one another's results.",
+            "Use a dense model (Llama, Qwen, Gemma, Mistral and the like).",
+        )
+    if any(each.get("quantization_config") for each in settings) or any(map(_is_small, model.parameters())):
+        raise ModelError(
+            f"{name} is quantised, and a quantised product may mix the texts of a batch.",
+            "Use the model's unquantised weights.",
+        )
+    if any(map(_mixes_rows, modules)):
+        raise ModelError(
+            f"{name} normalises over the texts of a batch, or samples at random as in training.",
+            "Use a model with layer normalisation alone, made for inference.",
+        )
+    if kernels := {getattr(module.config, "_attn_implementation", None) for module in _configured(model)} - KERNELS:
+        raise ModelError(
+            f"{name} asks for attention by {min(map(str, kernels))!r}, which may run all texts of a batch as one.",
+            "Use the model with torch's own attention (sdpa or eager).",
+        )
+    if odd := _odd_width(model, modules):
+        raise ModelError(
+            f"{name} has a layer of width {odd}, no multiple of {_WHOLE}, in which a text's last bits depend on its "
+            "place in the batch.",
+            f"Use a model whose layers have widths that are multiples of {_WHOLE}, as nearly all have.",
+        )
+
+
+def separate_positions(model: Any, window: int) -> int:
+    """The window within which a row's positions are encoded whatever the other rows' are.
+
+    Position encodings of these kinds (LongRoPE, dynamic) take other factors for the whole batch once its longest row
+    passes the length that the model was first trained with, and keep them in the model.
+    """
+    first, most = "original_max_position_embeddings", "max_position_embeddings"
+    settings = _settings(model)
+    if not any(each.get("rope_type", each.get("type")) in _BY_LONGEST for each in settings):
+        return window
+    firsts = [int(each[first]) for each in settings if each.get(first)]
+    return min([window, *(firsts or [int(each[most]) for each in settings if each.get(most)])])
+
+
+def positions(model: Any) -> int:
+    """Columns for which the model has positions."""
+    most = "max_position_embeddings"
+    found = [each[most] for each in _settings(model) if isinstance(each.get(most), int) and each[most] > 0]
+    return min(found, default=2**31)
+
+
+def _routes(key: str, value: Any) -> bool:
+    """Whether the setting ``key`` counts experts among which tokens are shared out."""
+    counts = "experts" in key and not any(word in key for word in _NO_ROUTING)
+    return counts and isinstance(value, int) and value > 1
+
+
+def _is_routed(module: Any) -> bool:
+    return any(word in type(module).__name__.lower() for word in _EXPERTS)
+
+
+def _is_small(parameter: Any) -> bool:
+    """Whether it is no floating-point number of two bytes or more."""
+    return not parameter.is_floating_point() or parameter.element_size() < 2
+
+
+def _mixes_rows(module: Any) -> bool:
+    """Whether it is in training, or takes statistics of the batch."""
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+    return module.training or (isinstance(module, _BatchNorm) and module.running_mean is None)
+
+
+def _odd_width(model: Any, modules: list[Any]) -> int | None:
+    """A width of a layer's weights that leaves numbers over; the number of tokens at both ends may be any."""
+    from torch.nn import Embedding
+
+    ends = getattr(model, "get_output_embeddings", lambda: None)()
+    layers = [each for each in modules if each is not ends and not isinstance(each, Embedding)]
+    weights = [weight for each in layers for weight in each.parameters(recurse=False) if weight.ndim == 2]
+    return next((width for weight in weights for width in weight.shape if width % _WHOLE), None)
+
+
+def _configured(model: Any) -> Iterator[Any]:
+    """The modules that have a configuration of transformers."""
+    return (module for module in model.modules() if hasattr(getattr(module, "config", None), "to_dict"))
+
+
+def _settings(model: Any) -> list[dict[str, Any]]:
+    """The configurations of all modules, and all that is nested in them."""
+    found: list[dict[str, Any]] = []
+    waiting = [config.to_dict() for config in {id(each.config): each.config for each in _configured(model)}.values()]
+    while waiting:
+        each = {str(key): value for key, value in waiting.pop().items()}
+        found.append(each)
+        waiting += [value for value in each.values() if isinstance(value, dict)]
+    return found
+
+
+_MORE_CANDIDATES = 3  # times as many: where candidates come with a margin there may be more than were asked for
+_COLUMNS = 4096  # of logits, made into integers at once
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What decides which kernels run: functions of public parameters, all of them.
+
+    As in :meth:`understudy.models.causal.CausalModel.contexts`.
+    """
+
+    prefix: int
+    width: int
+    suffix: int
+    tokens: int
+    rows_at_once: int
+    candidates: int | None
+
+    @property
+    def steps(self) -> int:
+        """Tokens to append until the KV cache has grown once; fewer where fewer will be appended."""
+        from understudy.models.kv_cache import columns
+
+        prompt = self.prefix + 1 + self.width + self.suffix
+        return min(self.tokens, columns(prompt) - prompt + 1)
+
+
+def require_row_invariance(model: CausalModel, shape: Shape, *, in_flight: int) -> None:
+    """Try, on this device with this shape, that a row's logits stay the same bit for bit beside others.
+
+    A block of random rows of all lengths must give every second of them the same logits half a block further on beside
+    the shortest rows, the others beside the longest; and one of them the same at every place of a block. All on the
+    path that texts are decoded on: by the head of as many candidates, after the prompt, step by step until the cache
+    has grown, and once gone back; ``in_flight`` blocks at once, as batches will be.
+
+    Raises:
+        PrivacyError: they do not.
+    """
+    import torch
+
+    rows_at_once = shape.rows_at_once
+    if rows_at_once == 1:
+        return
+    rng = torch.Generator().manual_seed(0)
+
+    def some(length: int) -> list[int]:
+        found: list[int] = torch.randint(model.vocabulary, (length,), generator=rng).tolist()
+        return found
+
+    prefix, suffix, steps = some(shape.prefix), some(shape.suffix), some(shape.steps)
+    sizes: list[int | None] = [None]
+    if shape.candidates is not None:
+        most = min(_MORE_CANDIDATES * shape.candidates, model.vocabulary)
+        sizes = [min(shape.candidates, model.vocabulary), most]
+    keys = torch.randint(-(2**62), 2**62, (model.vocabulary,), generator=rng).to(model.device)
+    among = [
+        None if size is None else torch.randperm(model.vocabulary, generator=rng)[:size].sort().values.to(model.device)
+        for size in sizes
+    ]
+    shortest = 0 if shape.suffix else min(1, shape.width)
+    lengths = torch.linspace(shortest, shape.width, rows_at_once).round().long()
+    rows = [some(length) for length in lengths[torch.randperm(rows_at_once, generator=rng)].tolist()]
+    half, one = rows_at_once // 2 + 1, rows_at_once // 3
+    beside_short = [
+        row if number % 2 else some(min(shortest + number % 3, shape.width)) for number, row in enumerate(rows)
+    ]
+    further = [*beside_short[-half:], *beside_short[:-half]]
+    beside_long = [some(shape.width) if number % 2 else row for number, row in enumerate(rows)]
+    copies = [rows[one]] * rows_at_once
+
+    def seen(block: list[list[int]]) -> list[Any]:
+        """Each row's digest of its logits, ``Int64[R]``, wherever they are looked at."""
+        contexts = Contexts(
+            model,
+            block,
+            prefix=prefix,
+            width=shape.width,
+            suffix=suffix,
+            tokens=shape.tokens,
+            rows_at_once=rows_at_once,
+        )
+
+        def now() -> list[Any]:
+            return [_digests(next(contexts.blocks(candidates)).logits, keys) for candidates in among]
+
+        found = now()
+        for number, token in enumerate(steps):
+            contexts.step(token)
+            if number in (0, len(steps) // 2, len(steps) - 2, len(steps) - 1):  # the last ones stand around the growth
+                found += now()
+        if steps:
+            contexts.rewind()
+            found += now()
+            contexts.step(steps[0])
+            found += now()
+        return found
+
+    alone = seen(rows)
+    with worker_pool(model.device, most=in_flight) as pool:
+        rolled, beside, everywhere = pool.map(seen, (further, beside_long, copies))
+    for at, expected in enumerate(alone):
+        if not (
+            torch.equal(rolled[at].roll(-half, 0)[1::2], expected[1::2])
+            and torch.equal(beside[at][::2], expected[::2])
+            and torch.equal(everywhere[at], expected[one].expand_as(expected))
+        ):
+            raise PrivacyError(
+                f"The logits that {model.model_id} gives a text change with the texts beside it on this device, so the "
+                "influence of one record would have no bound.",
+                "Use another model, or run it in another precision (--release-dtype) or on another device.",
+            )
+
+
+def _digests(logits: Any, keys: Any) -> Any:
+    """A number for the bits of each row, ``Int64[R]``: sums of products modulo 2^64, exact in any order."""
+    import torch
+
+    bits = logits.contiguous().view({2: torch.int16, 4: torch.int32}[logits.element_size()])
+    parts = zip(bits.split(_COLUMNS, dim=1), keys[: bits.shape[1]].split(_COLUMNS), strict=True)
+    return sum((part.long() * key).sum(1) for part, key in parts)

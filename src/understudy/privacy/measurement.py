@@ -1,0 +1,154 @@
+"""From private records to one noisy value: what a query adds per batch, the loop over batches, and the noise.
+
+A query says what *one batch* adds, as exact integers that may be added in any order, on any machine. The loop is here,
+once for all queries; so is the check that what is summed is what was paid for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.errors import PrivacyError
+from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity
+from understudy.privacy.noise import NoiseSource
+
+Batch_contra = TypeVar("Batch_contra", contravariant=True)
+Batch_co = TypeVar("Batch_co", covariant=True)
+Rates = float | NDArray[np.float64]
+"""The rate of every record, or ``Float64[n]``, one per record of the corpus, in its order."""
+
+
+class Query(Protocol[Batch_contra]):
+    """A sum of one integer vector per unit.
+
+    ``sensitivity`` bounds the integer vectors themselves, after all rounding. Their entries must fit: no sum over a
+    corpus leaves the 64-bit integers.
+    """
+
+    @property
+    def sensitivity(self) -> Sensitivity: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the sum."""
+        ...
+
+    @property
+    def partial_shape(self) -> tuple[int, ...]:
+        """Of what a batch adds."""
+        return self.shape
+
+    def of_batch(self, batch: Batch_contra) -> NDArray[np.int64]:
+        """What one batch adds: ``Int64[partial_shape]``. Private: only :func:`exact_sum` may call it."""
+        ...
+
+    def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sum ``Int64[shape]`` from what all batches add: an exact linear map, mostly the identity."""
+        return sums
+
+
+class Batches(Protocol[Batch_co]):
+    """Private records, read batch by batch, as often as is asked. All records of an owner that must be seen together
+    are in one batch."""
+
+    def batches(self) -> Iterator[Batch_co]: ...
+
+
+def measure(
+    mechanism: NoisySum | SampledSum,
+    query: Query[Any],
+    data: Batches[Any],
+    *,
+    source: NoiseSource,
+    records_per_unit: int = 1,
+    rates: Rates | None = None,
+) -> NDArray[np.float64]:
+    """Sum the query over the records and add the noise: ``Float64[query.shape]``, in units of 1.0.
+
+    Only what has paid for ``mechanism`` may call it.
+
+    Args:
+        records_per_unit: how many vectors one unit adds at most: m for a secret, 1 for records and owners.
+        rates: with which records are sampled, for a :class:`~understudy.privacy.mechanisms.SampledSum`.
+
+    Raises:
+        PrivacyError: if the query is not what the mechanism was planned for: a larger sensitivity, another grid or
+            shape, other rates; or it answers with another type or shape than it states.
+    """
+    moved = query.sensitivity.times(records_per_unit)
+    planned = len(query.shape) == len(mechanism.shape) and all(
+        size in (None, found) for size, found in zip(mechanism.shape, query.shape, strict=True)
+    )
+    if not planned or not moved.within(mechanism.sensitivity, mechanism.noise):
+        raise PrivacyError(
+            "A query is not the one that was planned: its sensitivity, grid or shape is another.",
+            "This is a fault of the method: plan each sum with the sensitivity that its query states.",
+        )
+    if isinstance(mechanism, SampledSum) != (rates is not None):
+        raise PrivacyError(
+            "Only a sum over sampled records has rates, and it needs them.",
+            "This is a fault of the method: give the rates to the sums that were planned with some.",
+        )
+    if isinstance(mechanism, SampledSum):
+        assert rates is not None
+        mechanism.require_rates(rates)
+        data = _Sampled(data, rates, source)
+    return mechanism.with_noise(exact_sum(query, data), source)
+
+
+def exact_sum(query: Query[Any], data: Batches[Any]) -> NDArray[np.int64]:
+    """The exact sum, ``Int64[query.shape]``. Private.
+
+    Raises:
+        PrivacyError: if the query answers with another type or shape than it states.
+    """
+    total = np.zeros(query.partial_shape, dtype=np.int64)
+    for batch in data.batches():
+        total += _checked(query.of_batch(batch), query.partial_shape)
+    return _checked(query.finish(total), query.shape)
+
+
+def _checked(sums: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int64]:
+    if sums.dtype != np.int64 or sums.shape != shape:
+        raise PrivacyError(
+            "A query answered with the wrong type or shape.",
+            "This is a fault of the method: a query returns int64 sums of its stated shape whatever the data holds.",
+        )
+    return sums
+
+
+class _Sampled:
+    """The records of a Poisson sample: one coin per record, in order, tossed anew in every pass."""
+
+    def __init__(self, data: Batches[Any], rates: Rates, source: NoiseSource) -> None:
+        self._data = data
+        self._rates = rates
+        self._source = source
+
+    def batches(self) -> Iterator[Any]:
+        first = 0
+        for batch in self._data.batches():
+            included = self._source.include(self._of(first, len(batch.texts)))
+            first += len(batch.texts)
+            if included.any():
+                yield batch.only(included)
+        if not isinstance(self._rates, float) and first != len(self._rates):
+            raise _other_corpus()
+
+    def _of(self, first: int, count: int) -> NDArray[np.float64]:
+        if isinstance(self._rates, float):
+            return np.full(count, self._rates)
+        if first + count > len(self._rates):
+            raise _other_corpus()
+        return self._rates[first : first + count]
+
+
+def _other_corpus() -> PrivacyError:
+    return PrivacyError(
+        "The corpus does not hold as many records as there are inclusion probabilities.",
+        "Make the incidence file anew from the corpus as it is now.",
+    )

@@ -1,0 +1,103 @@
+"""A noisy value and what it is: the only thing from which anything public is made.
+
+Whether a value is private is a property of the value, never of the process that shows it. Its seal is stored with it,
+and the ledger confirms both together before the value is used (``docs/decisions/034``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from understudy.privacy.events import Event, event_from_json, event_to_json
+from understudy.privacy.unit import Unit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NoiseOrigin = Literal["system", "seeded", "none"]
+"""Where noise was sampled: from the operating system's entropy, from a seed, or nowhere."""
+
+SYSTEM: NoiseOrigin = "system"
+"""The only origin that keeps the promise."""
+
+Arrays = Mapping[str, "NDArray[Any]"]
+
+
+def charge_of(name: str) -> str:
+    """The charge that pays for the value ``name``: its own name, or what stands before a slash.
+
+    >>> charge_of("tokens/0/3/17")
+    'tokens'
+    """
+    return name.partition("/")[0]
+
+
+@dataclass(frozen=True)
+class Seal:
+    """What a value is.
+
+    Args:
+        name: of the charge that paid for the value, or ``CHARGE/PART``.
+        event: what the whole charge costs.
+        unit: whom the noise protects.
+        noise: where it was sampled.
+        run_id: of the run that made the value.
+        ledger_id: of the ledger that booked the charge; empty where nothing was charged.
+        charge_number: of the run's entry in that ledger; 0 where nothing was charged.
+        rows: keyed hash of the rows that were read; empty where nothing was charged. Private, as the key is the
+            ledger's: it stays in ``private/``.
+    """
+
+    name: str
+    event: Event
+    unit: Unit
+    noise: NoiseOrigin
+    run_id: str
+    ledger_id: str = ""
+    charge_number: int = 0
+    rows: str = field(default="", repr=False)
+
+    @property
+    def private(self) -> bool:
+        """Whether the promise holds for the value: sampled from the system's entropy, and charged."""
+        return self.noise == SYSTEM and bool(self.ledger_id) and self.charge_number > 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "event": event_to_json(self.event),
+            "unit": self.unit.to_json(),
+            "noise": self.noise,
+            "run_id": self.run_id,
+            "ledger_id": self.ledger_id,
+            "charge_number": self.charge_number,
+            "rows": self.rows,
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Seal:
+        known = {**fields, "event": event_from_json(fields["event"]), "unit": Unit.from_json(fields["unit"])}
+        return cls(**known)
+
+
+@dataclass(frozen=True, repr=False)
+class SealedValue:
+    """A noisy value, stored and confirmed, with its seal.
+
+    Args:
+        arrays: by name; a sum is the one array ``value``.
+        seal: what they are.
+    """
+
+    arrays: Arrays
+    seal: Seal
+
+    def __repr__(self) -> str:
+        return f"<SealedValue {self.seal.name}: {self.seal.event}, {self.seal.noise} noise>"
+
+    @property
+    def value(self) -> NDArray[Any]:
+        """The noisy sum, of a value that is one."""
+        return self.arrays["value"]
