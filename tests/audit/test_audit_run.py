@@ -16,7 +16,7 @@ from run_fixtures import Said
 from secret_fixtures import protecting
 
 from understudy.audit import running
-from understudy.audit.run_audit import RunAudit
+from understudy.audit.result import RunAudit
 from understudy.audit.running import AuditParameters, audit_run, promise
 from understudy.config import RunConfig, run_config
 from understudy.errors import ConfigError, PrivacyError, ResumeError
