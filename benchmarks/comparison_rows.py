@@ -282,7 +282,7 @@ def sec_pe(place: Place, repetition: int) -> None:
 def private_prediction(place: Place, repetition: int) -> None:
     """Four texts of each of a few batches, on as many records as fill these."""
     method = us.PrivatePrediction(batches=place.size.batches, private_text_tokens=80, texts_per_batch=4)
-    wanted = place.size.batches * method.settled.batch_size
+    wanted = place.size.batches * method.resolved.batch_size
     us.run(
         _corpus(place, wanted, repetition),
         method,

@@ -96,7 +96,7 @@ def main() -> None:
         "words": round(known_words(texts), 3),
         "pairs": round(known_pairs(texts), 3),
         "near": round(nearness(texts, [str(text) for text in table["text"].to_pylist()[::-1]]), 3),
-        "check": release.noise_check,
+        "check": release.noise_check.to_json(),
         "arrays": {name: array.tolist() for name, array in release.arrays.items() if array.size < 100},
         "texts": texts,
     }

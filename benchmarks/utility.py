@@ -135,7 +135,7 @@ def main() -> None:
                 "std": round(float(np.std(accuracies, ddof=1)), 4) if len(accuracies) > 1 else None,
                 "runs": [round(value, 4) for value in accuracies],
                 "seconds a run": round(float(np.median(seconds)), 1),
-                "above the floor": result.release.noise_check,
+                "above the floor": result.release.noise_check.to_json(),
             }
         ),
         flush=True,
