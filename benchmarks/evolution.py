@@ -199,7 +199,7 @@ def aug_pe(arguments: Any, private: NDArray[np.float32], noisy: bool, clock: Clo
             print(json.dumps({"said": line}), flush=True)
 
         clock.seconds, clock.calls = 0.0, 0
-        release = us.release_corpus(
+        release = us.release(
             us.read_corpus(DATA / arguments.set / "train.parquet", text="text"),
             method,
             us.Budget(4, DELTA),
@@ -250,7 +250,7 @@ def sec_pe(arguments: Any, private: NDArray[np.float32], noisy: bool, clock: Clo
     name = f"sec-pe r/p {10 if noisy else 'inf'}"
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        release = us.release_corpus(
+        release = us.release(
             us.read_corpus(DATA / arguments.set / "train.parquet", text="text"),
             method,
             SecretBudget(PRIOR, POSTERIOR),

@@ -67,7 +67,7 @@ def main() -> None:
     mechanism = mechanism_of(method, budget)
     with tempfile.TemporaryDirectory() as folder:
         wall, core = time.perf_counter(), time.process_time()
-        release = us.release_corpus(
+        release = us.release(
             us.read_corpus(table, text="text", **labelled),
             method,
             budget,

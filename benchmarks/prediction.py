@@ -306,7 +306,7 @@ def run(configuration: Configuration) -> dict[str, Any]:
         budget = us.Budget(configuration.epsilon, DELTA)
         _model("builtin")
         wall, core = time.perf_counter(), time.process_time()
-        us.release_corpus(
+        us.release(
             corpus,
             method,
             budget,

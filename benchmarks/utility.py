@@ -37,7 +37,7 @@ def one_run(texts: TextSet, method: us.DPKPS, epsilon: float, delta: str, count:
     """A whole run on the training split, ``count`` sequences a label."""
     corpus = us.read_corpus(texts.train, text="text", label="label", labels=list(texts.labels))
     with tempfile.TemporaryDirectory() as folder:
-        return us.synthesize(
+        return us.run(
             corpus,
             method,
             us.Budget(epsilon, delta),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from run_fixtures import Said
 
-from understudy.cli import table
+from understudy.cli import output
 from understudy.metrics.evaluation import Evaluation
 from understudy.metrics.value import HOLDOUT, Family, Figure, Interval, Metric
 
@@ -38,7 +38,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, understudy: Callable[..., Said]) -> C
         assert said.code == 0, said.err
         return said.out
 
-    monkeypatch.setattr("understudy.cli.evaluate.measure", measure)
+    monkeypatch.setattr("understudy.assess.evaluate.evaluate", measure)
     return show
 
 
@@ -60,7 +60,7 @@ def test_figures_are_shown_a_table_a_family_without_personal_data_that_cannot_be
 def test_columns_align_on_a_terminal_and_brackets_are_no_markup(
     shown: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table, "_on_terminal", lambda: True)
+    monkeypatch.setattr(output, "_on_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "120")
     out = shown()
     assert "label [/b]" in out

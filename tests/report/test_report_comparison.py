@@ -16,7 +16,7 @@ from understudy.errors import ConfigError
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
-from understudy.report import grids, write_comparison, write_reports
+from understudy.report import comparison, grids, write, write_comparison, write_reports
 from understudy.report.charts.against import against_epsilon
 from understudy.report.compared import compare, read_runs, together
 
@@ -131,7 +131,7 @@ def test_of_very_many_figures_the_first_are_shown_and_the_rest_counted(
     runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grids, "MOST_FIGURES", 3)
-    monkeypatch.setattr("understudy.report.comparison.MOST_FIGURES", 3)
+    monkeypatch.setattr(comparison, "MOST_FIGURES", 3)
     text = write_comparison(runs, tmp_path / "c.html").read_text("utf-8")
     assert "30 more figures are not shown: the page has the first 3 of each run." in text
     page = write_reports(OutputFolder(runs[0]), embedder=None).internal
@@ -146,14 +146,14 @@ def test_what_a_reader_did_not_foresee_is_one_error_that_names_the_folder(
         raise ZeroDivisionError(PLANTED)
 
     monkeypatch.delenv("UNDERSTUDY_DEBUG", raising=False)
-    monkeypatch.setattr("understudy.report.comparison.render", fail)
-    monkeypatch.setattr("understudy.report.write.render", fail)
-    for write in (
+    monkeypatch.setattr(comparison, "render", fail)
+    monkeypatch.setattr(write, "render", fail)
+    for call in (
         lambda: write_comparison(runs[:1], tmp_path / "c.html"),
         lambda: write_reports(OutputFolder(runs[0]), embedder=None),
     ):
         with pytest.raises(ConfigError, match=f"of what {runs[0].name} holds") as caught:
-            write()
+            call()
         assert PLANTED not in f"{caught.value.problem} {caught.value.cure}"
 
 

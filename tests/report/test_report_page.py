@@ -29,7 +29,7 @@ from made_runs import (
 from understudy.errors import ConfigError
 from understudy.outputs import FORMATS, OutputFolder
 from understudy.privacy.exact import as_typed
-from understudy.report import write_comparison, write_reports
+from understudy.report import intrinsic, write_comparison, write_reports
 from understudy.report.page import policy
 
 NASTY = [
@@ -281,7 +281,7 @@ def test_without_the_extra_there_is_a_page_without_a_map(tmp_path: Path, monkeyp
     def missing() -> None:
         raise ConfigError("Evaluation needs the extra 'evaluate' (missing: sklearn).", "Install it.")
 
-    monkeypatch.setattr("understudy.report.intrinsic.require_evaluate", missing)
+    monkeypatch.setattr(intrinsic, "require_evaluate", missing)
     text = shareable(make_run(tmp_path / "run"))
     assert "There is no map: evaluation needs the extra" in text
     assert "Labels" in text

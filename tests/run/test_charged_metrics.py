@@ -16,7 +16,6 @@ from run_fixtures import Said, runs_charged
 from secret_fixtures import protecting
 
 import understudy as us
-from understudy import run as running
 from understudy.assess.charged import ChargedMetrics
 from understudy.assess.counting import MetricCounts
 from understudy.assess.reading import read_sample
@@ -30,6 +29,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.report.contents import read_charged, read_evaluation
 from understudy.run import Listener, measuring
+from understudy.run import pipeline as running
 
 
 class Crash(BaseException):

@@ -14,7 +14,6 @@ from clinic import LABELS, rows, settings, write_csv
 from run_fixtures import Said
 
 import understudy as us
-from understudy import run as running
 from understudy.assess.parameters import CLASSIFIERS, EvaluationParameters
 from understudy.assess.synthetic import table_sha256
 from understudy.config import run_config
@@ -23,6 +22,7 @@ from understudy.errors import ConfigError, UnderstudyError
 from understudy.metrics.evaluation import Evaluation, load_evaluation
 from understudy.metrics.utility.kinds import KINDS
 from understudy.outputs import OutputFolder
+from understudy.run import pipeline as running
 
 FEW: dict[str, Any] = {"embedder": "none", "seeds": 1}
 
@@ -207,7 +207,7 @@ def test_figures_that_would_go_nowhere_are_not_measured(
     table = str(made.synthetic_file("parquet"))
     said = understudy("evaluate", str(tmp_path / "notes.csv"), table, "--text", "note")
     assert said.code == 2
-    assert "no place for the figures" in said.err
+    assert "No place given for the metrics" in said.err
 
 
 def test_an_evaluation_names_the_table_that_it_measured(tmp_path: Path, made: OutputFolder) -> None:
@@ -270,7 +270,7 @@ def test_a_folder_without_a_synthetic_table_is_named(tmp_path: Path, made: Outpu
 
 
 def test_a_table_beside_no_output_folder_needs_the_column_of_the_texts(tmp_path: Path, made: OutputFolder) -> None:
-    with pytest.raises(ConfigError, match="which column"):
+    with pytest.raises(ConfigError, match="No text column"):
         us.evaluate(tmp_path / "notes.csv", made.synthetic_file("parquet"), **FEW)
 
 

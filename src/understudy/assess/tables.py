@@ -35,11 +35,7 @@ class ResultParameters(Parameters):
 
 
 class EvaluationConfig(TableParameters, EvaluationParameters, ChargeParameters, LedgerParameters, ResultParameters):
-    """Everything an evaluation may be told."""
-
-    def part(self, group: type[Parameters]) -> Any:
-        """The fields of one group as that group's model."""
-        return group(**{name: getattr(self, name) for name in group.model_fields})
+    """Every setting of an evaluation."""
 
 
 @dataclass(frozen=True)
@@ -177,15 +173,14 @@ def open_real(real: Table | Sequence[str], config: EvaluationConfig, private: Pa
     if isinstance(real, Corpus):
         return real
     if config.text is None and not config.record_columns:
-        raise ConfigError("It is not said which column of the real table holds the texts.", "Name it with --text.")
-    fields = _reading(config)
-    return read_corpus(real, **fields, private_dir=private)
+        raise ConfigError("No text column given for the real table.", "Name it with --text.")
+    return read_corpus(real, **config.reading, private_dir=private)
 
 
 def reopened(corpus: Corpus, path: str, config: EvaluationConfig) -> Corpus:
     """Another table with the columns of the real one, and no owners."""
     schema = corpus.schema
-    fields = _reading(config) | {
+    fields = config.reading | {
         "text": schema.text,
         "record_columns": schema.record_columns,
         "label": schema.label,
@@ -194,8 +189,3 @@ def reopened(corpus: Corpus, path: str, config: EvaluationConfig) -> Corpus:
         "owner": None,
     }
     return read_corpus(path, **fields)
-
-
-def _reading(config: EvaluationConfig) -> dict[str, Any]:
-    table: TableParameters = config.part(TableParameters)
-    return table.model_dump(exclude={"max_records_per_owner"})

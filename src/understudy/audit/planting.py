@@ -8,28 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from understudy.audit.canaries import Canaries, Canary, make_canaries
-from understudy.config import DataParameters, RunConfig
-from understudy.corpus import Corpus, read_corpus
+from understudy.config import RunConfig
+from understudy.corpus import Corpus
 from understudy.corpus.labels import Label
 from understudy.corpus.secrets import SecretFinder, secret_finder
 from understudy.corpus.secrets.incidence import read_secrets
 from understudy.corpus.write import write_table
-from understudy.errors import ConfigError, CorpusError
+from understudy.errors import CorpusError
 from understudy.files import PRIVATE_MODE, atomic_file
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 
 CORPUS, SECRETS, LEDGER, RUN = "corpus.jsonl", "secrets.txt", "ledger.sqlite", "run"
-_NO_COLUMNS = {"data", "max_records_per_owner", "secrets_file", "secret_detectors", "max_records_per_secret"}
-
-
-def open_corpus(config: RunConfig, private: Path) -> Corpus:
-    """The user's private table."""
-    if not config.data:
-        raise ConfigError("No private data are named.", "Name them in the configuration as `data:`.")
-    data: DataParameters = config.part(DataParameters)
-    source = config.data[0] if len(config.data) == 1 else config.data
-    return read_corpus(source, **data.model_dump(exclude=_NO_COLUMNS), private_dir=private)
 
 
 def vocabulary_of(config: RunConfig) -> Vocabulary:

@@ -206,7 +206,7 @@ def load_private_model_of(config: RunConfig) -> CausalModel:
     from understudy.models.catalog import load_causal
 
     spec, device = config.private_model or "builtin", config.private_device
-    return load_causal(spec, device=device, dtype=config.release_dtype)
+    return load_causal(spec, device=device, dtype=config.private_dtype)
 
 
 def _ping(chat: ChatModel) -> None:

@@ -44,6 +44,18 @@ class Result:
         """The synthetic table by column: ``text``, the label columns, ``provenance``."""
         return synthetic_columns(self.records, self.release.schema)
 
+    def to_json(self) -> dict[str, Any]:
+        """What it is, without the texts."""
+        return {
+            "method": self.release.method,
+            "dataset": self.statement.dataset,
+            "unit": self.statement.unit.to_json(),
+            "budget": self.statement.budget.to_json(),
+            "private": self.statement.private,
+            "records": len(self.records),
+            "missing": self.missing,
+        }
+
     def to_arrow(self) -> Any:
         """The synthetic table as a ``pyarrow.Table``."""
         import pyarrow as pa
