@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from understudy.api import report as report
     from understudy.api import run as run
     from understudy.audit.mechanisms.audit import MechanismAudit as MechanismAudit
-    from understudy.audit.run_audit import RunAudit as RunAudit
+    from understudy.audit.result import RunAudit as RunAudit
     from understudy.corpus import Corpus as Corpus
     from understudy.corpus import read_corpus as read_corpus
     from understudy.errors import UnderstudyError as UnderstudyError
@@ -67,11 +67,11 @@ if TYPE_CHECKING:
     from understudy.methods.private_prediction.method import PrivatePrediction as PrivatePrediction
     from understudy.methods.registry import load_release as load_release
     from understudy.methods.sec_pe.method import SecPE as SecPE
-    from understudy.metrics.evaluation import Evaluation as Evaluation
+    from understudy.metrics.results import Evaluation as Evaluation
     from understudy.privacy.guarantee import Budget as Budget
     from understudy.privacy.secrets.budget import SecretBudget as SecretBudget
     from understudy.release import Release as Release
-    from understudy.report.write import ReportPaths as ReportPaths
+    from understudy.report.page import ReportPaths as ReportPaths
     from understudy.run.forecast import Forecast as Forecast
     from understudy.run.listener import Listener as Listener
     from understudy.run.result import Result as Result

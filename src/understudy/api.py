@@ -33,9 +33,9 @@ from understudy.writing.records import SyntheticRecord
 if TYPE_CHECKING:
     from understudy.assess.tables import Table
     from understudy.audit.mechanisms.audit import MechanismAudit
-    from understudy.audit.run_audit import RunAudit
-    from understudy.metrics.evaluation import Evaluation
-    from understudy.report.write import ReportPaths
+    from understudy.audit.result import RunAudit
+    from understudy.metrics.results import Evaluation
+    from understudy.report.page import ReportPaths
 
 Folder = str | PathLike[str]
 """Of a file, too."""
@@ -351,7 +351,7 @@ def report(*runs: Folder, embedder: str | None = None, seed: int = 0) -> list[Re
     from understudy.models.catalog import load_embedder
     from understudy.outputs import OutputFolder
     from understudy.report.contents import read_statement
-    from understudy.report.write import write_reports
+    from understudy.report.page import write_reports
 
     folders = [OutputFolder(Path(run)) for run in runs]
     for folder in folders:

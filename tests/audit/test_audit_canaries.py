@@ -10,8 +10,15 @@ from typing import Any
 
 import pytest
 
-from understudy.audit.canaries import Canaries, load_canaries, make_canaries
-from understudy.audit.planting import CORPUS, choose_canaries, on_the_copy, plant
+from understudy.audit.canaries import (
+    CORPUS,
+    Canaries,
+    choose_canaries,
+    load_canaries,
+    make_canaries,
+    on_the_copy,
+    plant,
+)
 from understudy.config import RunConfig, run_config
 from understudy.corpus.labels import Label
 from understudy.corpus.secrets import records_per_secret, secret_finder

@@ -52,7 +52,7 @@ def test_a_violation_is_shown_and_ends_with_the_code_of_a_broken_privacy_rule(
     """A mechanism that adds no noise."""
     from dataclasses import replace
 
-    from understudy.audit.mechanisms.corpus_sums import one_sum
+    from understudy.audit.mechanisms.sums import one_sum
     from understudy.privacy.noise import InsecureNoNoise
 
     def bare(budget: object) -> object:

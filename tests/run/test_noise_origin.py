@@ -137,11 +137,11 @@ def test_what_metrics_say_of_themselves_is_read_off_the_stored_values(tmp_path: 
 def test_the_report_of_seeded_metrics_says_so_and_that_of_private_ones_does_not(
     tmp_path: Path, made: OutputFolder
 ) -> None:
-    from understudy.report.contents import read_charged
+    from understudy.metrics.results import load_released
 
     for changes, private in [({"insecure_noise_seed": 0}, False), ({}, True)]:
         evaluate(tmp_path, made, **changes)
-        charged = read_charged(made.shareable)
+        charged = load_released(made.metrics_file)
         assert charged is not None
         assert charged.private is private
 

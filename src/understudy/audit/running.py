@@ -24,10 +24,18 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from understudy.audit.canaries import Canaries, load_canaries
+from understudy.audit.canaries import (
+    CORPUS,
+    LEDGER,
+    RUN,
+    Canaries,
+    choose_canaries,
+    load_canaries,
+    on_the_copy,
+    plant,
+)
 from understudy.audit.one_run import MOST_CANARIES, canaries_needed, guess_rules, largest_bound
-from understudy.audit.planting import CORPUS, LEDGER, RUN, choose_canaries, on_the_copy, plant
-from understudy.audit.run_audit import RunAudit, judge
+from understudy.audit.result import RunAudit, judge
 from understudy.audit.scoring import EMBEDDING, attacks_of, score
 from understudy.config import RunConfig
 from understudy.corpus import Corpus
@@ -145,12 +153,13 @@ def audit_run(
         private=result.statement.private,
         canaries=len(canaries),
         planted=int(canaries.planted.sum()),
+        synthetic_texts=len(texts),
         confidence=parameters.confidence,
         attacks=found,
         largest_bound=power,
         canaries_needed=needed,
         seconds=time.monotonic() - started,
-        settings={**parameters.model_dump(mode="json"), "synthetic_texts": len(texts)},
+        settings=parameters.model_dump(mode="json"),
     )
     with disk_faults(private):
         audit.save(private / AUDIT)

@@ -15,10 +15,10 @@ from understudy.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
     from understudy.audit.mechanisms.audit import MechanismAudit
-    from understudy.audit.run_audit import RunAudit
+    from understudy.audit.result import RunAudit
     from understudy.config import Groups
-    from understudy.metrics.evaluation import Evaluation
-    from understudy.metrics.value import Interval
+    from understudy.metrics.results import Evaluation
+    from understudy.metrics.value import Interval, MetricValue
 
 
 def _evaluate_groups(_args: Sequence[str]) -> Groups:
@@ -46,6 +46,7 @@ def evaluate(real: str, synthetic: str, config: str | None, as_json: bool, show:
     --charge-metrics EPSILON releases a few of them, with noise, to release/metrics.json.
     """
     from understudy.assess.evaluate import evaluate as measure
+    from understudy.metrics.results import result_json
     from understudy.outputs import OutputFolder
 
     settings = given(values, config)
@@ -60,7 +61,7 @@ def evaluate(real: str, synthetic: str, config: str | None, as_json: bool, show:
         folder = None if output is None else OutputFolder(Path(output))
         charged = None if folder is None or "charge_metrics" not in settings else str(folder.metrics_file)
         files = {"evaluation": None if folder is None else str(folder.evaluation_file), "released": charged}
-        show_json({**files, **({"metrics": made.to_json()} if show else {})})
+        show_json({**files, **({"metrics": result_json(made)} if show else {})})
     elif show:
         _show_evaluation(made)
 
@@ -72,19 +73,24 @@ def _show_evaluation(made: Evaluation) -> None:
     for family in get_args(Family):
         rows = [
             (
-                figure.metric.title,
-                figure.of,
-                "-" if figure.value is None else f"{figure.value:.4g}",
-                "" if figure.interval is None else f"{figure.interval.low:.4g} to {figure.interval.high:.4g}",
-                ", ".join(f"{name} {setting}" for name, setting in figure.settings.items()),
-                figure.note,
+                measured.metric.title,
+                measured.of,
+                "-" if measured.value is None else f"{measured.value:.4g}",
+                "" if measured.interval is None else f"{measured.interval.low:.4g} to {measured.interval.high:.4g}",
+                _settings(measured),
+                measured.note,
             )
-            for figure in made.of_family(family)
-            if figure.value is not None or not figure.metric.name.startswith("pii_")
+            for measured in made.of_family(family)
+            if measured.value is not None or not measured.metric.name.startswith("pii_")
         ]
         if rows:
             click.echo(f"\n{family}")
             show_table(("metric", "of", "value", "interval", "settings", "note"), rows)
+
+
+def _settings(measured: MetricValue) -> str:
+    shown = [f"{name} {setting}" for name, setting in measured.settings.items()]
+    return ", ".join(shown if measured.sample_size is None else [*shown, f"{measured.sample_size} texts"])
 
 
 @click.group("audit")
@@ -208,7 +214,7 @@ def audit_run(
 
 def _show_audit(done: RunAudit) -> None:
     click.echo(f"Method {done.method}, protecting {done.unit}.")
-    texts = done.settings["synthetic_texts"]
+    texts = done.synthetic_texts
     click.echo(f"{done.canaries} canaries, {done.planted} planted; {texts} synthetic texts; {done.seconds:.0f} s.\n")
     rows = [
         (

@@ -92,6 +92,8 @@ class ParametersCommand(click.Command):
         left_out = 0
         for title, options in self._titled:
             shown = [option for option in options if everything or option.name in self._main]
+            if title == self._titled[-1][0]:
+                shown = shown or options  # of a method that nobody here knows
             left_out += len(options) - len(shown)
             shown.sort(key=lambda option: (*self._main, option.name).index(option.name))
             _section(ctx, formatter, title, shown)

@@ -9,15 +9,17 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from understudy.audit.bounds import ErrorLimits, Floats
+from understudy.audit.mechanisms.bounds import ErrorLimits, Floats
+from understudy.audit.one_run import bisect
 from understudy.privacy.accountant import Composition
 from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, SubsampledGaussianEvent, ZCDPEvent
-from understudy.privacy.guarantee import GDP, ZCDP, normal_quantile, phi_bar
+from understudy.privacy.guarantee import GDP, ZCDP, Budget, gaussian_noise_multiplier, normal_quantile, phi_bar
+from understudy.privacy.secrets.budget import SecretBudget
 
 Curve = Literal["Gaussian", "sampled Gaussian", "zCDP"]
 
 
-class Promise(Protocol):
+class Claim(Protocol):
     """A promised number, which a lower bound above it refutes."""
 
     @property
@@ -30,7 +32,7 @@ class Promise(Protocol):
 
     @property
     def curve(self) -> Curve | None:
-        """What else is promised, and gives the number: mu of a Gaussian (of drawn units, too) or rho. None: neither."""
+        """What else is promised, and gives the number: mu of a Gaussian (of sampled units, too) or rho; else None."""
         ...
 
     def bound(self, limits: ErrorLimits) -> Floats:
@@ -51,7 +53,7 @@ class Promise(Protocol):
 
 
 @dataclass(frozen=True)
-class EpsilonPromise:
+class EpsilonClaim:
     """epsilon at ``delta`` of all that is released; delta is 0 where pure differential privacy is promised."""
 
     composition: Composition
@@ -94,12 +96,12 @@ class EpsilonPromise:
         rho = math.fsum(event.rho for event in events)
         if self.curve == "zCDP":
             return _zcdp_power(rho, false_positive)
-        drawn = phi_bar(-normal_quantile(false_positive) - math.sqrt(2 * rho))
-        return false_positive + _rate(events[0]) * (drawn - false_positive)
+        sampled = phi_bar(-normal_quantile(false_positive) - math.sqrt(2 * rho))
+        return false_positive + _rate(events[0]) * (sampled - false_positive)
 
 
 @dataclass(frozen=True)
-class PosteriorPromise:
+class PosteriorClaim:
     """The most that a test for a secret is right if it is wrong with probability ``prior``."""
 
     events: Sequence[Event]
@@ -133,20 +135,28 @@ class PosteriorPromise:
 
 
 def _rate(event: Event) -> float:
-    """With which a unit is drawn."""
+    """With which a unit is sampled."""
     return event.rate if isinstance(event, SubsampledGaussianEvent) else 1.0
 
 
 def _zcdp_power(rho: float, false_positive: float) -> float:
-    """By halving: what the test's answer may tell of the unit at every order."""
-    low, high = 0.0, 1 - false_positive  # of the share of missed ones
-    for _ in range(40):
-        missed = (low + high) / 2
-        allowed = ErrorLimits(np.array(false_positive), np.array(missed)).rho <= rho
-        low, high = (low, missed) if allowed else (missed, high)
-    return 1 - high
+    """What the test's answer may tell of the unit at every order."""
+
+    def too_few(missed: float) -> bool:
+        return bool(ErrorLimits(np.array(false_positive), np.array(missed)).rho > rho)
+
+    return 1 - bisect(too_few, 0.0, 1 - false_positive)
 
 
 def _certain(event: Event) -> bool:
-    """Whether all records of every secret are drawn for certain: then there is nothing mixed about it."""
+    """Whether all records of every secret are sampled for certain: then there is nothing mixed about it."""
     return isinstance(event, MixtureEvent) and all(rate == 1 for secret in event.inclusion for rate, _ in secret)
+
+
+PRIOR = 0.05
+
+
+def secret_budget(budget: Budget) -> SecretBudget:
+    """(p, r) with p = :data:`PRIOR` and the r that one Gaussian release with (epsilon, delta) would raise it to."""
+    mu = 1 / gaussian_noise_multiplier(float(budget.epsilon), float(budget.delta))
+    return SecretBudget(PRIOR, phi_bar(-normal_quantile(PRIOR) - mu))

@@ -11,8 +11,7 @@ probability only, whatever the mechanism; from both limits follows by how much t
   from that without it, or the other way round: the answer is post-processing (Bun and Steinke 2016, Lemma 2.2);
 * (p, r) for secrets allows a test that is wrong with probability p to be right with probability r at most.
 
-The threshold is chosen on other runs than those that are counted, so the limits hold for it as for any fixed one.
-"""
+The threshold is chosen on other runs than those that are counted, so the limits hold for it as for any fixed one."""
 
 from __future__ import annotations
 
@@ -66,7 +65,7 @@ class ErrorLimits:
         """The least mu of Gaussian differential privacy that allows them.
 
         Args:
-            rate: with which the unit is drawn at all, as is known: with it the scores are (1 - rate) N(0, 1) +
+            rate: with which the unit is sampled at all, as is known: with it the scores are (1 - rate) N(0, 1) +
                 rate N(mu, 1), without it N(0, 1).
         """
         from scipy.special import ndtri

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.audit.one_run import GuessRule, lower_bound
-from understudy.audit.scoring import ATTACKS
-from understudy.files import PRIVATE_MODE, atomic_file
 from understudy.metrics.intervals import LEVEL, bootstrap
-from understudy.metrics.value import Interval
+from understudy.metrics.results import read_result, result_json, write_result
+from understudy.metrics.value import Count, Interval, Number, Share
 
 Verdict = Literal["consistent", "VIOLATION"]
 FALSE_POSITIVES = 0.01
@@ -27,8 +25,8 @@ class Guesses:
     """One rule's guesses from one attack's scores, and the bound that they give."""
 
     rule: GuessRule
-    correct: int
-    epsilon: float
+    correct: Count
+    epsilon: Number
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Attack:
     """One attack on the run.
 
     Args:
-        name: of :data:`~understudy.audit.scoring.ATTACKS`.
+        name: of :data:`understudy.audit.scoring.ATTACKS`.
         auc: chance that a planted canary scores above one that was not planted (a tie counts one half).
         auc_interval: bootstrap over the canaries.
         true_positives: share of the planted canaries above a threshold that at most 1 % of the others are above.
@@ -45,15 +43,15 @@ class Attack:
     """
 
     name: str
-    auc: float
+    auc: Number
     auc_interval: Interval
-    true_positives: float
+    true_positives: Number
     true_positives_interval: Interval
     guesses: tuple[Guesses, ...]
 
     @property
     def epsilon(self) -> float:
-        return max(each.epsilon for each in self.guesses)
+        return max((each.epsilon for each in self.guesses), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -67,45 +65,45 @@ class RunAudit:
         private: False where noise was off or seeded: then the promise was not made, and is what a run with noise makes.
         canaries: how many there are.
         planted: how many of them the coins put into the data.
+        synthetic_texts: that the run made.
         confidence: of ``bound``, over all attacks and rules together.
         attacks: what was tried.
         largest_bound: the bound if all guesses had been right: the power of the test.
-        canaries_needed: how many canaries could show a violation of this promise; None if
-            100,000 could not.
+        canaries_needed: how many canaries could show a violation of this promise; None if 100,000 could not.
         seconds: how long the run and the attacks took.
         settings: how the audit was made.
     """
 
     method: str
     unit: str
-    epsilon: float
-    delta: float
+    epsilon: Number
+    delta: Number
     private: bool
-    canaries: int
-    planted: int
-    confidence: float
+    canaries: Count
+    planted: Count
+    synthetic_texts: Count
+    confidence: Share
     attacks: tuple[Attack, ...]
-    largest_bound: float
-    canaries_needed: int | None
-    seconds: float
+    largest_bound: Number
+    canaries_needed: Count | None
+    seconds: Number
     settings: Mapping[str, Any]
 
     @property
     def bound(self) -> float:
         """The run's epsilon is at least this, with the stated confidence."""
-        return max(attack.epsilon for attack in self.attacks)
+        return max((attack.epsilon for attack in self.attacks), default=0.0)
 
     @property
     def verdict(self) -> Verdict:
         return "VIOLATION" if self.bound > self.epsilon else "consistent"
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "settings": dict(self.settings), "bound": self.bound, "verdict": self.verdict}
+        return {**result_json(self), "bound": self.bound, "verdict": self.verdict}
 
     def save(self, path: Path) -> None:
         """Write it for its owner's eyes only: it is computed on private data, and no epsilon covers it."""
-        with atomic_file(path, mode=PRIVATE_MODE) as file:
-            file.write(json.dumps(self.to_json(), indent=1, allow_nan=False).encode())
+        write_result(path, self.to_json())
 
     @property
     def remark(self) -> str:
@@ -116,6 +114,15 @@ class RunAudit:
             wanted = "" if self.canaries_needed is None else f" ({self.canaries_needed} would do)"
             return f"So few canaries could not have shown a violation{wanted}. A low bound is not a proof."
         return "A low bound is not a proof: another attack may find more."
+
+
+def load_audit(path: Path) -> RunAudit:
+    """Read what :meth:`RunAudit.save` wrote.
+
+    Raises:
+        ConfigError: if it cannot be read, or is of another version.
+    """
+    return read_result(path, RunAudit, made_by="audit run")
 
 
 def judge(
@@ -134,7 +141,6 @@ def judge(
         planted: ``Bool[m]``.
         confidence: of each bound, corrected for how many are tried.
     """
-    assert name in ATTACKS
     guesses = []
     for rule in rules:
         correct = rule.correct(scores, planted)
@@ -170,6 +176,6 @@ def true_positive_rate(scores: NDArray[np.float64], planted: NDArray[np.bool_]) 
     threshold = absent[allowed] if len(absent) else -np.inf
     trials, found = int(planted.sum()), int((scores[planted] > threshold).sum())
     if trials == 0:
-        return 0.0, Interval(0.0, 1.0, "nothing planted", LEVEL)
+        return 0.0, Interval(0.0, 1.0, "nothing planted")
     ends = binomtest(found, trials).proportion_ci(LEVEL, method="exact")
-    return found / trials, Interval(float(ends.low), float(ends.high), f"Clopper-Pearson, {trials} planted", LEVEL)
+    return found / trials, Interval(float(ends.low), float(ends.high), f"Clopper-Pearson, {trials} planted")
