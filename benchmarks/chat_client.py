@@ -25,8 +25,7 @@ from understudy.models.collect import collect
 from understudy.models.dialect import Dialect
 from understudy.models.endpoint import EndpointChat
 from understudy.models.types import ChatModel, ChatRequest, Message
-from understudy.store.answers import AnswerStore
-from understudy.store.database import Database
+from understudy.store.database import AnswerStore, Database
 
 SERVER = Path(__file__).parent.parent / "tests" / "models" / "server.py"
 GOAL = 500.0

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 import understudy as us
 import understudy.models.catalog as catalog
 from sets import DATA, VOCABULARIES, embed, embedder
-from understudy.evolution.keywords import keywords_of_labels
 from understudy.evolution.parameters import EvolutionParameters
-from understudy.evolution.variation import TextAPI
+from understudy.evolution.variation import TextAPI, keywords_of_labels
 from understudy.ledger import Ledger
 from understudy.methods.few_shot.method import FewShot
 from understudy.privacy.secrets.budget import SecretBudget

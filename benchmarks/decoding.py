@@ -24,8 +24,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import DynamicCache
 
-from understudy.decoding.candidates import public_candidates
-from understudy.decoding.sums import TokenSums
+from understudy.decoding.sums import TokenSums, public_candidates
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts

@@ -29,11 +29,11 @@ from understudy.assess.parameters import ChargeParameters, EvaluationParameters
 from understudy.assess.tables import ResultParameters
 from understudy.cli import cli
 from understudy.config import RUN_GROUPS
-from understudy.methods.aug_pe.parameters import AugPEParameters
-from understudy.methods.dp_kps.parameters import DPKPSParameters
-from understudy.methods.few_shot.parameters import FewShotParameters
-from understudy.methods.private_prediction.parameters import PrivatePredictionParameters
-from understudy.methods.sec_pe.parameters import ReleaseParameters, SecPEParameters
+from understudy.methods.aug_pe.plan import AugPEParameters
+from understudy.methods.dp_kps.plan import DPKPSParameters
+from understudy.methods.few_shot.plan import FewShotParameters
+from understudy.methods.private_prediction.plan import PrivatePredictionParameters
+from understudy.methods.sec_pe.plan import ReleaseParameters, SecPEParameters
 from understudy.models.types import ChatRequest, Completion
 from understudy.parameters import Parameters
 from understudy.prompts.template import PromptTemplate

@@ -16,7 +16,7 @@ from understudy.corpus.labels import declared_labels
 from understudy.corpus.secrets import Incidence, secret_finder
 from understudy.decoding.structured import JSONSchema
 from understudy.errors import UnderstudyError
-from understudy.evolution.keywords import _read as read_keywords
+from understudy.evolution.variation import _read as read_keywords
 from understudy.files import UnreadableText, read_whole
 from understudy.methods.sec_pe.plan import read_per_secret_budgets
 from understudy.prompts.template import load_template, read_examples

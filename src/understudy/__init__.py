@@ -73,8 +73,8 @@ if TYPE_CHECKING:
     from understudy.release import Release as Release
     from understudy.report.page import ReportPaths as ReportPaths
     from understudy.run.forecast import Forecast as Forecast
-    from understudy.run.listener import Listener as Listener
-    from understudy.run.result import Result as Result
+    from understudy.run.generating import Result as Result
+    from understudy.run.session import Listener as Listener
     from understudy.statement import Statement as Statement
 
 __all__ = [*_PUBLIC]

@@ -26,8 +26,8 @@ from understudy.release import Release
 from understudy.run import pipeline
 from understudy.run.baseline import write_baseline
 from understudy.run.forecast import Forecast, forecast
-from understudy.run.listener import SILENT, Listener
-from understudy.run.result import Result
+from understudy.run.generating import Result
+from understudy.run.session import SILENT, Listener
 from understudy.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:

@@ -21,7 +21,10 @@ from understudy.audit.running import AuditParameters, audit_run, promise
 from understudy.config import RunConfig, run_config
 from understudy.errors import ConfigError, PrivacyError, ResumeError
 from understudy.privacy.guarantee import GDP
-from understudy.run import Listener, Result, make_plan, run
+from understudy.run import Result
+from understudy.run.pipeline import run
+from understudy.run.planning import make_plan
+from understudy.run.session import Listener
 
 RARE = ["".join(("zq", *letters)) for letters in product("abcdefghijkl", repeat=3)]
 PRIVATE_WORDS = ("Seen today", "Number 1", "zq")
@@ -321,7 +324,7 @@ def test_a_file_in_the_place_of_the_folder_is_an_error(tmp_path: Path, understud
 
 
 def test_two_audits_cannot_use_one_folder_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.store.lock.WAIT_SECONDS", 0)
+    monkeypatch.setattr("understudy.store.folder.LOCK_SECONDS", 0)
 
     def second(*_: Any, **__: Any) -> Result:
         audit_run(config(tmp_path), PARAMETERS)

@@ -29,8 +29,7 @@ from understudy.audit.scoring import (
 )
 from understudy.errors import ConfigError
 from understudy.labels import LabelSet
-from understudy.methods.dp_kps.parameters import DPKPSParameters
-from understudy.methods.dp_kps.plan import make_plan
+from understudy.methods.dp_kps.plan import DPKPSParameters, make_plan
 from understudy.methods.public import PublicFacts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit

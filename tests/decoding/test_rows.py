@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from byte_model import BEGIN, ByteModel
 
-from understudy.decoding.rows import PromptTokens, cut, prompt_tokens
+from understudy.decoding.prompting import PromptTokens, cut, prompt_tokens
 from understudy.errors import ConfigError, ModelError
 from understudy.models.types import Message
 from understudy.prompts.predicting import PredictionExample, PredictionPrompt
@@ -43,8 +43,8 @@ def test_a_chats_rows_spell_what_the_models_own_template_makes_of_the_chat(texts
 
 def test_the_public_row_is_a_row_that_shows_no_text() -> None:
     tokens = prompt_tokens(memo(chat=False), ByteModel())
-    assert tokens.public_row() == []
-    assert spelled(tokens, tokens.public_row()) == memo(chat=False).user(()) + "Text:"
+    assert tokens.row() == []
+    assert spelled(tokens, tokens.row()) == memo(chat=False).user(()) + "Text:"
 
 
 def test_what_rows_share_does_not_depend_on_a_private_text() -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from understudy.decoding.ending import Ending
-from understudy.decoding.rows import prompt_tokens
+from understudy.decoding.prompting import prompt_tokens
 from understudy.models.builtin import CHAT, is_pulled
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel

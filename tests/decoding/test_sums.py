@@ -15,14 +15,15 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from understudy.decoding.candidates import Candidates, public_candidates
 from understudy.decoding.sums import (
+    Candidates,
     Difference,
     Recentred,
     Softmax,
     Sums,
     TokenSums,
     floor_softmax,
+    public_candidates,
     row_sums,
     softmax_sum,
     vote_sum,

@@ -9,8 +9,8 @@ import pytest
 
 from understudy.config import RUN_GROUPS
 from understudy.errors import ConfigError
-from understudy.evolution.keywords import keywords_of_labels
 from understudy.evolution.parameters import EvolutionParameters
+from understudy.evolution.variation import keywords_of_labels
 from understudy.prompts.evolving import EvolutionPrompts
 from understudy.prompts.template import load_template
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scripted import EMPTY, ScriptedChat, embed, make_api, template_of
 
 from understudy.evolution.loop import candidates_per_round, evolve, population_sizes
-from understudy.evolution.population import KEPT, NO_PARENT, Population, Round, ancestry
+from understudy.evolution.population import KEPT, NO_PARENT, Population, Round
 from understudy.evolution.variation import TextAPI
 from understudy.models.types import Completion
 
@@ -39,7 +39,6 @@ def test_a_round_holds_the_chosen_texts_and_variations_of_each() -> None:
     assert second.population.first == 12
     assert third.population.first == 24
     assert len(third.chosen_texts) == 4
-    assert len(ancestry([first, second, third], int(third.chosen_numbers[0]))) == 3
 
 
 def test_without_keep_selected_only_variations_are_candidates() -> None:

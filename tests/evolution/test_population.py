@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy.evolution.population import NO_PARENT, Population, Round, ancestry
+from understudy.evolution.population import NO_PARENT, Population, Round
 from understudy.store import RunStore
 
 TEXTS = ("plain", "größer 東京 \U0001f600", "lone \ud800 half \udfff", "zero\x00byte\r\n\u2028", "", "é e\u0301")
@@ -48,15 +48,3 @@ def test_a_rounds_chosen_texts_have_their_labels_and_numbers() -> None:
     assert each.chosen_texts == ("c", "a", "c")
     assert each.chosen_labels.tolist() == [0, 0, 0]
     assert each.chosen_numbers.tolist() == [12, 10, 12]
-
-
-def test_ancestry_goes_back_to_the_first_text() -> None:
-    rounds = [
-        Round(make(("a", "b"), [-1, -1]), np.zeros(2), np.array([1])),
-        Round(make(("b", "b2", "new"), [1, 1, -1], first=2), np.zeros(3), np.array([1])),
-        Round(make((), [], first=5), np.zeros(0), np.empty(0, dtype=np.int64)),
-        Round(make(("b2", "b3"), [3, 3], first=5), np.zeros(2), np.array([1])),
-    ]
-    assert ancestry(rounds, 6) == [(3, 1), (1, 1), (0, 1)]
-    assert ancestry(rounds, 4) == [(1, 2)]
-    assert ancestry(rounds[:1], 0) == [(0, 0)]

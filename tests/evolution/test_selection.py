@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.evolution.selection import select, share_out
+from understudy.evolution.loop import select, share_out
 
 LABELS = np.array([0, 1, 0, 1, 0], dtype=np.int32)
 

@@ -15,8 +15,14 @@ from understudy.labels import LabelSet
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
 from understudy.methods.dp_kps.generate import draw_sequences
 from understudy.methods.dp_kps.method import DPKPS
-from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
-from understudy.methods.dp_kps.plan import make_plan, mechanisms, require_room, score_noise
+from understudy.methods.dp_kps.plan import (
+    DPKPSParameters,
+    make_plan,
+    mechanisms,
+    needs_embeddings,
+    require_room,
+    score_noise,
+)
 from understudy.methods.public import PublicFacts
 from understudy.privacy.guarantee import GDP, Budget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity

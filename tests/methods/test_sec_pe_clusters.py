@@ -27,9 +27,8 @@ from tiny_corpora import (
 from understudy.corpus.bounding import BoundedBatch
 from understudy.errors import ConfigError
 from understudy.evolution.embeddings import STEPS, private_vectors
-from understudy.methods.sec_pe.clusters import GRID, Clusters, ClusterSums, noisy_centres
+from understudy.methods.sec_pe.clusters import GRID, Clusters, ClusterSums, make_clusters, noisy_centres
 from understudy.methods.sec_pe.plan import CLUSTER_SENSITIVITY, SamplingRates
-from understudy.methods.sec_pe.public import make_clusters
 from understudy.methods.sec_pe.release import _without_secrets
 from understudy.privacy.measurement import exact_sum, measure
 from understudy.privacy.mechanisms import SampledSum

@@ -17,9 +17,8 @@ from noise_tests import ALPHA
 from numpy.typing import NDArray
 from scipy import stats
 
-from understudy.privacy import exponential
-from understudy.privacy.exponential import choose_exactly
-from understudy.privacy.noise import SystemNoise, _chooser
+from understudy.privacy import noise as exponential
+from understudy.privacy.noise import SystemNoise, _chooser, choose_exactly
 
 DRAWS = 10_000
 SCALE = 2048.0
@@ -103,7 +102,7 @@ def test_each_proposal_s_weight_is_above_its_chance_and_every_integer_below_thei
             bounds.append(bound)
             return at[0]
 
-        monkeypatch.setattr("understudy.privacy.exponential.secrets.randbelow", below)
+        monkeypatch.setattr("understudy.privacy.noise.secrets.randbelow", below)
         end = 0
         for number, utility in enumerate(utilities):  # the first and the last integer of every candidate
             at[0] = end
@@ -141,7 +140,7 @@ def test_the_coin_is_exact_to_its_last_bit(deficit: int, one: int, above: float,
     for low in (0, 2**63, 2**64 - 1):
         drawn: Iterator[int] = chain([edge, low], repeat(1))
         with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr("understudy.privacy.exponential.secrets.randbits", lambda _, drawn=drawn: next(drawn))
+            monkeypatch.setattr("understudy.privacy.noise.secrets.randbits", lambda _, drawn=drawn: next(drawn))
             expected = Fraction((edge * 2**64 + low) * 2**64 + 1, 2**192) < chance / weight
             assert exponential._coin(deficit, SCALE, 2**one, weight) is expected
 
@@ -153,7 +152,7 @@ def test_a_coin_that_64_bits_do_not_decide_asks_for_more(monkeypatch: pytest.Mon
         asked.append(count)
         return 2**63 if len(asked) == 1 else 0
 
-    monkeypatch.setattr("understudy.privacy.exponential.secrets.randbits", bits)
+    monkeypatch.setattr("understudy.privacy.noise.secrets.randbits", bits)
     assert not exponential._coin(0, 1.0, 2**61, 2**62 + 1)  # a chance of a half, and less
     assert asked == [64, 64]
 

@@ -11,19 +11,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.errors import ConfigError
-from understudy.privacy.events import Inclusion
+from understudy.privacy.events import Inclusion, MixtureEvent
 from understudy.privacy.guarantee import normal_quantile, phi_bar
 from understudy.privacy.secrets.bounds import (
     LEAST_NOISE,
     blow_up,
     poisson_binomial,
-    reconstruction_bound,
     smallest,
-    smallest_noise_multiplier,
 )
 from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.secrets.composition import calibrate, posterior
 
 TEN_TIMES = SecretBudget("1e-4", "1e-3")
+
+
+def reconstruction_bound(prior: float, noise: float, inclusion: Inclusion) -> float:
+    return posterior([MixtureEvent(noise, (inclusion,))], prior)
+
+
+def smallest_noise_multiplier(budget: SecretBudget, inclusion: Inclusion) -> float:
+    return calibrate(budget, [inclusion])
+
 
 groups = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 4)), max_size=3).map(tuple)
 priors = st.floats(1e-9, 0.5)
@@ -64,7 +72,7 @@ def test_a_rate_that_is_no_probability_is_one_clear_error(group: tuple[float, in
 
 
 @pytest.mark.parametrize(
-    ("inclusion", "prior", "posterior", "noise"),
+    ("inclusion", "prior", "limit", "noise"),
     [
         (((1.0, 1),), "1e-4", "1e-3", 1.59037),
         (((1.0, 5),), "1e-4", "1e-3", 7.95185),
@@ -73,11 +81,11 @@ def test_a_rate_that_is_no_probability_is_one_clear_error(group: tuple[float, in
     ],
 )
 def test_the_noise_of_one_release_is_that_of_the_design(
-    inclusion: Inclusion, prior: str, posterior: str, noise: float
+    inclusion: Inclusion, prior: str, limit: str, noise: float
 ) -> None:
-    found = smallest_noise_multiplier(SecretBudget(prior, posterior), inclusion)
+    found = smallest_noise_multiplier(SecretBudget(prior, limit), inclusion)
     assert found == pytest.approx(noise, abs=5e-6)
-    assert reconstruction_bound(float(prior), found, inclusion) <= float(posterior)
+    assert reconstruction_bound(float(prior), found, inclusion) <= float(limit)
 
 
 def test_with_one_record_always_drawn_the_bound_is_the_gaussian_one() -> None:

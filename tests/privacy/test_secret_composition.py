@@ -16,11 +16,10 @@ from scipy import stats
 from understudy.errors import ConfigError
 from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEvent, PureEvent, ZCDPEvent
 from understudy.privacy.guarantee import normal_quantile, phi_bar
-from understudy.privacy.secrets.bounds import poisson_binomial, reconstruction_bound
+from understudy.privacy.secrets.bounds import poisson_binomial
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.privacy.secrets.composition import calibrate, posterior
+from understudy.privacy.secrets.composition import calibrate, posterior, secret_split
 from understudy.privacy.secrets.losses import Draws, best_test
-from understudy.privacy.secrets.split import secret_split
 
 TEN_TIMES = SecretBudget("1e-4", "1e-3")
 ALWAYS: Inclusion = ((1.0, 1),)
@@ -91,7 +90,7 @@ def test_losses_of_gaussian_releases_come_to_the_closed_form_at_any_prior(
 )
 def test_losses_of_one_mixture_come_to_its_blow_up(inclusion: Inclusion, prior: float, noise: float) -> None:
     found = best_test([Draws(noise, poisson_binomial(inclusion), 1)], prior)
-    exact = reconstruction_bound(prior, noise, inclusion) / (1 + 1e-7)
+    exact = posterior([MixtureEvent(noise, (inclusion,))], prior) / (1 + 1e-7)
     assert min(exact, 1 - 1e-12) <= found * (1 + 1e-12)
     assert found <= exact * (1 + 2e-3)
 

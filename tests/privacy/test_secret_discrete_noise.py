@@ -9,15 +9,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from understudy.privacy.events import Inclusion
+from understudy.privacy.events import Inclusion, MixtureEvent
 from understudy.privacy.mechanisms import SMALLEST_SIGMA
 from understudy.privacy.secrets.bounds import (
     DISCRETE_EXCESS,
     DISCRETE_LOSS,
     blow_up,
     poisson_binomial,
-    reconstruction_bound,
 )
+from understudy.privacy.secrets.composition import posterior
 
 INCLUSIONS: list[Inclusion] = [((1.0, 1),), ((0.5, 5),), ((0.05, 80),), ((1.0, 7),), ((0.01, 3),)]
 Floats = NDArray[np.float64]
@@ -102,8 +102,8 @@ def test_on_a_coarse_grid_the_continuous_bound_itself_is_exceeded() -> None:
 def test_on_the_coarsest_grid_allowed_the_stated_bound_holds(inclusion: Inclusion, prior: float) -> None:
     sigma, noise_multiplier = SMALLEST_SIGMA, 8.0
     found = discrete_right(sigma, int(sigma / noise_multiplier), inclusion, prior)
-    assert found <= reconstruction_bound(prior, noise_multiplier, inclusion)
-    assert found == pytest.approx(reconstruction_bound(prior, noise_multiplier, inclusion), rel=3e-7)
+    assert found <= posterior([MixtureEvent(noise_multiplier, (inclusion,))], prior)
+    assert found == pytest.approx(posterior([MixtureEvent(noise_multiplier, (inclusion,))], prior), rel=3e-7)
 
 
 @pytest.mark.parametrize("vector", [(1, 0), (1, 1), (2, 1)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -18,8 +19,14 @@ from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEv
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.bounds import poisson_binomial
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.privacy.secrets.composition import SecretFilter, calibrate, posterior, renyi_posterior
-from understudy.privacy.secrets.renyi import ORDERS, divergences
+from understudy.privacy.secrets.composition import (
+    ORDERS,
+    SecretFilter,
+    calibrate,
+    divergences,
+    posterior,
+    posteriors,
+)
 
 TEN_TIMES = SecretBudget("1e-4", "1e-3")
 HUNDRED_TIMES = SecretBudget("1e-4", "1e-2")
@@ -75,6 +82,11 @@ def test_of_several_secrets_the_worst_counts() -> None:
     worst = np.maximum(divergences(MixtureEvent(9.0, (OFTEN,))), divergences(MixtureEvent(9.0, (MANY,))))
     np.testing.assert_array_equal(divergences(MixtureEvent(9.0, (OFTEN, MANY, OFTEN))), worst)
     assert np.all(divergences(MixtureEvent(9.0, ())) < 1e-8)
+
+
+def renyi_posterior(events: Sequence[Event], prior: float) -> float:
+    total = sum((divergences(event) for event in events), np.zeros(len(ORDERS)))
+    return float(posteriors(total, prior).min())
 
 
 @settings(deadline=None, max_examples=20)

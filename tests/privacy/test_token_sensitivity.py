@@ -16,8 +16,11 @@ from understudy.privacy.tokens import PrivateTokens, TokenTest
 
 torch = pytest.importorskip("torch")
 
-from understudy.decoding.candidates import Candidates  # noqa: E402
-from understudy.decoding.sums import Sums, TokenSums  # noqa: E402
+from understudy.decoding.sums import (  # noqa: E402
+    Candidates,
+    Sums,
+    TokenSums,
+)
 
 
 @dataclass(frozen=True)

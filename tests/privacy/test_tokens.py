@@ -21,8 +21,16 @@ from understudy.privacy.guarantee import ZCDP, Budget, gaussian_noise_multiplier
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseKind, NoiseSource, SystemNoise
 from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.token_budget import break_even, clip_for, cost_of_test, tokens_within
-from understudy.privacy.tokens import BatchTokens, PaidTokens, PrivateTokens, TokenTest
+from understudy.privacy.tokens import (
+    BatchTokens,
+    PaidTokens,
+    PrivateTokens,
+    TokenTest,
+    break_even,
+    clip_for,
+    cost_of_test,
+    tokens_within,
+)
 from understudy.privacy.unit import Unit
 
 DELTA = 1e-6
@@ -225,7 +233,7 @@ def test_a_named_batch_is_opened_once() -> None:
     tokens = opened(TOKENS)
     tokens.batch("0/1")
     tokens.batch("0/2")
-    with pytest.raises(PrivacyError, match="opened twice"):
+    with pytest.raises(PrivacyError, match="tokens of batch 0/1 are counted twice"):
         tokens.batch("0/1")
 
 

@@ -41,7 +41,7 @@ class Moment:
 
 
 _STORE, _LEDGER = "understudy.store.database:Database.transaction", "understudy.ledger.database:Database.write"
-_PUT = "understudy.store.answers:AnswerStore.put_many"
+_PUT = "understudy.store.database:AnswerStore.put_many"
 _KEEP, _CONFIRM = "understudy.store.run_store:RunStore.keep", "understudy.ledger.ledger:Ledger.confirm"
 MOMENTS = {
     # values that are paid for

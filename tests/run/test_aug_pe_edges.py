@@ -17,7 +17,7 @@ from understudy.config import run_config
 from understudy.errors import ModelError
 from understudy.models.types import ChatRequest, Completion
 from understudy.run import pipeline as running
-from understudy.store.answers import MOST_BLANK
+from understudy.store.database import MOST_BLANK
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
 

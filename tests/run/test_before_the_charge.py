@@ -21,7 +21,8 @@ import understudy as us
 from understudy.config import run_config
 from understudy.errors import ConfigError, ModelError, StorageError, UnderstudyError
 from understudy.release import reading
-from understudy.run import Result, release, run
+from understudy.run import Result
+from understudy.run.pipeline import release, run
 
 
 def refused(
@@ -167,7 +168,7 @@ def test_public_clusters_are_made_before_the_charge_and_once(
         charged.append(runs_charged(values["ledger"]))
         return make_clusters(*args, **options)
 
-    from understudy.methods.sec_pe.public import make_clusters
+    from understudy.methods.sec_pe.clusters import make_clusters
 
     monkeypatch.setattr("understudy.methods.sec_pe.release.make_clusters", make)
     release(run_config(values))

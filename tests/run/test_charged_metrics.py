@@ -27,8 +27,9 @@ from understudy.ledger import Ledger
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
-from understudy.run import Listener, measuring
+from understudy.run import measuring
 from understudy.run import pipeline as running
+from understudy.run.session import Listener
 
 
 class Crash(BaseException):

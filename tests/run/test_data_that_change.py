@@ -25,7 +25,7 @@ from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.privacy.noise import SystemNoise
 from understudy.run import measuring
 from understudy.run import pipeline as running
-from understudy.run.listener import Listener
+from understudy.run.session import Listener
 from understudy.store import RunStore
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")

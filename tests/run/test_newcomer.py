@@ -15,8 +15,10 @@ from understudy.config import run_config
 from understudy.errors import ConfigError, ModelError, ResumeError, UnderstudyWarning
 from understudy.models.machine import best_device
 from understudy.models.types import ChatRequest, Completion
-from understudy.run import Listener, forecast, release
 from understudy.run import pipeline as running
+from understudy.run.forecast import forecast
+from understudy.run.pipeline import release
+from understudy.run.session import Listener
 
 ROWS = [{"note": "fever and cough", "ward": "a", "owner": "x"}, {"note": "rash", "ward": "b", "owner": "y"}]
 METHOD = us.DPKPS(vocabulary_size=50, top_terms=10, length=2)

@@ -250,7 +250,7 @@ def test_failed_answers_are_dropped_counted_and_asked_again_by_the_same_command(
 
 
 def test_a_second_process_in_the_same_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.store.lock.WAIT_SECONDS", 0)
+    monkeypatch.setattr("understudy.store.folder.LOCK_SECONDS", 0)
     values = settings(tmp_path)
 
     def meanwhile(line: str) -> None:

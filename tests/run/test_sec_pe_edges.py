@@ -20,7 +20,7 @@ from understudy.corpus.secrets import incidence, secret_finder
 from understudy.errors import ModelError
 from understudy.models.types import ChatRequest, Completion
 from understudy.run import pipeline as running
-from understudy.store.answers import MOST_BLANK
+from understudy.store.database import MOST_BLANK
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from understudy.errors import ResumeError, StorageError
-from understudy.store import RunStore, aside
+from understudy.store import RunStore
+from understudy.store import folder as aside
 
 
 class Kill(BaseException):

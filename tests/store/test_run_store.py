@@ -282,7 +282,7 @@ def test_threads_may_share_a_store(store: RunStore) -> None:
 
 
 def test_one_process_uses_a_folder_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.store.lock.WAIT_SECONDS", 0)
+    monkeypatch.setattr("understudy.store.folder.LOCK_SECONDS", 0)
     code = "import sys; from pathlib import Path; from understudy.store import RunStore\n"
     code += "RunStore.open(Path(sys.argv[1]), noise='system')"
     command = [sys.executable, "-c", code, str(folder)]
@@ -323,7 +323,7 @@ def test_fresh_begins_a_new_run_and_keeps_the_old_file(folder: Path) -> None:
 def test_fresh_is_refused_while_another_uses_the_folder(
     folder: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("understudy.store.lock.WAIT_SECONDS", 0)
+    monkeypatch.setattr("understudy.store.folder.LOCK_SECONDS", 0)
     with pytest.raises(ResumeError, match="Another process"):
         RunStore.open(folder, noise="system", fresh=True)
     assert len(list(folder.glob("run*.sqlite"))) == 1

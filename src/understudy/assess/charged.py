@@ -32,9 +32,8 @@ from understudy.privacy.mechanisms import NoisySum
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
-from understudy.run.charging import open_ledger, pay
-from understudy.run.listener import Listener
-from understudy.run.session import Session, noise_source
+from understudy.run.measuring import open_ledger, pay
+from understudy.run.session import Listener, Session, noise_source
 
 if TYPE_CHECKING:
     from understudy.ledger import Ledger

@@ -38,8 +38,8 @@ from understudy.outputs import OutputFolder
 from understudy.privacy.exact import require_epsilon
 from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
-from understudy.run.charging import ledger_of
-from understudy.run.listener import SILENT, Listener
+from understudy.run.measuring import ledger_of
+from understudy.run.session import SILENT, Listener
 from understudy.statement import Statement
 
 

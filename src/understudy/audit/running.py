@@ -46,10 +46,10 @@ from understudy.outputs import OutputFolder
 from understudy.parameters import CommaSeparated, Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
-from understudy.run.listener import SILENT, Listener
 from understudy.run.pipeline import run
 from understudy.run.planning import check_wanted, make_plan, require_language_model
-from understudy.store.lock import FolderLock
+from understudy.run.session import SILENT, Listener
+from understudy.store.folder import FolderLock
 
 FOLDER, CANARIES, AUDIT, LOCK = "audit", "canaries.json", "audit.json", "run.lock"
 SECRET_DELTA = 1e-6

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from understudy.audit.canaries import Canaries
 from understudy.errors import ConfigError
 from understudy.methods.dp_kps.generate import scores as density_scores
-from understudy.methods.dp_kps.parameters import DPKPSParameters
 from understudy.methods.dp_kps.plan import NAME as DP_KPS
-from understudy.methods.dp_kps.plan import score_noise
+from understudy.methods.dp_kps.plan import DPKPSParameters, score_noise
 from understudy.models.types import Embedder
 from understudy.release import Release
 from understudy.vocabulary.matcher import TermMatcher

@@ -42,7 +42,7 @@ from understudy.release.reading import read_method
 from understudy.run import pipeline
 from understudy.run.baseline import BaselineParameters, write_baseline
 from understudy.run.forecast import Forecast, forecast
-from understudy.run.result import Result
+from understudy.run.generating import Result
 
 _BUDGET = ("epsilon", "delta", "dataset")
 _DATA = ("data", *TABLE, *_BUDGET)

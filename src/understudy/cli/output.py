@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from understudy.run.listener import Listener
+    from understudy.run.session import Listener
 
 _STEERING = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -65,7 +65,7 @@ def _on_terminal() -> bool:
 @contextmanager
 def listener() -> Iterator[Listener]:
     """Lines and progress on standard error: a progress display on a terminal, plain lines otherwise."""
-    from understudy.run.listener import Listener
+    from understudy.run.session import Listener
 
     if not sys.stderr.isatty():
         yield Listener(say, _Plain())

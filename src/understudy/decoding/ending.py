@@ -10,10 +10,11 @@ Each token is decoded once, with a few of its neighbours; the whole text never a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
+from understudy.models.causal import CausalModel
 from understudy.prompts.predicting import PredictionPrompt, Shape
 
 Ended = Literal["token", "stop", "closed", "length"]
@@ -21,17 +22,6 @@ Ended = Literal["token", "stop", "closed", "length"]
 
 _HALF = "\ufffd"
 _MOST_HELD = 4  # bytes of the longest character in UTF-8: what is longer undecided is no half of one
-
-
-class TokenDecoder(Protocol):
-    """What of a causal model makes text of tokens."""
-
-    @property
-    def ends(self) -> frozenset[int]:
-        """Tokens that end a text."""
-        ...
-
-    def decode(self, tokens: Sequence[int]) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -63,11 +53,11 @@ class Ending:
             columns=prompt.columns,
         )
 
-    def open(self, model: TokenDecoder) -> OpenText:
+    def open(self, model: CausalModel) -> OpenText:
         """A text of which nothing is drawn yet."""
         return OpenText(self, model)
 
-    def read(self, tokens: Iterable[int], model: TokenDecoder) -> OpenText:
+    def read(self, tokens: Iterable[int], model: CausalModel) -> OpenText:
         """The text of ``tokens`` that were drawn before, up to its end."""
         text = self.open(model)
         for token in tokens:
@@ -81,7 +71,7 @@ class OpenText:
     """A text that grows by tokens, until ``ended`` says why it has ended."""
 
     ending: Ending
-    model: TokenDecoder
+    model: CausalModel
     ended: Ended | None = None
     _tokens: list[int] = field(default_factory=list)
     _text: str = ""

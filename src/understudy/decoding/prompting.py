@@ -1,33 +1,144 @@
-"""From what the user chose to each label's prompt in tokens, with what ends a text and whether it is a record."""
+"""Private texts and prompts as token rows: each label's prompt, with what ends a text and whether it is a record."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
 
 from understudy.decoding.ending import Ending
-from understudy.decoding.parameters import TextParameters
-from understudy.decoding.rows import PromptTokens, cut, prompt_tokens
 from understudy.decoding.structured import JSONSchema, RecordCheck
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, ModelError
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
+from understudy.models.types import Message
+from understudy.parameters import Parameters, public_file
 from understudy.prompts.predicting import PredictionExample, PredictionPrompt, Shape
 from understudy.prompts.template import Prompts
 from understudy.writing.writer import public_name
 
 
+class TextParameters(Parameters):
+    """Prompts that show private texts, and texts drawn from them."""
+
+    prompt_form: Literal["completion", "chat"] = "completion"
+    """How the model is asked: ``completion`` as a document to continue, ``chat`` in its own chat form."""
+    private_text_tokens: int = Field(128, ge=1, le=1_000_000)
+    """A private text is cut to so many tokens; all prompts are padded to that, so more costs time."""
+    unfinished: Literal["drop", "keep"] = "drop"
+    """What to do with a text that did not end within its tokens."""
+    record_form: Literal["json", "lines"] = "json"
+    """How the model sees and writes records: as JSON, or as lines ``column: value``, of which JSON is made."""
+    json_schema: str | None = public_file(None)
+    """Records: a public JSON Schema file that they must fit, and that the prompt shows."""
+
+
+_PLACE = "\u2042the private texts\u2042"
+
+
 @dataclass(frozen=True)
-class LabelPrompt:
-    """What texts of one label are asked for with. All of it is public.
+class PromptTokens:
+    """A prompt in tokens.
 
     Args:
-        prompt: in words.
-        tokens: in the model's tokens.
-        ending: of a text.
-        most: tokens to which a private text is cut.
-        model: whose tokens they are.
+        prefix: what every row begins with, the token that begins a document included.
+        before: what comes before each private text.
+        lead: white space that is made into tokens together with the text.
+        after: what comes after each private text.
+        suffix: what every row ends with.
+    """
+
+    prefix: tuple[int, ...]
+    before: tuple[int, ...]
+    lead: str
+    after: tuple[int, ...]
+    suffix: tuple[int, ...]
+
+    def encode(self, text: str, *, prompt: PredictionPrompt, model: CausalModel) -> list[int]:
+        """A private text in tokens, as ``row`` takes it."""
+        return model.encode(self.lead + prompt.shown(text))
+
+    def row(self, *texts: Sequence[int]) -> list[int]:
+        """The own tokens of a row that shows ``texts``."""
+        return [token for text in texts for token in (*self.before, *text, *self.after)]
+
+    def width(self, most: int, *, texts: int = 1) -> int:
+        """Own tokens of the longest row: of so many texts of ``most`` tokens each."""
+        return texts * (len(self.before) + most + len(self.after))
+
+    def most_fitting(self, window: int, *, new_tokens: int, texts: int = 1) -> int:
+        """The most tokens that each of ``texts`` private texts may have, where ``new_tokens`` fit in the window too.
+
+        Raises:
+            ConfigError: the window leaves no room for any.
+        """
+        room = window - len(self.prefix) - len(self.suffix) - new_tokens
+        most = room // texts - len(self.before) - len(self.after)
+        if most < 1:
+            raise ConfigError(
+                f"The prompt and {new_tokens} new tokens leave no room for a private text in the model's window "
+                f"of {window} tokens.",
+                "Show fewer or shorter public examples, ask for shorter texts, or name a model with a larger window.",
+            )
+        return most
+
+
+def cut(tokens: Sequence[int], most: int) -> tuple[list[int], bool]:
+    """The first ``most`` tokens, and whether there were more."""
+    return list(tokens[:most]), len(tokens) > most
+
+
+def prompt_tokens(prompt: PredictionPrompt, model: CausalModel) -> PromptTokens:
+    """``prompt`` in the tokens of ``model``: of a chat in the model's own form, of a document as it stands.
+
+    Raises:
+        ConfigError: the prompt is a chat, and the model has no chat template.
+        ModelError: the chat template does not show the user's turn once, as it stands.
+    """
+    if prompt.chat:
+        head, tail = _chat(prompt, model)
+        begin: list[int] = []  # the template writes it
+    else:
+        head, tail, begin = prompt.before, prompt.after, list(model.begin)
+    first, last = prompt.block
+    before = first.rstrip()
+    return PromptTokens(
+        prefix=(*begin, *model.encode(head)),
+        before=tuple(model.encode(before)),
+        lead=first[len(before) :],
+        after=tuple(model.encode(last)),
+        suffix=tuple(model.encode(tail + answer_start(prompt))),
+    )
+
+
+def answer_start(prompt: PredictionPrompt) -> str:
+    """What is written for the model at the beginning of its answer."""
+    return f"{prompt.cue} {prompt.opening}" if prompt.cue and prompt.opening else prompt.cue + prompt.opening
+
+
+def _chat(prompt: PredictionPrompt, model: CausalModel) -> tuple[str, str]:
+    """The chat in the model's own form, before and after the place of the private texts."""
+    if not model.has_chat_template:
+        raise ConfigError("The model has no chat template.", "Use the prompt form 'completion', or name a chat model.")
+    messages = [Message("system", prompt.system)] if prompt.system else []
+    rendered = model.render([*messages, Message("user", f"{prompt.before}{_PLACE}{prompt.after}")])
+    head, *tails = rendered.split(_PLACE)
+    if len(tails) != 1:
+        raise ModelError(
+            "The model's chat template does not show a user's turn once, as it stands.",
+            "Use the prompt form 'completion', or name another model.",
+        )
+    return head, tails[0]
+
+
+@dataclass(frozen=True)
+class LabelPrompt:
+    """What texts of one label are asked for with, in words and in the model's tokens: public.
+
+    ``most`` is the number of tokens to which a private text is cut.
     """
 
     prompt: PredictionPrompt
@@ -57,7 +168,7 @@ class LabelPrompt:
             PrivacyError: the model's rows change one another's logits on this device.
         """
         return self.model.contexts(
-            [self.tokens.public_row(), *(self.tokens.row(text) for text in texts)],
+            [[], *(self.tokens.row(text) for text in texts)],
             prefix=self.tokens.prefix,
             width=self.tokens.width(self.most),
             suffix=self.tokens.suffix,

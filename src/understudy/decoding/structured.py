@@ -10,8 +10,7 @@ import hashlib
 import json
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -40,22 +39,6 @@ class Fault(StrEnum):
     SCHEMA = "schema"
 
 
-@dataclass(frozen=True)
-class Records:
-    """Texts that are records, and how many were none.
-
-    ``kept`` are pairs of a text's place among all and the record as the corpus writes it.
-    """
-
-    kept: tuple[tuple[int, str], ...]
-    faults: Mapping[Fault, int]
-
-    @property
-    def parsed(self) -> int:
-        """How many were JSON objects with the columns, whether or not they kept to the schema."""
-        return len(self.kept) + self.faults.get(Fault.SCHEMA, 0)
-
-
 class JSONSchema:
     """A public JSON schema in one file.
 
@@ -79,17 +62,14 @@ class JSONSchema:
             raise cannot_read(f"The JSON schema {path.name}", error, "Give a JSON file in UTF-8.") from None
         self._followed = _Followed()
         self._validator = _validator(schema, path.name, self._followed)
-        self._properties = _properties(schema)
+        properties = schema.get("properties")
+        self._properties = properties if isinstance(properties, dict) else {}
         named = schema.get("required")  # true in draft 3
-        self._required = frozenset(str(name) for name in named) if isinstance(named, list) else frozenset()
+        self.required = frozenset(str(name) for name in named) if isinstance(named, list) else frozenset()
+        """The columns that every record must have, as far as the schema says it plainly."""
         self.sha256 = hashlib.sha256(content).hexdigest()
         self.text = json.dumps(schema, ensure_ascii=False)
         """On one line, as a prompt shows it."""
-
-    @property
-    def required(self) -> frozenset[str]:
-        """The columns that every record must have, as far as the schema says it plainly."""
-        return self._required
 
     def fits(self, record: Mapping[str, Any]) -> bool:
         """Whether ``record`` keeps to the schema. One on which it cannot be decided does not."""
@@ -136,18 +116,6 @@ class RecordCheck:
             return Fault.SCHEMA
         return _canonical({name: record[name] for name in self.columns})
 
-    def all(self, texts: Iterable[str]) -> Records:
-        """All ``texts``, those that are no records counted by what is wrong with them."""
-        kept: list[tuple[int, str]] = []
-        faults: Counter[Fault] = Counter()
-        for place, text in enumerate(texts):
-            found = self(text)
-            if isinstance(found, Fault):
-                faults[found] += 1
-            else:
-                kept.append((place, found))
-        return Records(tuple(kept), dict(faults))
-
     def _lines(self, text: str) -> dict[str, Any] | Fault:
         """The record that lines spell, each column once and in order; other lines are none of a record."""
         lines = [line.strip() for line in text.strip().split("\n") if line.strip()]
@@ -191,9 +159,7 @@ def read_records(file: str | Path, check: RecordCheck) -> tuple[str, ...]:
 
 def _parse(text: str) -> dict[str, Any] | Fault:
     value = read_json(text)
-    if isinstance(value, (Fault, dict)):
-        return value
-    return Fault.NOT_AN_OBJECT
+    return value if isinstance(value, (Fault, dict)) else Fault.NOT_AN_OBJECT
 
 
 def read_json(text: str) -> Any:
@@ -242,11 +208,6 @@ def _canonical(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = schema.get("properties")
-    return found if isinstance(found, dict) else {}
-
-
 class _Followed:
     """Counts the references that a schema follows."""
 
@@ -286,7 +247,8 @@ def _validator(schema: Any, name: str, followed: _Followed) -> Any:
         kind.check_schema(schema)
     except SchemaError as error:
         raise ConfigError(
-            f"{name} is no JSON schema ({error.json_path}: {_clause(error.message)}).", "Fix it there."
+            f"{name} is no JSON schema ({error.json_path}: {shorten(error.message, 120, placeholder=' ...')}).",
+            "Fix it there.",
         ) from None
     except (RecursionError, TypeError) as error:
         raise ConfigError(f"{name} is no JSON schema ({type(error).__name__}).", _ONE_FILE) from None
@@ -308,10 +270,6 @@ def _validator(schema: Any, name: str, followed: _Followed) -> Any:
             "Its references must lead to places in it, not round in circles, and not to thousands of places.",
         ) from None
     return validator
-
-
-def _clause(message: str) -> str:
-    return shorten(message, 120, placeholder=" ...")
 
 
 def _references(schema: Any) -> Iterator[str]:

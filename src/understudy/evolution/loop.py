@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,6 @@ from numpy.typing import NDArray
 from understudy.errors import ConfigError
 from understudy.evolution.parameters import MOST_CANDIDATES, MOST_IN_ALL, EvolutionParameters
 from understudy.evolution.population import KEPT, NO_PARENT, Population, Round
-from understudy.evolution.selection import select, share_out
 from understudy.evolution.variation import TextAPI, require_text
 from understudy.models.machine import require_memory
 
@@ -61,15 +61,12 @@ def evolve(
     fewer candidates than wanted are all chosen, and multiply.
 
     Args:
-        api: new texts and variations.
         sizes: ``sizes[round][label]``, texts to be chosen; see :func:`population_sizes`.
-        embed: the embedder of the voters.
-        vote: see :data:`Vote`.
         keep: stores a population; None: nothing is stored.
     """
     before = _nothing(len(sizes[0]))
     for number, wanted in enumerate(sizes):
-        candidates = _proposal(api, number, before, wanted)
+        candidates = partial(_propose, api, number, before, wanted)
         population = Population.from_arrays(keep(f"population-{number}", candidates) if keep else candidates())
         votes = vote(number, _vectors(api, embed, population, number), population.labels)
         chosen = select(
@@ -139,11 +136,7 @@ def require_room_for(candidates: int, *, dimension: int) -> None:
 _CANDIDATE_BYTES = 4 + 2 + 4 + 8  # as embedded, on the grid, as multiplied, and as their mean is taken
 
 
-def _proposal(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) -> Callable[[], Arrays]:
-    return lambda: _propose(api, number, before, wanted).to_arrays()
-
-
-def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) -> Population:
+def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) -> Arrays:
     """The candidates of a round: chosen texts, their variations, and new texts for labels without any.
 
     Raises:
@@ -168,7 +161,7 @@ def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) ->
         prompts=(*[KEPT] * kept, *varied.prompts, *new.prompts),
         first=before.population.first + len(before.population),
         failed=varied.failed + new.failed,
-    )
+    ).to_arrays()
 
 
 def _nothing(labels: int) -> Round:
@@ -208,3 +201,61 @@ def _vectors(api: TextAPI, embed: Embed, population: Population, number: int) ->
 
 def _stage(number: int, purpose: int) -> int:
     return number * len(_PURPOSES) + purpose
+
+
+def select(
+    votes: NDArray[np.float64],
+    labels: NDArray[np.int32],
+    *,
+    sizes: Sequence[int],
+    selection: Literal["rank", "proportional"],
+    threshold: float,
+    generator: np.random.Generator,
+) -> NDArray[np.int64]:
+    """Indices of the chosen candidates, label after label, best first.
+
+    ``rank`` takes the candidates with most votes, once each: all of them where there are fewer than wanted.
+    ``proportional`` draws with replacement, in proportion to ``max(votes - threshold, 0)``, or uniformly where
+    all of a label's are 0. A label without candidates gets none.
+
+    Args:
+        votes: ``Float64[n]``.
+        labels: ``Int32[n]``, of the candidates.
+        sizes: wanted of each label.
+        threshold: taken off every vote; what falls below 0 counts as 0. Ties go to the earlier candidate.
+        generator: draws; used by ``proportional`` alone.
+    """
+    weights = np.maximum(votes - threshold, 0.0)
+    chosen = [np.empty(0, dtype=np.int64)]
+    for label, size in enumerate(sizes):
+        candidates = np.flatnonzero(labels == label)
+        if selection == "proportional" and len(candidates):
+            candidates = generator.choice(candidates, size, p=_shares(weights[candidates]))
+        chosen.append(candidates[np.argsort(-weights[candidates], kind="stable")][:size])
+    return np.concatenate(chosen)
+
+
+def share_out(total: int, weights: Sequence[float]) -> list[int]:
+    """``total`` in proportion to ``weights`` (largest remainder), but never 0: the largest shares give one up.
+
+    Weights below 0, as noisy counts may be, count as 0; all 0: equal shares. The sum is ``total``, or the number
+    of weights where that is more.
+
+    >>> share_out(10, [6, 3, 0])
+    [6, 3, 1]
+    """
+    exact = total * _shares(np.maximum(np.asarray(weights, dtype=np.float64), 0.0))
+    shares = np.floor(exact).astype(np.int64)
+    shares[np.argsort(shares - exact, kind="stable")[: total - int(shares.sum())]] += 1
+    for empty in np.flatnonzero(shares == 0):
+        largest = int(np.argmax(shares))
+        shares[largest] -= shares[largest] > 1
+        shares[empty] = 1
+    return [int(share) for share in shares]
+
+
+def _shares(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The weights by their sum; uniform where all are 0."""
+    total = weights.sum()
+    shares: NDArray[np.float64] = weights / total if total > 0 else np.full(len(weights), 1.0 / len(weights))
+    return shares

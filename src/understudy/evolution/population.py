@@ -94,22 +94,6 @@ class Round:
         return self.chosen + self.population.first
 
 
-def ancestry(rounds: Sequence[Round], number: int) -> list[tuple[int, int]]:
-    """Where a candidate comes from: ``(round, index into its population)``, itself first, the oldest last.
-
-    Args:
-        rounds: all rounds of the run up to the candidate's.
-        number: the candidate's lineage number.
-    """
-    found = []
-    while number != NO_PARENT:
-        at = max(index for index, each in enumerate(rounds) if each.population.first <= number)
-        index = number - rounds[at].population.first
-        found.append((at, index))
-        number = int(rounds[at].population.parents[index])
-    return found
-
-
 def _encode(name: str, strings: Sequence[str]) -> dict[str, NDArray[Any]]:
     encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
     ends = np.cumsum([0, *(len(each) for each in encoded)], dtype=np.int64)

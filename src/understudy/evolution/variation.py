@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ModelError
+from understudy.errors import ConfigError, ModelError
 from understudy.evolution.parameters import EvolutionParameters
+from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_lines, read_whole
 from understudy.models.types import ChatRequest, Message
-from understudy.prompts.evolving import EvolutionExample
+from understudy.prompts.evolving import EvolutionExample, EvolutionPrompts
 from understudy.prompts.template import as_evolution_examples
 from understudy.writing.answers import Asker, NoText, tidy
 from understudy.writing.writer import Writer
@@ -62,7 +64,7 @@ def require_text(*asked: Answers) -> None:
 
 @dataclass(frozen=True)
 class TextAPI:
-    """CallEstimate a language model for new texts and for variations.
+    """Asks a language model for new texts and for variations.
 
     What a prompt names (keyword, style, words, blanks) is drawn before anything is asked, from the seed, the stage
     and the texts alone, so it does not depend on which answers fail. The same call made again, in a resumed run say,
@@ -87,13 +89,7 @@ class TextAPI:
             raise ModelError("Evolution needs a language model.", "Name one with --llm, such as 'builtin'.")
 
     def random(self, counts: Sequence[int], *, round_number: int, stage: int) -> Answers:
-        """New texts: ``counts[label]`` are asked for of each label.
-
-        Args:
-            counts: of each label.
-            round_number: from 0; picks the temperature.
-            stage: a number from 0 below a million; whatever is asked under another one is drawn anew.
-        """
+        """New texts, ``counts[label]`` of each label; the other arguments as of :meth:`variations`."""
         draw = self._generator(stage)
         labels = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
         sources = np.full(len(labels), -1, dtype=np.int64)
@@ -104,8 +100,6 @@ class TextAPI:
         """One variation of each of ``texts``; a text that stands there twice gets two.
 
         Args:
-            texts: public, released, or the model's own.
-            labels: ``Int32[len(texts)]``.
             round_number: from 0; picks temperature and blank probability.
             stage: a number from 0 below a million; whatever is asked under another one is drawn anew.
         """
@@ -227,3 +221,41 @@ def _one_of(choices: Sequence[str], draw: np.random.Generator) -> str:
 def _filled(text: str) -> str:
     """Nothing, if ``text`` still holds a blank."""
     return "" if BLANK in text.split() else text
+
+
+def keywords_of_labels(
+    parameters: EvolutionParameters, prompts: EvolutionPrompts, labels: Sequence[str]
+) -> tuple[tuple[str, ...], ...]:
+    """The keywords of each label (of the one and only, nameless, if there are no labels); maybe none.
+
+    Raises:
+        ConfigError: if the file cannot be read or holds no keyword, or the user's word is missing that it is public.
+    """
+    if parameters.keywords is not None:
+        if not parameters.keywords_are_public:
+            raise ConfigError(
+                "Keywords of your own must not come from the private data.",
+                "If they are public, say so with --keywords-are-public.",
+            )
+        prompts = _read(Path(parameters.keywords))
+    return tuple(prompts.keywords_of(label) for label in labels or ("",))
+
+
+def _read(file: Path) -> EvolutionPrompts:
+    import yaml
+
+    try:
+        if file.suffix in (".yaml", ".yml"):
+            found = yaml.safe_load(read_whole(file, most=MOST_SETTINGS_BYTES).decode("utf-8-sig"))
+        else:
+            found = tuple(line.strip() for line in read_lines(file) if line.strip())
+        made = EvolutionPrompts(keywords=found)
+    except (ValueError, RecursionError, yaml.YAMLError, UnreadableText) as error:
+        raise cannot_read(f"The keywords {file.name}", error, "Give a UTF-8 text or YAML file.") from None
+    except ConfigError:
+        made = EvolutionPrompts()
+    if not any(made.keywords.values()):
+        raise ConfigError(
+            f"{file.name} holds no keywords.", "Write one per line, or YAML with a list of keywords for each label."
+        )
+    return made

@@ -11,8 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
+from understudy.errors import ConfigError
 from understudy.labels import LabelSet
 from understudy.methods.contents import Contents
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
@@ -34,6 +35,19 @@ if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
     from understudy.corpus.secrets import SecretFinder
     from understudy.models.causal import CausalModel
+
+T = TypeVar("T")
+
+
+def needed(value: T | None) -> T:
+    """What the run loads as the method's :class:`Needs` say.
+
+    Raises:
+        ConfigError: if it is not there, as the method did not say so.
+    """
+    if value is None:
+        raise ConfigError("The method uses what its needs do not name.", "This is a fault of the method: add it there.")
+    return value
 
 
 @dataclass(frozen=True)
@@ -133,24 +147,19 @@ class ReleaseTools(Preparation):
 
     def measure(self, name: str, query: Query[Any], data: Batches[Any], *, rates: Rates | None = None) -> SealedValue:
         """As :meth:`Door.measure`."""
-        return self._door.measure(name, query, data, rates=rates)
+        return needed(self.door).measure(name, query, data, rates=rates)
 
     def open(self, name: str) -> Any:
         """As :meth:`Door.open`."""
-        return self._door.open(name)
+        return needed(self.door).open(name)
 
     def seal(self, name: str, make: Callable[[], Arrays]) -> SealedValue:
         """As :meth:`Door.seal`."""
-        return self._door.seal(name, make)
+        return needed(self.door).seal(name, make)
 
     def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays:
         """As :meth:`Door.keep`."""
-        return self._door.keep(name, make)
-
-    @property
-    def _door(self) -> Door:
-        assert self.door is not None, "a release has one"
-        return self.door
+        return needed(self.door).keep(name, make)
 
 
 @dataclass(frozen=True)

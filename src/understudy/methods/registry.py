@@ -24,11 +24,7 @@ def method_names() -> list[str]:
 
 
 def method_class(name: str) -> type[Any]:
-    """The class of the method ``name``.
-
-    Raises:
-        ConfigError: if there is none, or it cannot be imported.
-    """
+    """The class of the method ``name``. Raises ConfigError if there is none, or it cannot be imported."""
     points = _installed(entry_points, tuple(sys.path))
     if name not in points:
         raise ConfigError(f"There is no method {name!r}.", f"Choose one of: {', '.join(sorted(points))}.")

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from understudy.errors import ConfigError, PrivacyError
 from understudy.privacy.events import (
@@ -34,6 +34,7 @@ from understudy.privacy.guarantee import (
     ApproxDP,
     Budget,
     PureDP,
+    bisected,
     gaussian_noise_multiplier,
     normal_quantile,
     phi_bar,
@@ -114,8 +115,13 @@ class Composition:
         """By privacy loss distributions where every event has one on a grid of a size to work with, else by zCDP."""
         if any(isinstance(event, ZCDPEvent | MixtureEvent) or _of_one(event) > _LARGEST for event in self.events):
             return ZCDP(math.fsum(event.rho for event in self.events)).epsilon(delta)
-        losses = [loss for event in self.events if (loss := event.to_pld()) is not None]
-        return float(functools.reduce(lambda a, b: a.compose(b), losses).get_epsilon_for_delta(delta))
+        return float(self._losses.get_epsilon_for_delta(delta))
+
+    @functools.cached_property
+    def _losses(self) -> Any:
+        """The composed privacy loss distribution, kept for every delta that is asked for."""
+        losses: list[Any] = [event.to_pld() for event in self.events]
+        return functools.reduce(lambda a, b: a.compose(b), losses)
 
 
 _LARGEST = 300.0
@@ -196,15 +202,7 @@ def zcdp_within(budget: Budget) -> float:
     low, high = 0.0, 1.0
     while ZCDP(high).delta(epsilon) <= delta:
         low, high = high, 2 * high
-    for _ in range(100):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        if ZCDP(middle).delta(epsilon) <= delta:
-            low = middle
-        else:
-            high = middle
-    return low * (1 - 1e-9)
+    return bisected(lambda rho: ZCDP(rho).delta(epsilon) <= delta, holds=low, fails=high) * (1 - 1e-9)
 
 
 def pure_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]:

@@ -13,11 +13,19 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from understudy.errors import ConfigError
-from understudy.privacy.checks import require_nonnegative, require_positive
+from understudy.privacy.exact import require_nonnegative, require_positive
+
+
+class _Unbounded:
+    """An event without a pure epsilon, as Gaussian noise has none."""
+
+    @property
+    def pure_epsilon(self) -> float:
+        return math.inf
 
 
 @dataclass(frozen=True)
-class GaussianEvent:
+class GaussianEvent(_Unbounded):
     """Gaussian noise of std ``noise_multiplier`` times the L2 sensitivity: (1/noise_multiplier)-GDP."""
 
     noise_multiplier: float
@@ -25,10 +33,6 @@ class GaussianEvent:
 
     def __post_init__(self) -> None:
         require_positive(noise_multiplier=self.noise_multiplier)
-
-    @property
-    def pure_epsilon(self) -> float:
-        return math.inf
 
     @property
     def rho(self) -> float:
@@ -73,7 +77,7 @@ class PureEvent:
 
 
 @dataclass(frozen=True)
-class ZCDPEvent:
+class ZCDPEvent(_Unbounded):
     """Any ``rho``-zCDP mechanism, such as a bounded-range choice.
 
     Our own wrapper: ``dp_accounting`` has a release that forgets how often exponential-mechanism events
@@ -85,10 +89,6 @@ class ZCDPEvent:
 
     def __post_init__(self) -> None:
         require_nonnegative(rho=self.rho)
-
-    @property
-    def pure_epsilon(self) -> float:
-        return math.inf
 
     def to_pld(self) -> None:
         """zCDP alone determines no privacy loss distribution."""
@@ -102,7 +102,7 @@ Inclusion = tuple[tuple[float, int], ...]
 
 
 @dataclass(frozen=True)
-class MixtureEvent:
+class MixtureEvent(_Unbounded):
     """Gaussian noise on a sum over records that were each drawn independently, for each of several secrets.
 
     With K = how many of a secret's records are drawn (Poisson-binomial), the release lies between N(0, sigma^2) and
@@ -119,16 +119,8 @@ class MixtureEvent:
 
     def __post_init__(self) -> None:
         require_positive(noise_multiplier=self.noise_multiplier)
-        # JSON brings lists
-        object.__setattr__(
-            self,
-            "inclusion",
-            tuple(tuple((float(rate), int(records)) for rate, records in secret) for secret in self.inclusion),
-        )
-
-    @property
-    def pure_epsilon(self) -> float:
-        return math.inf
+        secrets = tuple(tuple((float(rate), int(records)) for rate, records in secret) for secret in self.inclusion)
+        object.__setattr__(self, "inclusion", secrets)  # JSON brings lists
 
     @property
     def rho(self) -> float:
@@ -144,7 +136,7 @@ class MixtureEvent:
 
 
 @dataclass(frozen=True)
-class SubsampledGaussianEvent:
+class SubsampledGaussianEvent(_Unbounded):
     """``count`` releases, each of a sum over a Poisson subsample of its own, with Gaussian noise.
 
     Each release lies between N(0, sigma^2) and (1 - rate) N(0, sigma^2) + rate N(1, sigma^2), whichever of the two is
@@ -164,10 +156,6 @@ class SubsampledGaussianEvent:
     def __post_init__(self) -> None:
         require_positive(noise_multiplier=self.noise_multiplier)
         object.__setattr__(self, "count", _require_subsampling(self.rate, self.count))
-
-    @property
-    def pure_epsilon(self) -> float:
-        return math.inf
 
     @property
     def rho(self) -> float:

@@ -51,11 +51,7 @@ class Facts:
     warnings: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Value:
-        """The value of the entry ``name``.
-
-        Raises:
-            KeyError: if there is none.
-        """
+        """The value of the entry ``name``. Raises KeyError if there is none."""
         for entry in self.entries:
             if entry.name == name:
                 return entry.value

@@ -21,23 +21,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any, Protocol
+from typing import Any
 
-from understudy.privacy.checks import require_delta, require_nonnegative, require_positive
-from understudy.privacy.exact import Number, as_typed, exact, require_budget_delta, require_epsilon
+from understudy.privacy.exact import (
+    Number,
+    as_typed,
+    exact,
+    require_budget_delta,
+    require_delta,
+    require_epsilon,
+    require_nonnegative,
+    require_positive,
+)
 
 _NORMAL = NormalDist()
 EPSILON_CEILING = 1e6  # larger epsilons mean nothing; conversions report infinity
-
-
-class Guarantee(Protocol):
-    """A promise that can say its (epsilon, delta) at any delta and write itself down."""
-
-    def epsilon(self, delta: float) -> float:
-        """Smallest epsilon this guarantee implies at ``delta``; infinity if there is none."""
-        ...
-
-    def to_json(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -51,9 +49,6 @@ class PureDP:
 
     def epsilon(self, delta: float) -> float:  # noqa: ARG002 - pure DP holds at every delta
         return self.epsilon_value
-
-    def to_zcdp(self) -> ZCDP:
-        return ZCDP(self.epsilon_value**2 / 2)
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": "pure", "epsilon": self.epsilon_value}
@@ -111,9 +106,6 @@ class GDP:
     def epsilon(self, delta: float) -> float:
         return _smallest_epsilon(self.delta, delta) if self.mu > 0 else 0.0
 
-    def to_zcdp(self) -> ZCDP:
-        return ZCDP(self.mu**2 / 2)
-
     def to_json(self) -> dict[str, Any]:
         return {"kind": "gdp", "mu": self.mu}
 
@@ -154,11 +146,7 @@ class Budget:
 
     @classmethod
     def from_json(cls, fields: dict[str, str]) -> Budget:
-        """What :meth:`to_json` made.
-
-        Raises:
-            ValueError: if a field is no number.
-        """
+        """What :meth:`to_json` made. Raises ValueError if a field is no number."""
         return cls.of(exact(fields["epsilon"]), exact(fields["delta"]))
 
     def __str__(self) -> str:
@@ -202,10 +190,13 @@ def _zcdp_delta(rho: float, epsilon: float) -> float:
     ratio = (math.sqrt(5) - 1) / 2
     for _ in range(200):
         left, right = high - ratio * (high - low), low + ratio * (high - low)
+        before = low, high
         if log_delta(left) < log_delta(right):
             high = right
         else:
             low = left
+        if (low, high) == before:  # at double precision: no later step would move either
+            break
     return min(1.0, math.exp(min(0.0, log_delta((low + high) / 2))))
 
 
@@ -221,16 +212,17 @@ def _smallest_epsilon(delta_of: Callable[[float], float], delta: float) -> float
         high *= 2
         if high > EPSILON_CEILING:
             return math.inf
-    low = 0.0
-    for _ in range(200):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        if delta_of(middle) > delta:
-            low = middle
+    return bisected(lambda epsilon: delta_of(epsilon) <= delta, holds=high, fails=0.0)
+
+
+def bisected(test: Callable[[float], bool], *, holds: float, fails: float) -> float:
+    """The number nearest to ``fails`` at which ``test`` holds, to the last bit; it must be monotone between the two."""
+    while (middle := (holds + fails) / 2) not in (holds, fails):
+        if test(middle):
+            holds = middle
         else:
-            high = middle
-    return high
+            fails = middle
+    return holds
 
 
 @lru_cache(maxsize=4096)
@@ -240,15 +232,7 @@ def gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
     The analytic Gaussian mechanism (Balle and Wang 2018). z(1, 1e-6) = 4.22468, z(6, 1e-6) = 0.83591.
     """
     require_delta(delta=delta, allow_zero=False)
-    low, high = 1e-3, 1.0  # low: far too little noise, high: grown until enough
+    high = 1.0
     while _gdp_delta(1 / high, epsilon) > delta:
         high *= 2
-    for _ in range(200):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        if _gdp_delta(1 / middle, epsilon) > delta:
-            low = middle
-        else:
-            high = middle
-    return high
+    return bisected(lambda noise: _gdp_delta(1 / noise, epsilon) <= delta, holds=high, fails=1e-3)  # far too little

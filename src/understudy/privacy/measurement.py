@@ -7,6 +7,7 @@ once for all queries; so is the check that what is summed is what was paid for.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -121,13 +122,13 @@ def _checked(sums: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int6
     return sums
 
 
+@dataclass(frozen=True, repr=False)
 class _Sampled:
     """The records of a Poisson sample: one coin per record, in order, tossed anew in every pass."""
 
-    def __init__(self, data: Batches[Any], rates: Rates, source: NoiseSource) -> None:
-        self._data = data
-        self._rates = rates
-        self._source = source
+    _data: Batches[Any]
+    _rates: Rates
+    _source: NoiseSource
 
     def batches(self) -> Iterator[Any]:
         first = 0

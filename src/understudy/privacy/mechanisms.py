@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, PrivacyError
-from understudy.privacy.checks import require_positive
 from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEvent, PureEvent
+from understudy.privacy.exact import require_positive
 from understudy.privacy.noise import NoiseKind, NoiseSource
 
 SMALLEST_SIGMA = 16384.0
@@ -50,7 +50,7 @@ class Mechanism(Protocol):
 
     kind: ClassVar[str]
 
-    @property
+    @cached_property
     def event(self) -> Event:
         """What one run costs; known before it runs."""
         ...
@@ -135,7 +135,7 @@ class NoisySum:
         _require_scale(self.scale, least=SMALLEST_SIGMA if self.noise == "gaussian" else 0.0)
         require_releasable(self.shape)
 
-    @property
+    @cached_property
     def event(self) -> Event:
         """What one run costs; known before it runs."""
         return (
@@ -198,7 +198,7 @@ class SampledSum:
         )
         require_releasable(self.shape)
 
-    @property
+    @cached_property
     def event(self) -> MixtureEvent:
         """What one run costs; known before it runs."""
         return MixtureEvent(self.noise_multiplier, self.inclusion)

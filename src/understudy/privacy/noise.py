@@ -10,16 +10,19 @@ OpenDP, or where that is slow by :mod:`understudy.privacy.exponential`.
 from __future__ import annotations
 
 import secrets
+import threading
+from decimal import Context, Decimal
 from functools import lru_cache
-from typing import Any, Literal, Protocol
+from itertools import count
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.errors import PrivacyError
-from understudy.privacy.exponential import choose_exactly
 from understudy.privacy.sealed import SYSTEM, NoiseOrigin
 
+M = TypeVar("M")
 NoiseKind = Literal["gaussian", "laplace"]
 _CHUNK = 100_000
 _MANY = 4096  # candidates: OpenDP takes 2 ms for so many; the law is the same above
@@ -52,17 +55,32 @@ class NoiseSource(Protocol):
         ...
 
 
-class SystemNoise:
-    """Exact discrete noise from the operating system's entropy: the only source that keeps the promise."""
+class PaidInParts(Generic[M]):
+    """A charge that was paid, of which each part has its own share, once. Several threads may ask."""
 
-    origin: NoiseOrigin = SYSTEM
+    def __init__(self, mechanism: M, source: NoiseSource) -> None:
+        self._mechanism = mechanism
+        self._source = source
+        self._opened: set[str] = set()
+        self._lock = threading.Lock()
 
-    def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
-        sampler = _sampler(kind, scale)
-        chunks = [
-            np.asarray(sampler([0] * min(_CHUNK, size - start)), dtype=np.int64) for start in range(0, size, _CHUNK)
-        ]
-        return np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.int64)
+    @property
+    def repeatable(self) -> bool:
+        """Whether the noise is seeded, and so repeats in one order of parts only."""
+        return self._source.origin == "seeded"
+
+    def _once(self, part: str) -> None:
+        with self._lock:
+            if part in self._opened:
+                raise PrivacyError(
+                    f"The tokens of {part} are counted twice.",
+                    "This is a fault of the method: all tokens of a part come from one counter.",
+                )
+            self._opened.add(part)
+
+
+class _SystemCoins:
+    """Choices by the operating system's entropy."""
 
     def include(self, rates: NDArray[np.float64]) -> NDArray[np.bool_]:
         return _below(np.frombuffer(secrets.token_bytes(8 * len(rates)), dtype=np.uint64), rates)
@@ -83,6 +101,19 @@ class SystemNoise:
             drawn[missing] = np.frombuffer(secrets.token_bytes(8 * missing.size), dtype=np.uint64)
             missing = missing[drawn[missing] > complete]
         return (drawn % np.uint64(below)).astype(np.int64)
+
+
+class SystemNoise(_SystemCoins):
+    """Exact discrete noise from the operating system's entropy: the only source that keeps the promise."""
+
+    origin: NoiseOrigin = SYSTEM
+
+    def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
+        sampler = _sampler(kind, scale)
+        chunks = [
+            np.asarray(sampler([0] * min(_CHUNK, size - start)), dtype=np.int64) for start in range(0, size, _CHUNK)
+        ]
+        return np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.int64)
 
 
 class InsecureSeededNoise:
@@ -108,31 +139,20 @@ class InsecureSeededNoise:
         return self._generator.integers(0, below, size=size, dtype=np.int64)
 
 
-class InsecureNoNoise:
-    """No noise at all (``--insecure-no-noise``), to see what the budget costs. NOT PRIVATE."""
+class InsecureNoNoise(_SystemCoins):
+    """No noise at all (``--insecure-no-noise``), to see what the budget costs. NOT PRIVATE.
+
+    Choices stay random: the most likely token again and again makes no text.
+    """
 
     origin: NoiseOrigin = "none"
 
     def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:  # noqa: ARG002
         return np.zeros(size, dtype=np.int64)
 
-    def include(self, rates: NDArray[np.float64]) -> NDArray[np.bool_]:
-        return SystemNoise().include(rates)
-
-    def choose(self, utilities: NDArray[np.int64], *, scale: float) -> int:
-        """With its randomness: the draw is what makes the text, and the most likely token again and again is none."""
-        return SystemNoise().choose(utilities, scale=scale)
-
-    def uniform(self, size: int, *, below: int) -> NDArray[np.int64]:
-        return SystemNoise().uniform(size, below=below)
-
 
 def require_utilities(utilities: NDArray[np.int64]) -> None:
-    """See that there is a vector of 64-bit integers to choose from.
-
-    Raises:
-        PrivacyError: if there is not.
-    """
+    """See that there is a vector of 64-bit integers to choose from. Raises PrivacyError if there is not."""
     if utilities.dtype != np.int64 or utilities.ndim != 1 or not utilities.size:
         raise PrivacyError(
             "There is nothing to choose from, or its utilities are no vector of 64-bit integers.",
@@ -166,3 +186,59 @@ def _chooser(scale: float) -> Any:
     dp.enable_features("contrib")
     integers = dp.vector_domain(dp.atom_domain(T="i64"))
     return dp.m.make_noisy_max(integers, dp.linf_distance(T="i64"), dp.zero_concentrated_divergence(), scale=scale)
+
+
+_SPARE = 1 + 2**-30  # the float exponentials below are within 2^-42; it costs one proposal in 2^30
+
+
+def choose_exactly(utilities: NDArray[np.int64], *, scale: float) -> int:
+    """An index, i with probability proportional to exp(utilities[i] / scale).
+
+    Guarantee:
+        Law: the exponential mechanism's, exactly, for any 64-bit utilities and the very float that ``scale`` is. So
+        its cost is that of the mechanism: utilities that each move by at most D between neighbours give a bounded
+        range of 2 D / scale, which is (D / scale)^2 / 2 zCDP. Nothing is added for rounding.
+        Why: with d_i = max_j utilities[j] - utilities[i], i is proposed in proportion to an integer c_i, at least
+        N exp(-d_i / scale), and taken with probability N exp(-d_i / scale) / c_i <= 1, else all begins again. The
+        product is N exp(-d_i / scale) whatever c_i is: an inexact c_i changes how often a proposal is refused
+        (about K / N of the time), and nothing else.
+        Bounds: d_i is exact, in unsigned 64 bits. Floating point is used for c_i alone: d_i / scale has a relative
+        error of 2^-52, so its exponential, where it is not below exp(-745), one of 2^-42 (numpy's exp errs by 4 units
+        in the last place at most); _SPARE covers 2^12 times that, and the 1 that is added all that underflows.
+        Noise: ``secrets``, so the operating system's, with no state to share or to copy at a fork: an integer below
+        sum_i c_i, all sums being exact in 64 bits, and the bits of the coin.
+        Source: McSherry and Talwar 2007; Rogers and Steinke 2021 (bounded range).
+
+    Args:
+        utilities: ``Int64[K]``, one or more.
+        scale: > 0, finite.
+    """
+    deficits = utilities.max().view(np.uint64) - utilities.view(np.uint64)  # modulo 2^64, within which they lie
+    one = 2 ** (61 - len(utilities).bit_length())  # N: the sum of all weights is below 2^62
+    with np.errstate(under="ignore"):
+        weights = (np.exp(deficits / -scale) * (one * _SPARE)).astype(np.int64) + 1
+    reach = np.cumsum(weights)
+    while True:
+        index = int(np.searchsorted(reach, secrets.randbelow(int(reach[-1])), side="right"))
+        if _coin(int(deficits[index]), scale, one, int(weights[index])):
+            return index
+
+
+def _coin(deficit: int, scale: float, one: int, weight: int) -> bool:
+    """True with probability ``one`` exp(-``deficit`` / ``scale``) / ``weight``, which must be at most 1; exactly.
+
+    A uniform number is compared with the chance, of both as many digits as it takes: 64 bits of the one and 30 decimal
+    digits of the other at first, where the chance's error is below 10^-27: dividing and the exponential round to half
+    a unit in the last digit, and what an error of the exponent does is bounded since the chance times
+    ``deficit`` / ``scale`` is at most ln(2^60) = 42.
+    """
+    drawn = 0
+    for round_ in count(1):
+        context = Context(prec=30 * round_, traps=[])
+        drawn = drawn << 64 | secrets.randbits(64)
+        exponential = context.exp(-context.divide(Decimal(deficit), Decimal(scale)))
+        share = context.divide(Decimal(one << 64 * round_), Decimal(weight))
+        limit = int(context.multiply(exponential, share))  # 2^(64 round) times the chance, to within 2
+        if abs(drawn - limit) > 2:
+            return drawn < limit
+    raise AssertionError  # pragma: no cover - count does not end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from understudy.errors import ConfigError, PrivacyError
@@ -39,11 +40,7 @@ class Charge:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Charge:
-        """What :meth:`to_json` made.
-
-        Raises:
-            ValueError: if the event is not that of the mechanism.
-        """
+        """What :meth:`to_json` made. Raises ValueError if the event is not that of the mechanism."""
         mechanism = mechanism_from_json(fields["mechanism"], event_from_json(fields["event"]))
         return cls(fields["name"], mechanism, fields["why"])
 
@@ -103,7 +100,7 @@ class Plan:
         """The mechanism of the charge ``name``."""
         return next(charge.mechanism for charge in self.charges if charge.name == name)
 
-    @property
+    @cached_property
     def composition(self) -> Composition:
         return Composition(tuple(charge.event for charge in self.charges))
 

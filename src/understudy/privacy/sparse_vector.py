@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from understudy.errors import PrivacyError
-from understudy.privacy.checks import require_positive
+from understudy.privacy.exact import require_positive
 from understudy.privacy.mechanisms import LARGEST_SCALE, out_of_range
 from understudy.privacy.noise import NoiseSource
 

@@ -8,9 +8,9 @@ candidates (or one vote), and the noisy sum decides.
 from __future__ import annotations
 
 import math
-import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Composition, pure_split
-from understudy.privacy.checks import require_positive
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
+from understudy.privacy.exact import require_positive
 from understudy.privacy.guarantee import Budget, gaussian_noise_multiplier
 from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA, out_of_range
-from understudy.privacy.noise import NoiseSource, require_utilities
+from understudy.privacy.noise import NoiseSource, PaidInParts, require_utilities
 
 SubsetNoise = Literal["gaussian", "votes"]
 
@@ -84,7 +84,7 @@ class SubsampledTokens:
         if not smallest <= self.scale <= LARGEST_SCALE / self.subsets:
             raise out_of_range(f"its noise does not fit the integer grid ({self.scale:g} grid units)")
 
-    @property
+    @cached_property
     def event(self) -> SubsampledGaussianEvent | SubsampledPureEvent:
         """What all tokens cost; known before any is chosen."""
         if self.noise == "gaussian":
@@ -107,19 +107,8 @@ class SubsampledTokens:
         return PaidSubsampledTokens(self, source)
 
 
-class PaidSubsampledTokens:
+class PaidSubsampledTokens(PaidInParts["SubsampledTokens"]):
     """A charge that was paid, from which each label has its tokens."""
-
-    def __init__(self, mechanism: SubsampledTokens, source: NoiseSource) -> None:
-        self._mechanism = mechanism
-        self._source = source
-        self._counted: set[int] = set()
-        self._lock = threading.Lock()
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether the noise is seeded, and so repeats in one order of labels only."""
-        return self._source.origin == "seeded"
 
     def label(self, number: int, *, spent: int = 0) -> LabelTokens:
         """What is left to one label.
@@ -131,13 +120,7 @@ class PaidSubsampledTokens:
         Raises:
             PrivacyError: if the label was asked for before, or more tokens are stored than were charged.
         """
-        with self._lock:
-            if number in self._counted:
-                raise PrivacyError(
-                    f"The tokens of label {number} are counted twice.",
-                    "This is a fault of the method: all of a label's tokens come from one counter.",
-                )
-            self._counted.add(number)
+        self._once(f"label {number}")
         return LabelTokens(self._mechanism, self._source, spent=spent)
 
 
@@ -256,15 +239,21 @@ def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int) -> float:
     low = max(high / 2, _LEAST_NOISE)
     if low == _LEAST_NOISE and fits(low):
         high = low
-    while high > low * _TOLERANCE:
-        middle = math.sqrt(low * high)
-        if fits(middle):
-            high = middle
-        else:
-            low = middle
+    high = _searched(fits, fits_at=high, fails_at=low)
     while Composition((SubsampledGaussianEvent(high, rate, tokens),)).epsilon(delta) > epsilon:
         high *= _TOLERANCE
     return high
+
+
+def _searched(fits: Callable[[float], bool], *, fits_at: float, fails_at: float) -> float:
+    """The number nearest to ``fails_at`` that fits, to a thousandth."""
+    while max(fits_at, fails_at) > min(fits_at, fails_at) * _TOLERANCE:
+        middle = math.sqrt(fits_at * fails_at)
+        if fits(middle):
+            fits_at = middle
+        else:
+            fails_at = middle
+    return fits_at
 
 
 _TOLERANCE = 1.001
@@ -290,13 +279,7 @@ def votes_epsilon(budget: Budget, *, rate: float, tokens: int) -> float:
         high = each
         while high < most and fits(min(high * 2, most)):
             high = min(high * 2, most)
-        each, high = high, min(high * 2, most)
-        while high > each * _TOLERANCE:
-            middle = math.sqrt(each * high)
-            if fits(middle):
-                each = middle
-            else:
-                high = middle
+        each = _searched(fits, fits_at=high, fails_at=min(high * 2, most))
     while not fits(each):
         each /= _TOLERANCE
     return _before_sampling(each, rate)

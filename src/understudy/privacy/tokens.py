@@ -3,23 +3,26 @@
 Amin et al. 2024, *Private prediction for large-scale synthetic text generation*: the logits that a model gives for
 each of a batch's private texts are clipped and averaged, and the draw from the softmax of the average *is* the
 exponential mechanism. A sparse vector may tell beforehand that the model without private text would say much the
-same: then its token is taken, for nothing. What a budget buys is solved in :mod:`understudy.privacy.token_budget`.
+same: then its token is taken, for nothing.
 """
 
 from __future__ import annotations
 
-import threading
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, PrivacyError
-from understudy.privacy.checks import require_nonnegative, require_positive
+from understudy.privacy.accountant import zcdp_within
 from understudy.privacy.events import ZCDPEvent
+from understudy.privacy.exact import require_nonnegative, require_positive
+from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import LARGEST_SCALE, out_of_range
-from understudy.privacy.noise import NoiseSource
+from understudy.privacy.noise import NoiseSource, PaidInParts
 from understudy.privacy.sparse_vector import Run, SparseVector
 
 _UP = 1 + 2**-48  # more than all rounding of the few products below: a cost is never understated
@@ -159,7 +162,7 @@ class PrivateTokens:
         """What all batches cost, in parallel."""
         return (self.tokens * self.rho_token + self.runs * self.rho_run) * _UP
 
-    @property
+    @cached_property
     def event(self) -> ZCDPEvent:
         """What a release of all batches costs; known before it runs."""
         return ZCDPEvent(self.rho)
@@ -169,19 +172,8 @@ class PrivateTokens:
         return PaidTokens(self, source)
 
 
-class PaidTokens:
+class PaidTokens(PaidInParts["PrivateTokens"]):
     """A charge that was paid, from which each batch has its tokens."""
-
-    def __init__(self, mechanism: PrivateTokens, source: NoiseSource) -> None:
-        self._mechanism = mechanism
-        self._source = source
-        self._named: set[str] = set()
-        self._lock = threading.Lock()
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether the noise is seeded, and so repeats in one order of batches only."""
-        return self._source.origin == "seeded"
 
     def batch(self, name: str | None = None, *, tokens_spent: int = 0, runs_spent: int = 0) -> BatchTokens:
         """What is left to one batch. Ask once a batch: two for the same records would spend twice what was paid.
@@ -195,13 +187,7 @@ class PaidTokens:
             PrivacyError: if the stored examples hold more than was charged, or the batch was opened before.
         """
         if name is not None:
-            with self._lock:
-                if name in self._named:
-                    raise PrivacyError(
-                        f"The batch {name!r} was opened twice.",
-                        "This is a fault of the method: all of a batch's tokens come from one counter.",
-                    )
-                self._named.add(name)
+            self._once(f"batch {name}")
         return BatchTokens(self._mechanism, self._source, tokens_spent=tokens_spent, runs_spent=runs_spent)
 
 
@@ -280,3 +266,69 @@ class BatchTokens:
     @property
     def _is_open(self) -> bool:
         return self._run is not None and self._run.open
+
+
+def tokens_within(
+    budget: Budget, *, clip: float, batch_size: int, temperature: float, test: TokenTest | None = None
+) -> int:
+    """The most private tokens a batch may draw within ``budget``; 0 if not even one.
+
+    All but ``budget`` are of :class:`PrivateTokens`.
+
+    Returns:
+        r, the largest with r rho_token + (r + 1) rho_run within the rho that ``budget`` allows.
+
+    Raises:
+        ConfigError: if delta is 0, or a parameter out of its range.
+    """
+    one = PrivateTokens(clip, batch_size, temperature, 1, test)
+    allowed = zcdp_within(budget)
+    tokens = math.floor((allowed - one.rho_run) / (one.rho_token + one.rho_run))
+    while tokens > 0 and PrivateTokens(clip, batch_size, temperature, tokens, test).rho > allowed:
+        tokens -= 1  # rounding, at the edge
+    return max(tokens, 0)
+
+
+def clip_for(
+    budget: Budget, tokens: int, *, batch_size: int, temperature: float, test: TokenTest | None = None
+) -> float:
+    """The largest clip range at which ``tokens`` private tokens a batch are within ``budget``.
+
+    All but ``budget`` are of :class:`PrivateTokens`; the ``tokens`` + 1 runs of a test are paid for first.
+
+    Raises:
+        ConfigError: if the test alone costs more than the budget, delta is 0, or a parameter is out of its range.
+    """
+    allowed = zcdp_within(budget)
+    tests = PrivateTokens(1.0, batch_size, temperature, tokens, test)
+    left = allowed - tests.runs * tests.rho_run
+    if left <= 0:
+        raise ConfigError(
+            f"Testing for public tokens {tests.runs:,} times costs more than the budget {budget}.",
+            "Test with more noise, draw fewer private tokens, declare larger batches, or leave the test out.",
+        )
+    clip = batch_size * temperature * math.sqrt(2 * left / tokens)
+    while PrivateTokens(clip, batch_size, temperature, tokens, test).rho > allowed:
+        clip *= 1 - 1e-12
+    return clip
+
+
+def cost_of_test(*, clip: float, temperature: float, noise: float) -> float:
+    """rho of one run of the test over rho of one private token: 4 tau^2 / (c^2 sigma^2).
+
+    >>> [round(cost_of_test(clip=10, temperature=2, noise=noise), 1) for noise in (0.1, 0.2, 0.3)]
+    [16.0, 4.0, 1.8]
+    """
+    return (2 * temperature / (clip * noise)) ** 2
+
+
+def break_even(*, clip: float, temperature: float, noise: float) -> float:
+    """The share of private tokens below which the test buys more text than it costs, in (0, 1).
+
+    With the test on, a private token costs 1 + :func:`cost_of_test` times as much, and there are as many fewer. (The
+    one run more than private tokens is left out.)
+
+    >>> round(break_even(clip=10, temperature=2, noise=0.2), 6)
+    0.2
+    """
+    return 1 / (1 + cost_of_test(clip=clip, temperature=temperature, noise=noise))

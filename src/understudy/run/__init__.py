@@ -10,9 +10,9 @@ The order of things is the privacy argument (architecture, section 4, rule 3):
     generate   reads the Release; every answer of a language model is stored under its request
 """
 
-from understudy.run.listener import Listener
+from understudy.run.generating import Result
 from understudy.run.pipeline import generate, release, run
 from understudy.run.planning import make_plan
-from understudy.run.result import Result
+from understudy.run.session import Listener
 
 __all__ = ["Listener", "Result", "generate", "make_plan", "release", "run"]

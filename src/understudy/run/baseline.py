@@ -10,18 +10,16 @@ from understudy.config import RunConfig, run_config
 from understudy.corpus import canonical
 from understudy.corpus.labels import declared_labels
 from understudy.errors import ConfigError
-from understudy.evolution.keywords import keywords_of_labels
 from understudy.evolution.parameters import EvolutionParameters
-from understudy.evolution.variation import TextAPI, require_text
+from understudy.evolution.variation import TextAPI, keywords_of_labels, require_text
 from understudy.outputs import OutputFolder
 from understudy.parameters import Parameters, public_file
 from understudy.privacy.noise import SystemNoise
 from understudy.prompts.template import load_template
 from understudy.release import PublicSchema
 from understudy.run.generating import prepare_writing
-from understudy.run.listener import SILENT, Listener
 from understudy.run.planning import declared_label_set, require_language_model, wanted
-from understudy.run.session import GENERATED, open_session
+from understudy.run.session import GENERATED, SILENT, Listener, open_session
 from understudy.writing.records import SyntheticRecord
 from understudy.writing.writer import public_name
 

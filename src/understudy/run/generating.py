@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from understudy.config import RunConfig
@@ -12,21 +13,71 @@ from understudy.decoding.structured import RecordCheck, read_records
 from understudy.errors import ConfigError, ModelError
 from understudy.methods.public import GenerationTools
 from understudy.methods.registry import make_method, method_class
+from understudy.outputs import OutputFolder, synthetic_columns
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import Example, Prompts, load_template, read_examples, with_phrases
 from understudy.release import Release
-from understudy.run.listener import Listener
 from understudy.run.planning import wanted
-from understudy.run.result import Result
-from understudy.run.session import GENERATED, Session
-from understudy.statement import NOT_PRIVATE
-from understudy.store.answers import MOST_BLANK
+from understudy.run.session import GENERATED, Listener, Session
+from understudy.statement import NOT_PRIVATE, Statement
+from understudy.store.database import MOST_BLANK
 from understudy.writing.answers import NoText
+from understudy.writing.records import SyntheticRecord
 from understudy.writing.writer import Writer
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
     from understudy.models.types import ChatModel, Embedder
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """What a run made.
+
+    Args:
+        release: the Release.
+        records: the synthetic records; none for a release alone.
+        missing: records asked for that the language model did not write.
+        folder: where it stands, or None for a run without an output folder.
+    """
+
+    release: Release
+    records: Sequence[SyntheticRecord] = ()
+    missing: int = 0
+    folder: OutputFolder | None = None
+
+    def __repr__(self) -> str:
+        where = "" if self.folder is None else f", in {self.folder.root}"
+        return (
+            f"<Result of {self.release.method}: {len(self.records)} synthetic records, {self.statement.budget}{where}>"
+        )
+
+    @property
+    def statement(self) -> Statement:
+        return self.release.statement
+
+    @cached_property
+    def columns(self) -> dict[str, list[object]]:
+        """The synthetic table by column: ``text``, the label columns, ``provenance``."""
+        return synthetic_columns(self.records, self.release.schema)
+
+    def to_json(self) -> dict[str, Any]:
+        """What it is, without the texts."""
+        return {
+            "method": self.release.method,
+            "dataset": self.statement.dataset,
+            "unit": self.statement.unit.to_json(),
+            "budget": self.statement.budget.to_json(),
+            "private": self.statement.private,
+            "records": len(self.records),
+            "missing": self.missing,
+        }
+
+    def to_arrow(self) -> Any:
+        """The synthetic table as a ``pyarrow.Table``."""
+        import pyarrow as pa
+
+        return pa.table(self.columns)
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,10 @@ from understudy.errors import ConfigError
 from understudy.methods.registry import load_release, method_class
 from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.release import Release
-from understudy.run.generating import prepare_writing, write_texts
-from understudy.run.listener import SILENT, Listener
+from understudy.run.generating import Result, prepare_writing, write_texts
 from understudy.run.planning import check_wanted, require_language_model, require_name
-from understudy.run.releasing import make_release
-from understudy.run.result import Result
-from understudy.run.resume import require_continuable
-from understudy.run.session import noise_source, open_session
+from understudy.run.releasing import make_release, require_continuable
+from understudy.run.session import SILENT, Listener, noise_source, open_session
 
 
 def release(

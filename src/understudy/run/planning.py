@@ -56,15 +56,7 @@ def declared_label_set(config: RunConfig) -> LabelSet:
 
 
 def require_language_model(config: RunConfig, *, releases: bool, generates: bool) -> None:
-    """See that there is a language model where the method cannot do without.
-
-    Args:
-        releases: whether a Release is to be made.
-        generates: whether texts are to be generated.
-
-    Raises:
-        ConfigError: if there is none.
-    """
+    """See that there is a language model where a release, or generating, cannot do without; else ConfigError."""
     needs = method_class(config.method).needs
     asks = (releases and needs.candidates) or (generates and needs.generation_llm == "always")
     if asks and config.llm == "none":
@@ -75,11 +67,7 @@ def require_language_model(config: RunConfig, *, releases: bool, generates: bool
 
 
 def require_name(config: RunConfig) -> None:
-    """See that the dataset is named where several files are given, whose stems are no name for all of them.
-
-    Raises:
-        ConfigError: if it is not.
-    """
+    """See that the dataset is named where several files are given (else ConfigError): no stem names all of them."""
     if config.dataset is None and len(config.data) > 1:
         raise ConfigError(
             "Several files are given, and the dataset that they are together has no name for the ledger.",

@@ -15,10 +15,10 @@ from understudy.config import RunConfig
 from understudy.corpus import Corpus, canonical
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
-from understudy.errors import ConfigError, ModelError, PrivacyError, UnderstudyError, UnderstudyWarning
+from understudy.errors import ConfigError, ModelError, PrivacyError, ResumeError, UnderstudyError, UnderstudyWarning
 from understudy.labels import LabelSet
 from understudy.methods.base import Method, Preparation, ReleaseTools
-from understudy.methods.registry import load_release, make_method
+from understudy.methods.registry import load_release, make_method, method_class
 from understudy.models.machine import is_out_of_memory
 from understudy.models.trials import (
     require_embeds_all,
@@ -31,16 +31,16 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import SYSTEM
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
-from understudy.run.charging import dataset_name, open_ledger, pay
 from understudy.run.generating import Writing, load_embedder_of, load_private_model_of
-from understudy.run.listener import SILENT, Listener
+from understudy.run.measuring import dataset_name, open_ledger, pay
 from understudy.run.planning import make_plan
-from understudy.run.resume import require_begun, require_no_less, require_same_model
-from understudy.run.session import RELEASED, Session
+from understudy.run.session import RELEASED, SILENT, Listener, Session
 from understudy.statement import Sealed, Statement
 
 if TYPE_CHECKING:
     from understudy.corpus.secrets import SecretFinder
+    from understudy.models.causal import CausalModel
+    from understudy.models.types import Embedder
 
 
 def make_release(
@@ -230,11 +230,7 @@ def _require_same_models(session: Session, preparation: Preparation) -> None:
 
 
 def _check_columns(config: RunConfig, corpus: Corpus) -> None:
-    """That the corpus was read with the columns that say what is protected.
-
-    Raises:
-        ConfigError: if it was not.
-    """
+    """That the corpus was read with the columns that say what is protected. Raises ConfigError if it was not."""
     if config.owner and corpus.schema.owner != config.owner:
         raise ConfigError(
             f"The corpus has no owner column {config.owner!r}.", "Read the corpus with this owner column."
@@ -262,3 +258,63 @@ def _without_folders(method: Method) -> dict[str, Any]:
         name: Path(value).name if name in files and isinstance(value, str) else value
         for name, value in method.dump().items()
     }
+
+
+def require_continuable(config: RunConfig) -> None:
+    """That a run of these settings can be continued, before its folder is touched.
+
+    Raises:
+        ConfigError: if the method's releases do not stop before their charges are used up, or all is to start anew.
+    """
+    if not method_class(config.method).stopping_parameters:
+        raise ConfigError(
+            f"A release of {config.method} uses all that it pays for, so there is nothing to continue.",
+            "Leave --continue out (a killed run goes on by itself); more of the same data is a new run.",
+        )
+    if config.fresh:
+        raise ConfigError(
+            "A release cannot both go on and start anew.", "Give one of --continue and --fresh (which charges again)."
+        )
+
+
+def require_begun(session: Session) -> None:
+    """That there is something to go on with. Raises ConfigError if no run began here."""
+    if not session.begun:
+        raise ConfigError(
+            "No run began in this output folder, so there is nothing to continue.",
+            "Name the folder of the run with --output, or leave --continue out.",
+        )
+
+
+def require_no_less(method: Method, made: Release) -> None:
+    """That a release that goes on stops no earlier than the one that is there.
+
+    Raises:
+        ConfigError: if it would, and so write a smaller Release over a larger one.
+    """
+    wanted = method.dump()
+    for name in sorted(method.stopping_parameters):
+        before, now = made.parameters.get(name), wanted[name]
+        if now is not None and (before is None or now < before):
+            flag = "--" + name.replace("_", "-")
+            raise ConfigError(
+                f"{flag} {now} would stop earlier than the Release that is there ({before or 'no limit'}).",
+                f"Give {flag} the same number or a higher one.",
+            )
+
+
+def require_same_model(session: Session, model: CausalModel | Embedder, *, what: str = "private model") -> None:
+    """That a run which goes on reads with the model that it began with: the statement names one.
+
+    Args:
+        what: the model is in this run.
+
+    Raises:
+        ResumeError: if its weights or tokenizer are others.
+    """
+    sha = np.frombuffer(model.fingerprint.encode(), dtype=np.uint8)
+    if not np.array_equal(session.store.keep_once(what, lambda: {"sha": sha})["sha"], sha):
+        raise ResumeError(
+            f"The {what} is not the one that this run began with: its weights or its tokenizer changed.",
+            "Use the model it began with, or --fresh to start anew (which charges the budget again).",
+        )

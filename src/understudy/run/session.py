@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,23 @@ from understudy.privacy.plan import Plan
 
 if TYPE_CHECKING:
     from understudy.store import RunStore
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Who is told what happens. Lines and numbers are public facts only.
+
+    Args:
+        say: takes a line.
+        progress: takes (what, done, of how many).
+    """
+
+    say: Callable[[str], None] = lambda _line: None
+    progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None
+
+
+SILENT = Listener()
+
 
 _SCRATCH = "scratch"
 BEGUN, RELEASED, GENERATED = "begun", "released", "generated"

@@ -17,16 +17,13 @@ import json
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from understudy.errors import PrivacyError, ResumeError
 from understudy.files import private_folder, storage_error
 from understudy.privacy.sealed import SYSTEM, NoiseOrigin, Seal, SealedValue
-from understudy.store.answers import AnswerStore
-from understudy.store.aside import discard, remove_orphans, set_aside, take_place
-from understudy.store.database import RESTORE, Database
-from understudy.store.lock import FolderLock
+from understudy.store.database import RESTORE, AnswerStore, Database
+from understudy.store.folder import FolderLock, discard, remove_orphans, set_aside, take_place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,9 +102,7 @@ class RunStore:
     def __enter__(self) -> RunStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -283,11 +278,7 @@ def _file(noise: NoiseOrigin) -> str:
 
 
 def _require_no_promise(folder: Path) -> None:
-    """That results without a promise do not take the place of some with one.
-
-    Raises:
-        ResumeError: if they would.
-    """
+    """That results without a promise do not take the place of some with one. Raises ResumeError if they would."""
     if not (folder / FILE).exists():
         return
     database = Database(folder / FILE)

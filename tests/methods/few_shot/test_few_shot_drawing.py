@@ -13,15 +13,12 @@ from few_shots import BUDGET, method
 from local_fixtures import make_llama
 from numpy.typing import NDArray
 
-from understudy.decoding.candidates import public_candidates
 from understudy.decoding.ending import Ending
-from understudy.decoding.prompting import LabelPrompts
-from understudy.decoding.rows import PromptTokens
-from understudy.decoding.sums import floor_softmax
+from understudy.decoding.prompting import LabelPrompts, PromptTokens
+from understudy.decoding.sums import floor_softmax, public_candidates
 from understudy.errors import ConfigError
-from understudy.methods.few_shot import prompts as exemplar_prompts
-from understudy.methods.few_shot.parameters import FewShotParameters
-from understudy.methods.few_shot.plan import mechanism_of
+from understudy.methods.few_shot import sampler as exemplar_prompts
+from understudy.methods.few_shot.plan import FewShotParameters, mechanism_of
 from understudy.methods.few_shot.sampler import TokenSampler, deal
 from understudy.models.causal import CausalModel
 from understudy.models.machine import worker_pool

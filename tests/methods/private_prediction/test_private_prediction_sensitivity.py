@@ -17,10 +17,9 @@ from predictions import NAMES, method, prompts
 from tiny_corpora import LABELS, OWNER, RECORD, Neighbours, Row, bounded
 
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
-from understudy.decoding.candidates import public_candidates
 from understudy.decoding.prompting import LabelPrompt, build_prompts
-from understudy.decoding.sums import Sums
-from understudy.methods.private_prediction.batches import Batch, Batches, sort_into_batches
+from understudy.decoding.sums import Sums, public_candidates
+from understudy.methods.private_prediction.release import Batch, Batches, sort_into_batches
 from understudy.methods.private_prediction.sampler import TokenSampler
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel

@@ -17,13 +17,11 @@ from understudy.audit.mechanisms.claims import Claim, EpsilonClaim, PosteriorCla
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.evolution.embeddings import Block, integer_vectors
 from understudy.labels import LabelSet
-from understudy.methods.aug_pe.parameters import AugPEParameters
-from understudy.methods.aug_pe.plan import mechanisms, records_per_unit
+from understudy.methods.aug_pe.plan import AugPEParameters, mechanisms, records_per_unit
 from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
 from understudy.methods.dp_kps.features import Frequencies, integer_features
-from understudy.methods.dp_kps.parameters import DPKPSParameters
-from understudy.methods.dp_kps.plan import make_plan
+from understudy.methods.dp_kps.plan import DPKPSParameters, make_plan
 from understudy.methods.public import PublicFacts
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums
 from understudy.privacy.accountant import Composition, gaussian_split

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from understudy.audit.mechanisms.bounds import Floats
 from understudy.audit.mechanisms.claims import EpsilonClaim
-from understudy.decoding.candidates import Candidates
-from understudy.decoding.sums import Clipping, TokenSums, softmax_sum, vote_sum
+from understudy.decoding.sums import Candidates, Clipping, TokenSums, softmax_sum, vote_sum
 from understudy.methods.few_shot.sampler import deal
 from understudy.models.contexts import Rows
 from understudy.privacy.accountant import Composition
@@ -22,8 +21,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import NoiseSource, SystemNoise
 from understudy.privacy.sparse_vector import Run, SparseVector
 from understudy.privacy.subsampled import SubsampledTokens, SubsetNoise, subsampled_multiplier, votes_epsilon
-from understudy.privacy.token_budget import clip_for
-from understudy.privacy.tokens import PrivateTokens
+from understudy.privacy.tokens import PrivateTokens, clip_for
 
 SURE = 99.0
 """A logit beside which others do not count."""

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from understudy.evolution.harvest import Survivor, harvest
 from understudy.evolution.variation import TextAPI
-from understudy.methods.aug_pe.parameters import AugPEParameters
-from understudy.methods.aug_pe.plan import keywords_name
+from understudy.methods.aug_pe.plan import AugPEParameters, keywords_name
 from understudy.methods.public import GenerationTools
 from understudy.release import Release
 from understudy.writing.records import SyntheticRecord

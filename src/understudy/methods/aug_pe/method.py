@@ -6,14 +6,20 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from understudy.errors import ConfigError
-from understudy.evolution.forecast import evolution_calls, harvest_calls, variation_characters
-from understudy.evolution.harvest import HarvestParameters
-from understudy.evolution.keywords import keywords_of_labels
+from understudy.evolution.harvest import HarvestParameters, evolution_calls, harvest_calls, variation_characters
 from understudy.evolution.loop import candidates_per_round, population_sizes, require_room_for
+from understudy.evolution.variation import keywords_of_labels
 from understudy.methods.aug_pe import generate as generating
-from understudy.methods.aug_pe.parameters import AugPEParameters
-from understudy.methods.aug_pe.plan import LABELS, NAME, VOCABULARY, keywords_name, make_plan, votes_name
-from understudy.methods.aug_pe.sizes import NOISY
+from understudy.methods.aug_pe.plan import (
+    LABELS,
+    NAME,
+    NOISY,
+    VOCABULARY,
+    AugPEParameters,
+    keywords_name,
+    make_plan,
+    votes_name,
+)
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
@@ -92,10 +98,7 @@ class AugPE(Method, AugPEParameters):
         else:
             strings |= {keywords_name(label): None for label in range(labels)}
         return Contents(
-            dict.fromkeys(charges, GaussianEvent.kind),
-            arrays,
-            strings,
-            terms=None if self.private_keywords else 0,
+            dict.fromkeys(charges, GaussianEvent.kind), arrays, strings, terms=None if self.private_keywords else 0
         )
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:

@@ -8,21 +8,84 @@ votes-1..T   in every round, a noisy histogram of the private records' votes
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+
+from pydantic import Field
 
 from understudy.errors import ConfigError
+from understudy.evolution.harvest import HarvestParameters
 from understudy.evolution.loop import candidates_per_round, require_few
-from understudy.methods.aug_pe.parameters import AugPEParameters
-from understudy.methods.aug_pe.sizes import NOISY, declared_proportions
+from understudy.evolution.parameters import EvolutionParameters
+from understudy.evolution.voting import Distance
 from understudy.methods.public import PublicFacts
+from understudy.parameters import Parameters, public_file
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, Shape
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.privacy.secrets.split import secret_split
+from understudy.privacy.secrets.composition import secret_split
 from understudy.privacy.unit import Unit
+from understudy.vocabulary.terms import BUILT_IN
 from understudy.vocabulary.top_terms import require_enough_terms
+
+UNIFORM, NOISY = "uniform", "noisy"
+
+
+def declared_proportions(text: str, label_names: Sequence[str]) -> tuple[float, ...] | None:
+    """The proportions that ``A=3,B=1`` declares, in the order of the labels; None for ``uniform`` and ``noisy``.
+
+    Raises:
+        ConfigError: if it does not give every declared label, and no other, a number of 0 or more.
+    """
+    if text in (UNIFORM, NOISY):
+        return None
+    parts = [part.rpartition("=") for part in text.split(",")]
+    try:
+        given = {name.strip(): float(number) for name, _, number in parts}
+    except ValueError:
+        given = {}
+    usable = len(given) == len(parts) and all(math.isfinite(n) and n >= 0 for n in given.values())
+    if not usable or set(given) != set(label_names) or not 0 < sum(given.values()) < math.inf:
+        raise ConfigError(
+            f"The label proportions {text!r:.80} do not fit the declared labels.",
+            "Give `uniform`, `noisy`, or one number per label: A=3,B=1.",
+        )
+    return tuple(given[name] for name in label_names)
+
+
+class VotingParameters(Parameters):
+    """How the private records vote, and what else is released of them."""
+
+    nearest: int = Field(1, ge=1, le=1000)
+    """Candidates that each record votes for (k); the vote is split so that its L2 norm stays 1."""
+    distance: Distance = "centred"
+    """What near means: ``centred`` (cosine about the mean of a label's candidates), ``cosine`` or ``l2``; on unit
+    vectors, which means of several (lookahead) are too, the last two choose alike up to rounding."""
+    label_sizes: str = UNIFORM
+    """Texts of each label: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts (they cost)."""
+    label_share: float = Field(0.05, gt=0, lt=1)
+    """Share of mu^2 that noisy label counts get."""
+    private_keywords: bool = False
+    """Draw the keywords of random prompts from a privatised vocabulary as DP-KPS's (AugPE+V~); it costs."""
+    vocabulary_share: float = Field(0.2, gt=0, lt=1)
+    """Share of mu^2 that the privatised vocabulary gets."""
+    vocabulary: str = public_file(BUILT_IN)
+    """Private keywords: a public list of terms, a file or the built-in English word list."""
+    vocabulary_is_public: bool = False
+    """Your word that your own vocabulary was not made from private data."""
+    vocabulary_size: int | None = Field(None, ge=1)
+    """Private keywords: keep only the most frequent terms of the vocabulary."""
+    top_terms: int = Field(200, ge=1)
+    """Private keywords: size of the privatised vocabulary (N)."""
+    terms_per_record: int = Field(10, ge=1, le=100)
+    """Private keywords: the first distinct terms of a record that count (S)."""
+
+
+class AugPEParameters(EvolutionParameters, VotingParameters, HarvestParameters):
+    """All parameters of Aug-PE."""
+
 
 NAME = "aug-pe"
 LABELS, VOCABULARY = "labels", "vocabulary"

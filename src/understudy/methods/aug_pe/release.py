@@ -33,15 +33,20 @@ from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.evolution.embeddings import PrivateEmbeddings, integer_vectors
-from understudy.evolution.keywords import keywords_of_labels
 from understudy.evolution.loop import evolve, population_sizes
 from understudy.evolution.population import Round
-from understudy.evolution.variation import TextAPI
-from understudy.methods.aug_pe.parameters import AugPEParameters
-from understudy.methods.aug_pe.plan import LABELS, VOCABULARY, keywords_name, votes_name
-from understudy.methods.aug_pe.sizes import NOISY, declared_proportions
+from understudy.evolution.variation import TextAPI, keywords_of_labels
+from understudy.methods.aug_pe.plan import (
+    LABELS,
+    NOISY,
+    VOCABULARY,
+    AugPEParameters,
+    declared_proportions,
+    keywords_name,
+    votes_name,
+)
 from understudy.methods.aug_pe.votes import VoteHistogram
-from understudy.methods.base import Released, ReleaseTools
+from understudy.methods.base import Released, ReleaseTools, needed
 from understudy.models.types import Embedder
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
@@ -65,9 +70,7 @@ def release(
     Args:
         vocabulary: public, for private keywords; None without.
     """
-    embedder, writer, labels = tools.embedder, tools.writer, tools.labels
-    assert embedder is not None, "the run loads what a method needs"
-    assert writer is not None, "and a language model for candidates"
+    embedder, writer, labels = needed(tools.embedder), needed(tools.writer), tools.labels
     shares: Sequence[float] = declared_proportions(parameters.label_sizes, labels.names) or [1.0] * labels.size
     if parameters.label_sizes == NOISY:
         shares = tools.measure(LABELS, LabelCounts(labels.size), corpus).value.tolist()
@@ -113,10 +116,9 @@ def release(
 
 def _public_inputs(parameters: AugPEParameters, writer: Writer, embedder: Embedder) -> dict[str, dict[str, str]]:
     """What was fixed before a private record was read, for the statement."""
-    assert writer.chat is not None, "a run without one is refused"
     found = {
         "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
-        "language model": {"source": public_name(writer.chat.model_id)},
+        "language model": {"source": public_name(needed(writer.chat).model_id)},
         "prompts": {"source": f"for a {writer.template.document_type}", "sha256": writer.template.sha256},
     }
     if writer.examples:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, ReleaseError
 from understudy.methods.dp_kps.features import Frequencies, integer_features
-from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
-from understudy.methods.dp_kps.plan import require_memory_for_features
+from understudy.methods.dp_kps.plan import DPKPSParameters, needs_embeddings, require_memory_for_features
 from understudy.methods.dp_kps.sequences import (
     contrast_weights,
     draw_coherent,
@@ -64,12 +63,7 @@ def draw_sequences(
     embeddings = _embeddings(arrays)
     return [
         draw_coherent(
-            row,
-            embeddings,
-            length=parameters.length,
-            count=count,
-            coherence=parameters.coherence,
-            generator=generator,
+            row, embeddings, length=parameters.length, count=count, coherence=parameters.coherence, generator=generator
         )
         for row, count in zip(weights, counts, strict=True)
     ]

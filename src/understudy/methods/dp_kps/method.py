@@ -9,8 +9,15 @@ from understudy.errors import ConfigError
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
 from understudy.methods.dp_kps.generate import draw_sequences
-from understudy.methods.dp_kps.parameters import DPKPSParameters, SequenceParameters, needs_embeddings
-from understudy.methods.dp_kps.plan import NAME, VOCABULARY, make_plan, sketch_names
+from understudy.methods.dp_kps.plan import (
+    NAME,
+    VOCABULARY,
+    DPKPSParameters,
+    SequenceParameters,
+    make_plan,
+    needs_embeddings,
+    sketch_names,
+)
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.parameters import Parameters
 from understudy.privacy.events import GaussianEvent, PureEvent

@@ -17,7 +17,7 @@ Guarantee:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,16 +28,24 @@ from understudy.errors import ModelError
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
 from understudy.methods.dp_kps.features import Frequencies, integer_features
-from understudy.methods.dp_kps.noise_check import noise_check
-from understudy.methods.dp_kps.parameters import DPKPSParameters, needs_embeddings
-from understudy.methods.dp_kps.plan import VOCABULARY, require_room, sketch_names
+from understudy.methods.dp_kps.generate import scores
+from understudy.methods.dp_kps.plan import (
+    VOCABULARY,
+    DPKPSParameters,
+    needs_embeddings,
+    require_room,
+    score_noise,
+    sketch_names,
+)
+from understudy.methods.dp_kps.sequences import contrast_weights
 from understudy.models.types import Embedder
+from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import Query
 from understudy.privacy.plan import Plan
 from understudy.queries.counts import TermCounts
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.terms import Vocabulary
-from understudy.vocabulary.top_terms import top_terms
+from understudy.vocabulary.top_terms import noise_floor, top_terms
 
 
 def release(
@@ -108,3 +116,48 @@ def _unit_vectors(embedder: Embedder, terms: Sequence[str]) -> NDArray[np.float3
             "Use an embedder that normalises its vectors.",
         )
     return vectors
+
+
+SIGNIFICANT = 3.0
+"""A score counts as signal above this many standard deviations of its noise."""
+_LITTLE = 0.5
+_WARNING = (
+    "More than half of what will be sampled for some label does not stand above the noise: those texts will be largely "
+    "chance. More records, a larger epsilon, a smaller public vocabulary or fewer top_terms would help."
+)
+
+
+def noise_check(
+    parameters: DPKPSParameters, arrays: Mapping[str, NDArray[Any]], plan: Plan, *, vocabulary_size: int, seed: int
+) -> Facts:
+    """Released values above the noise, and a warning if they are few.
+
+    The vocabulary's floor is the level that noise alone reaches at about one of all public terms; that of a score
+    is three standard deviations.
+    """
+    units = f"{plan.unit.kind}s"
+    floor = noise_floor(plan.mechanism(VOCABULARY).noise_std, vocabulary_size)
+    counts = arrays["counts"]
+    above = int((counts > floor).sum())
+    entries = [
+        Fact("vocabulary_terms", len(counts), "vocabulary terms released"),
+        Fact("vocabulary_noise_floor", round(floor, 2), f"vocabulary noise floor ({units} a term must be in)"),
+        Fact("vocabulary_terms_above_floor", above, "vocabulary terms above the noise floor"),
+    ]
+    if parameters.mode == "iterative":
+        return Facts(tuple(entries), () if above else (_WARNING,))
+    noise = score_noise(parameters, plan.mechanism("density").noise_multiplier)
+    values = scores(parameters, arrays, seed)
+    strong = values > SIGNIFICANT * noise
+    weights = contrast_weights(values, temperature=parameters.temperature, contrast=parameters.contrast)
+    share = (weights * strong).sum(axis=1) / weights.sum(axis=1)
+    entries += [
+        Fact("density_score_noise", round(noise, 3), f"density score noise (std, {units})"),
+        Fact("scores_above_3_std", tuple(map(int, strong.sum(axis=1))), "density scores above 3 std"),
+        Fact(
+            "share_sampled_above_3_std",
+            tuple(round(float(number), 2) for number in share),
+            "share of sampled terms above 3 std",
+        ),
+    ]
+    return Facts(tuple(entries), (_WARNING,) if not above or share.min() < _LITTLE else ())

@@ -10,8 +10,7 @@ from itertools import islice
 import numpy as np
 
 from understudy.decoding.structured import Fault, JSONSchema, RecordCheck
-from understudy.methods.few_shot.parameters import FewShotParameters
-from understudy.methods.few_shot.plan import SCHEMA
+from understudy.methods.few_shot.plan import SCHEMA, FewShotParameters
 from understudy.methods.public import GenerationTools
 from understudy.models.types import ChatRequest, Completion
 from understudy.prompts.predicting import Shape, shown_examples
@@ -81,7 +80,7 @@ def _draw(seed: int, label: int, number: int, exemplars: Sequence[int], most: in
 
 
 class Prompting:
-    """CallEstimate for texts like the exemplars.
+    """Asks for texts like the exemplars.
 
     Args:
         writer: the chat model with its template and settings.

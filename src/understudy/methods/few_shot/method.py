@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
+from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.few_shot import generate as generating
-from understudy.methods.few_shot.parameters import FewShotParameters, ShowingParameters, StoppingParameters
-from understudy.methods.few_shot.plan import NAME, SCHEMA, TOKENS, make_plan
-from understudy.methods.few_shot.prompts import build_exemplar_prompts, try_rows
+from understudy.methods.few_shot.plan import (
+    NAME,
+    SCHEMA,
+    TOKENS,
+    FewShotParameters,
+    ShowingParameters,
+    StoppingParameters,
+    make_plan,
+)
+from understudy.methods.few_shot.sampler import build_exemplar_prompts, try_rows
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.parameters import Parameters
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
@@ -46,9 +53,7 @@ class FewShot(Method, FewShotParameters):
         return make_plan(self, budget, facts)
 
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:  # noqa: ARG002
-        model, prompts = preparation.model, preparation.prompts
-        assert model is not None, "the run loads what a method needs"
-        assert prompts is not None, "and prompts"
+        model, prompts = needed(preparation.model), needed(preparation.prompts)
         names, columns = preparation.labels.names, preparation.record_columns
         try_rows(self, build_exemplar_prompts(self, prompts, model, label_names=names, record_columns=columns))
 

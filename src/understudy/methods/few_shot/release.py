@@ -21,20 +21,23 @@ Guarantee:
 from __future__ import annotations
 
 import threading
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.decoding.prompting import LabelPrompt, LabelPrompts
+from understudy.decoding.prompting import LabelPrompts
+from understudy.decoding.structured import Fault
 from understudy.decoding.workers import Stop, at_once, run_together
-from understudy.methods.base import Released, ReleaseTools
-from understudy.methods.few_shot.collected import Exemplar, read_exemplar, released
-from understudy.methods.few_shot.parameters import FewShotParameters
-from understudy.methods.few_shot.plan import TOKENS, part_name
-from understudy.methods.few_shot.private_texts import PrivateTexts, read_private_texts
-from understudy.methods.few_shot.prompts import build_exemplar_prompts
-from understudy.methods.few_shot.sampler import TokenSampler
+from understudy.errors import PrivacyError
+from understudy.methods.base import Released, ReleaseTools, needed
+from understudy.methods.few_shot.plan import SCHEMA, TOKENS, FewShotParameters, part_name
+from understudy.methods.few_shot.sampler import TokenSampler, build_exemplar_prompts
+from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
 from understudy.privacy.subsampled import LabelTokens, PaidSubsampledTokens, SubsampledTokens
@@ -42,9 +45,7 @@ from understudy.privacy.subsampled import LabelTokens, PaidSubsampledTokens, Sub
 
 def release(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, *, tools: ReleaseTools) -> Released:
     """Decode each label's exemplars, as many as are asked for and paid for."""
-    model, prompts = tools.model, tools.prompts
-    assert model is not None, "the run loads what a method needs"
-    assert prompts is not None, "and prompts"
+    model, prompts = needed(tools.model), needed(tools.prompts)
     asked = build_exemplar_prompts(
         parameters, prompts, model, label_names=tools.labels.names, record_columns=tools.record_columns
     )
@@ -56,46 +57,45 @@ def release(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, *,
     return released(parameters, asked, [exemplar for each in found for exemplar in each], tools)
 
 
+@dataclass(repr=False)
 class _Decoder:
     """Exemplars, each decoded and sealed once; each label in one thread."""
 
-    def __init__(
-        self,
-        parameters: FewShotParameters,
-        corpus: BoundedCorpus,
-        mechanism: SubsampledTokens,
-        paid: PaidSubsampledTokens,
-        asked: LabelPrompts,
-        tools: ReleaseTools,
-    ) -> None:
-        self.stop = Stop()
-        self.paid = paid
-        self._parameters = parameters
-        self._corpus = corpus
-        self._asked = asked
-        self._tools = tools
-        self._mechanism = mechanism
-        self._samplers = [self._sampler(label) for label in asked.labels]
-        self._reading = threading.Lock()
-        self._read: PrivateTexts | None = None
-        self._left: dict[int, LabelTokens] = {}
+    parameters: FewShotParameters
+    corpus: BoundedCorpus
+    mechanism: SubsampledTokens
+    paid: PaidSubsampledTokens
+    asked: LabelPrompts
+    tools: ReleaseTools
+    stop: Stop = field(default_factory=Stop)
+    _reading: threading.Lock = field(default_factory=threading.Lock)
+    _read: PrivateTexts | None = None
+    _left: dict[int, LabelTokens] = field(default_factory=dict)
+
+    @cached_property
+    def _samplers(self) -> list[TokenSampler]:
+        shown, candidates = self.parameters.examples_per_subset, self.parameters.candidates
+        return [
+            TokenSampler(self.mechanism, each.model, each.tokens, each.ending, shown, each.most, candidates)
+            for each in self.asked.labels
+        ]
 
     @property
     def block(self) -> tuple[int, int]:
         """Rows of the block that gives a token, and tokens of a row."""
         longest = max(len(sampler.prompt.prefix) + sampler.width for sampler in self._samplers)
-        return self._mechanism.subsets + 1, longest
+        return self.mechanism.subsets + 1, longest
 
     def exemplars(self, label: int) -> list[Exemplar]:
         """The sealed exemplars of a label, and new ones while tokens are left."""
         found: list[Exemplar] = []
-        spent, wanted = 0, self._parameters.exemplars
-        where = f" of {self._tools.labels.names[label]}" if self._tools.labels.names else ""
-        while len(found) < wanted and spent < self._mechanism.tokens:
-            kept = self._tools.seal(part_name(label, len(found)), partial(self._decode, label, spent))
-            found.append(read_exemplar(label, kept.arrays, self._asked))
+        spent, wanted = 0, self.parameters.exemplars
+        where = f" of {self.tools.labels.names[label]}" if self.tools.labels.names else ""
+        while len(found) < wanted and spent < self.mechanism.tokens:
+            kept = self.tools.seal(part_name(label, len(found)), partial(self._decode, label, spent))
+            found.append(read_exemplar(label, kept.arrays, self.asked))
             spent += found[-1].noisy
-            self._tools.say(f"Exemplar {len(found)} of {wanted}{where}: {found[-1].noisy} noisy tokens.")
+            self.tools.say(f"Exemplar {len(found)} of {wanted}{where}: {found[-1].noisy} noisy tokens.")
         return found
 
     def _decode(self, label: int, spent: int) -> Arrays:
@@ -115,21 +115,125 @@ class _Decoder:
         with self._reading:
             if self._read is None:
                 self._read = read_private_texts(
-                    self._corpus,
-                    lambda text, label: self._asked.labels[label].private(text),
-                    labels=self._tools.labels.size,
+                    self.corpus,
+                    lambda text, label: self.asked.labels[label].private(text),
+                    labels=self.tools.labels.size,
                 )
-                longest = [label.most for label in self._asked.labels]
-                self._tools.note({"private texts cut": self._read.cut, "to tokens": longest})
+                longest = [label.most for label in self.asked.labels]
+                self.tools.note({"private texts cut": self._read.cut, "to tokens": longest})
             return self._read
 
-    def _sampler(self, label: LabelPrompt) -> TokenSampler:
-        return TokenSampler(
-            self._mechanism,
-            label.model,
-            label.tokens,
-            label.ending,
-            self._parameters.examples_per_subset,
-            label.most,
-            self._parameters.candidates,
+
+@dataclass(repr=False)
+class PrivateTexts:
+    """One entry per unit: a record, or the one record of an owner that is used. Private; its ``repr`` shows nothing.
+
+    Memory: 4 bytes per token, and about 120 per text.
+    """
+
+    of_label: list[list[NDArray[np.int32]]] = field(default_factory=list)
+    cut: int = 0
+
+
+def read_private_texts(
+    corpus: BoundedCorpus, tokenise: Callable[[str, int], tuple[Sequence[int], bool]], *, labels: int
+) -> PrivateTexts:
+    """One pass over the private records.
+
+    Args:
+        tokenise: a text and its label into tokens; and whether it had to be cut.
+
+    Raises:
+        PrivacyError: if an owner may have more than one record, which would be sampled as if they were strangers.
+    """
+    if corpus.unit.max_records != 1:
+        raise PrivacyError(
+            f"One {corpus.unit.name} may have {corpus.unit.max_records} records in the sample.",
+            "This is a fault of the method: it plans with one record each.",
         )
+    read = PrivateTexts([[] for _ in range(labels)])
+    for batch in corpus.batches():
+        for text, label in zip(batch.texts, batch.labels.tolist(), strict=True):
+            tokens, was_cut = tokenise(text, label)
+            read.of_label[label].append(np.asarray(tokens, dtype=np.int32))
+            read.cut += was_cut
+    return read
+
+
+@dataclass(frozen=True)
+class Exemplar:
+    """A sealed exemplar.
+
+    Args:
+        label: index of its label.
+        noisy: noisy tokens that it took.
+        text: a record as the corpus writes it, if it is one.
+        finished: it ended by itself.
+        whole: it ended by itself, or at the most tokens of an exemplar: not for want of paid ones.
+        fault: why it is no record, where it should be one.
+    """
+
+    label: int
+    noisy: int
+    text: str
+    finished: bool
+    whole: bool
+    fault: Fault | None
+
+    def usable(self, *, keep_unfinished: bool) -> bool:
+        """Whether prompts show it."""
+        return bool(self.text) and self.fault is None and (self.finished or (keep_unfinished and self.whole))
+
+
+def read_exemplar(label: int, kept: Arrays, asked: LabelPrompts) -> Exemplar:
+    """A sealed exemplar from its tokens."""
+    prompt, check = asked.labels[label], asked.check
+    read = prompt.ending.read(kept["tokens"].tolist(), prompt.model)
+    record = read.text if check is None else check(read.text)
+    fault = record if isinstance(record, Fault) else None
+    text = read.text if isinstance(record, Fault) else record
+    finished = bool(kept["finished"])
+    return Exemplar(label, int(kept["noisy"].sum()), text, finished, read.ended is not None, fault)
+
+
+def released(
+    parameters: FewShotParameters, asked: LabelPrompts, exemplars: Sequence[Exemplar], tools: ReleaseTools
+) -> Released:
+    keep_unfinished = parameters.unfinished == "keep"
+    usable = [each.usable(keep_unfinished=keep_unfinished) for each in exemplars]
+    schema = None if asked.check is None else asked.check.schema
+    document_type = needed(tools.prompts).template.document_type
+    return Released(
+        {
+            "label": np.array([each.label for each in exemplars], dtype=np.int32),
+            "noisy_tokens": np.array([each.noisy for each in exemplars], dtype=np.int32),
+            "finished": np.array([each.finished for each in exemplars], dtype=np.bool_),
+            "usable": np.array(usable, dtype=np.bool_),
+        },
+        public_inputs=asked.public_inputs(document_type, schema_source="a schema of your own"),
+        noise_check=_noise_check(parameters, exemplars, usable, tools.labels.size),
+        strings={"exemplars": [each.text for each in exemplars], **({} if schema is None else {SCHEMA: [schema.text]})},
+    )
+
+
+def _noise_check(
+    parameters: FewShotParameters, exemplars: Sequence[Exemplar], usable: Sequence[bool], labels: int
+) -> Facts:
+    """How many exemplars are of use, and what is left. How far they stand above the noise cannot be told afterwards."""
+    counts = tuple(
+        sum(use for each, use in zip(exemplars, usable, strict=True) if each.label == n) for n in range(labels)
+    )
+    noisy = tuple(sum(each.noisy for each in exemplars if each.label == label) for label in range(labels))
+    entries = [
+        Fact("usable_exemplars", counts, "exemplars that prompts can show"),
+        Fact("noisy_tokens", noisy, f"noisy tokens, of {parameters.tokens} that are paid for per label"),
+    ]
+    faults = Counter(str(each.fault) for each in exemplars if each.fault is not None)
+    if faults:
+        named = ", ".join(f"{name} {count}" for name, count in faults.items())
+        entries.append(Fact("exemplars_no_records", named, "exemplars that are no records"))
+    warning = (
+        "Some labels have no exemplar that a prompt can show: their texts will be asked for without. Spend more "
+        "epsilon, give longer exemplars (exemplar_tokens) or keep unfinished ones."
+    )
+    return Facts(tuple(entries), () if all(counts) else (warning,))

@@ -11,20 +11,75 @@ until the exemplar ends:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.decoding.candidates import Candidates, public_candidates
 from understudy.decoding.ending import Ending, OpenText
-from understudy.decoding.rows import PromptTokens
-from understudy.decoding.sums import softmax_sum, vote_sum
-from understudy.errors import ModelError
-from understudy.methods.few_shot.prompts import exemplar_width
+from understudy.decoding.prompting import LabelPrompt, LabelPrompts, PromptTokens, build_prompts
+from understudy.decoding.sums import Candidates, public_candidates, softmax_sum, vote_sum
+from understudy.errors import ConfigError, ModelError
+from understudy.methods.few_shot.plan import FewShotParameters
 from understudy.models.causal import CausalModel, whole_rows
 from understudy.models.contexts import Contexts
 from understudy.privacy.subsampled import LabelTokens, Sample, SubsampledTokens
+from understudy.prompts.template import Prompts
+
+
+def build_exemplar_prompts(
+    parameters: FewShotParameters,
+    prompts: Prompts,
+    model: CausalModel,
+    *,
+    label_names: Sequence[str],
+    record_columns: Sequence[str],
+) -> LabelPrompts:
+    """The prompts of all labels.
+
+    Raises:
+        ConfigError: as :func:`~understudy.decoding.prompting.build_prompts`, or the prompt without private texts is
+            empty.
+    """
+    asked = build_prompts(parameters, prompts, model, label_names=label_names, record_columns=record_columns)
+    return replace(asked, labels=tuple(_with_room(parameters, each) for each in asked.labels))
+
+
+def exemplar_width(prompt: PromptTokens, ending: Ending, *, most: int, most_shown: int) -> int:
+    """Tokens to which every row is padded, whatever was drawn before: a function of public parameters."""
+    return 1 + prompt.width(most, texts=most_shown) + len(prompt.suffix) + ending.most_tokens
+
+
+def try_rows(parameters: FewShotParameters, asked: LabelPrompts) -> None:
+    """Try, before anything is charged, what is promised of rows on this device.
+
+    Raises:
+        PrivacyError: rows change one another's logits.
+        ModelError: the public logits are not finite.
+    """
+    rows = parameters.subsets + 1
+    for label in {each.shape: each for each in asked.labels}.values():
+        prefix, suffix = label.tokens.prefix, label.tokens.suffix
+        label.model.contexts(
+            [[*prefix[-1:], *suffix]] * rows,
+            prefix=prefix[:-1],
+            width=exemplar_width(
+                label.tokens, label.ending, most=label.most, most_shown=parameters.examples_per_subset
+            ),
+            tokens=0,
+            rows_at_once=whole_rows(rows),
+            candidates=parameters.candidates,
+        ).public_logits()
+
+
+def _with_room(parameters: FewShotParameters, label: LabelPrompt) -> LabelPrompt:
+    if not label.tokens.prefix and not label.tokens.suffix:
+        raise ConfigError("The prompt for private texts is empty but for these texts.", "Write something around them.")
+    ending = Ending.of(label.prompt, most_tokens=parameters.exemplar_tokens)
+    fitting = label.tokens.most_fitting(
+        label.model.window, new_tokens=parameters.exemplar_tokens + 1, texts=parameters.examples_per_subset
+    )
+    return replace(label, ending=ending, most=min(parameters.private_text_tokens, fitting))
 
 
 def deal(sample: Sample, *, subsets: int, most: int) -> list[NDArray[np.int64]]:
@@ -84,14 +139,10 @@ class TokenSampler:
 
     @property
     def width(self) -> int:
-        """Tokens to which every row is padded, whatever was decoded before: a function of public parameters."""
         return exemplar_width(self.prompt, self.ending, most=self.most, most_shown=self.most_shown)
 
     def exemplar(
-        self,
-        records: Sequence[NDArray[np.int32]],
-        paid: LabelTokens,
-        check: Callable[[], None] = lambda: None,
+        self, records: Sequence[NDArray[np.int32]], paid: LabelTokens, check: Callable[[], None] = lambda: None
     ) -> DecodedExemplar:
         """Decode tokens until the exemplar ends, or no paid one is left.
 

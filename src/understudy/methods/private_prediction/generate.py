@@ -37,9 +37,7 @@ def generate(release: Release, counts: Sequence[int]) -> Iterator[SyntheticRecor
 
 
 def _texts(release: Release, counts: Sequence[int]) -> Iterator[SyntheticRecord]:
-    arrays = {
-        name: release.arrays[name].tolist() for name in ("label", "batch", "number", "tokens", "private", "ended")
-    }
+    arrays = {name: array.tolist() for name, array in release.arrays.items()}
     texts = release.strings.get("texts", ())
     order = sorted(range(len(texts)), key=lambda place: (arrays["label"][place], arrays["number"][place], place))
     left = list(counts)
@@ -47,14 +45,6 @@ def _texts(release: Release, counts: Sequence[int]) -> Iterator[SyntheticRecord]
         label = arrays["label"][place]
         if left[label] > 0:
             left[label] -= 1
-            yield SyntheticRecord(
-                texts[place],
-                label,
-                {
-                    "batch": arrays["batch"][place],
-                    "number": arrays["number"][place],
-                    "tokens": arrays["tokens"][place],
-                    "private_tokens": arrays["private"][place],
-                    "ended": bool(arrays["ended"][place]),
-                },
-            )
+            about = {name: arrays[name][place] for name in ("batch", "number", "tokens")}
+            about |= {"private_tokens": arrays["private"][place], "ended": bool(arrays["ended"][place])}
+            yield SyntheticRecord(texts[place], label, about)

@@ -6,11 +6,16 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from understudy.decoding.prompting import build_prompts
-from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
+from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.private_prediction import generate as generating
-from understudy.methods.private_prediction.parameters import PrivatePredictionParameters, StoppingParameters
-from understudy.methods.private_prediction.plan import NAME, TOKENS, make_plan
+from understudy.methods.private_prediction.plan import (
+    NAME,
+    TOKENS,
+    PrivatePredictionParameters,
+    StoppingParameters,
+    make_plan,
+)
 from understudy.methods.public import GenerationTools, PublicFacts
 from understudy.parameters import Parameters
 from understudy.privacy.events import ZCDPEvent
@@ -43,9 +48,7 @@ class PrivatePrediction(Method, PrivatePredictionParameters):
         return make_plan(self, budget, facts)
 
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:  # noqa: ARG002
-        model, prompts = preparation.model, preparation.prompts
-        assert model is not None, "the run loads what a method needs"
-        assert prompts is not None, "and prompts"
+        model, prompts = needed(preparation.model), needed(preparation.prompts)
         _ = self.declared_batches
         asked = build_prompts(
             self, prompts, model, label_names=preparation.labels.names, record_columns=preparation.record_columns
@@ -72,11 +75,7 @@ class PrivatePrediction(Method, PrivatePredictionParameters):
             strings["no records"] = None
         return Contents(
             {TOKENS: ZCDPEvent.kind},
-            {
-                "label": Held("int32", (count,), 0, labels - 1),
-                **numbers,
-                "ended": Held("int32", (count,), 0, 1),
-            },
+            {"label": Held("int32", (count,), 0, labels - 1), **numbers, "ended": Held("int32", (count,), 0, 1)},
             strings,
         )
 

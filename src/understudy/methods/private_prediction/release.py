@@ -18,22 +18,28 @@ Guarantee:
 
 from __future__ import annotations
 
+from array import array
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
+from pathlib import PurePath
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.decoding.prompting import LabelPrompt, build_prompts
+from understudy.decoding.prompting import LabelPrompt, LabelPrompts, build_prompts
+from understudy.decoding.structured import Fault
 from understudy.decoding.workers import Stop, at_once, run_together
 from understudy.errors import ModelError
-from understudy.methods.base import Released, ReleaseTools
-from understudy.methods.private_prediction.batches import Batch, sort_into_batches
-from understudy.methods.private_prediction.collected import Text, collected
-from understudy.methods.private_prediction.parameters import PrivatePredictionParameters
-from understudy.methods.private_prediction.plan import TOKENS, part_name
+from understudy.methods.base import Released, ReleaseTools, needed
+from understudy.methods.private_prediction.plan import TOKENS, PrivatePredictionParameters, part_name
 from understudy.methods.private_prediction.sampler import TokenSampler
 from understudy.models.contexts import Contexts
 from understudy.models.machine import is_out_of_memory
+from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
 from understudy.privacy.tokens import BatchTokens, PaidTokens, PrivateTokens
@@ -45,9 +51,7 @@ def release(
     parameters: PrivatePredictionParameters, corpus: BoundedCorpus, plan: Plan, *, tools: ReleaseTools
 ) -> Released:
     """Decode texts for every batch until its private tokens are used up, or ``texts_per_batch`` are there."""
-    model, prompts = tools.model, tools.prompts
-    assert model is not None, "the run loads what a method needs"
-    assert prompts is not None, "and prompts"
+    model, prompts = needed(tools.model), needed(tools.prompts)
     asked = build_prompts(
         parameters, prompts, model, label_names=tools.labels.names, record_columns=tools.record_columns
     )
@@ -75,7 +79,7 @@ def release(
     sampler = TokenSampler(parameters.clip, mechanism, parameters.top_k, parameters.public_temperature, model.encode)
     most, stop = parameters.texts_per_batch or mechanism.tokens, Stop()
     tasks = [
-        partial(_BatchDecoder(sampler, paid, asked.labels[label], batch, (label, number), tools, stop).texts, most)
+        partial(_BatchDecoder(sampler, paid, asked.labels[label], batch, label, number, tools, stop).texts, most)
         for label, of_label in enumerate(batches.of_label)
         for number, batch in enumerate(of_label)
     ]
@@ -84,27 +88,20 @@ def release(
     return collected(parameters, asked, [text for texts in found for text in texts], mechanism, tools)
 
 
+@dataclass(repr=False)
 class _BatchDecoder:
     """The texts of one batch; used by one thread."""
 
-    def __init__(
-        self,
-        sampler: TokenSampler,
-        paid: PaidTokens,
-        prompt: LabelPrompt,
-        batch: Batch,
-        place: tuple[int, int],
-        tools: ReleaseTools,
-        stop: Stop,
-    ) -> None:
-        self._sampler = sampler
-        self._paid = paid
-        self._prompt = prompt
-        self._batch = batch
-        self._label, self._number = place
-        self._tools = tools
-        self._stop = stop
-        self._tokens_spent = self._runs_spent = 0  # by sealed texts
+    sampler: TokenSampler
+    paid: PaidTokens
+    prompt: LabelPrompt
+    batch: Batch
+    label: int
+    number: int
+    tools: ReleaseTools
+    stop: Stop
+    tokens_spent: int = 0  # by sealed texts, as the next
+    runs_spent: int = 0
 
     def texts(self, most: int) -> list[Text]:
         """The sealed texts, and new ones while private tokens are left.
@@ -114,17 +111,17 @@ class _BatchDecoder:
                 near to public would never use its private tokens up.
         """
         texts: list[Text] = []
-        while self._tokens_spent < self._sampler.mechanism.tokens and len(texts) < most:
-            found = self._tools.seal(part_name(self._label, self._number, len(texts)), self._decode).arrays
-            self._tokens_spent += int(found["private"].sum())
-            self._runs_spent += int(found["runs"])
+        while self.tokens_spent < self.sampler.mechanism.tokens and len(texts) < most:
+            found = self.tools.seal(part_name(self.label, self.number, len(texts)), self._decode).arrays
+            self.tokens_spent += int(found["private"].sum())
+            self.runs_spent += int(found["runs"])
             ended = bool(found["ended"])
-            texts.append(Text(self._label, self._number, len(texts), found["tokens"], found["private"], ended))
+            texts.append(Text(self.label, self.number, len(texts), found["tokens"], found["private"], ended))
         self.__dict__.pop("_contexts", None)  # gigabytes
         return texts
 
     def _decode(self) -> Arrays:
-        self._stop.check()
+        self.stop.check()
         try:
             return self._decode_text()
         except Exception as error:
@@ -139,8 +136,8 @@ class _BatchDecoder:
     def _decode_text(self) -> Arrays:
         tokens = self._tokens
         before = tokens.runs_spent
-        text = self._prompt.ending.open(self._prompt.model)
-        decoded = self._sampler.text(self._contexts, self._batch.shares, tokens, text, self._stop.check)
+        text = self.prompt.ending.open(self.prompt.model)
+        decoded = self.sampler.text(self._contexts, self.batch.shares, tokens, text, self.stop.check)
         return {
             "tokens": np.asarray(decoded.tokens, dtype=np.int32),
             "private": np.asarray(decoded.private, dtype=np.bool_),
@@ -151,17 +148,17 @@ class _BatchDecoder:
     @cached_property
     def _tokens(self) -> BatchTokens:
         """The batch's counter, made for its first new text: what the sealed ones have used is known then."""
-        name = f"{self._label}/{self._number}"
-        return self._paid.batch(name, tokens_spent=self._tokens_spent, runs_spent=self._runs_spent)
+        name = f"{self.label}/{self.number}"
+        return self.paid.batch(name, tokens_spent=self.tokens_spent, runs_spent=self.runs_spent)
 
     @cached_property
     def _contexts(self) -> Contexts:
         """The batch's rows in the model, the public one first."""
-        return self._prompt.contexts(
-            self._batch.rows,
-            rows_at_once=self._prompt.model.rows_at_once(self._sampler.mechanism.batch_size),
-            candidates=self._sampler.top_k or None,
-            check=self._stop.check,
+        return self.prompt.contexts(
+            self.batch.rows,
+            rows_at_once=self.prompt.model.rows_at_once(self.sampler.mechanism.batch_size),
+            candidates=self.sampler.top_k or None,
+            check=self.stop.check,
         )
 
 
@@ -180,3 +177,150 @@ class _Progress:
                 f"Batches done: {self._batches} of {self._of}; texts: {self._texts}; private tokens in all: "
                 f"{self._private}."
             )
+
+
+@dataclass(repr=False)
+class Batch:
+    """The rows of one batch: own tokens, and of how many rows of the same unit each is one. Private."""
+
+    rows: list[Sequence[int]] = field(default_factory=list)
+    shares: list[int] = field(default_factory=list)
+
+
+@dataclass(repr=False)
+class Batches:
+    """Every batch of every label, empty ones too; ``cut`` texts were too long. Private."""
+
+    of_label: list[list[Batch]]
+    cut: int = 0
+
+
+def sort_into_batches(
+    corpus: BoundedCorpus, tokenise: Callable[[str, int], tuple[list[int], bool]], *, labels: int, batches: int
+) -> Batches:
+    """One pass over the private records.
+
+    A record's batch within its label is the keyed hash of its owner, or of its own label and text, modulo the public
+    number of batches (64 bits: no batch is favoured by more than batches / 2^64). Adding a record moves no other.
+
+    Args:
+        tokenise: a text and its label into the own tokens of its row; and whether it had to be cut.
+        batches: of each label; public.
+    """
+    made = Batches([[Batch() for _ in range(batches)] for _ in range(labels)])
+    for records in corpus.batches():
+        entries = zip(records.texts, records.labels.tolist(), records.shares.tolist(), records.hashes(), strict=True)
+        for text, label, share, number in entries:
+            row, was_cut = tokenise(text, label)
+            batch = made.of_label[label][number % batches]
+            batch.rows.append(array("i", row))  # a quarter of a list's memory, or less
+            batch.shares.append(share)
+            made.cut += was_cut
+    return made
+
+
+@dataclass(frozen=True)
+class Text:
+    """A sealed text: where it comes from, its tokens, which of them are private, and whether it ended by itself."""
+
+    label: int
+    batch: int
+    number: int
+    tokens: NDArray[np.int32]
+    private: NDArray[np.bool_]
+    ended: bool
+
+
+_TOO_LONG, _OUT_OF_TOKENS = "longer than --max-tokens", "cut short as the batch's last"
+
+
+def collected(
+    parameters: PrivatePredictionParameters,
+    asked: LabelPrompts,
+    decoded: Sequence[Text],
+    mechanism: PrivateTokens,
+    tools: ReleaseTools,
+) -> Released:
+    """The texts as they leave: what did not end is left out unless asked for, what is no record is kept apart."""
+    texts: list[str] = []
+    kept: list[Text] = []
+    apart: list[str] = []
+    left_out: Counter[str] = Counter()
+    for each in decoded:
+        text = asked.labels[each.label].read(each.tokens.tolist())
+        checked = text if asked.check is None else asked.check(text)
+        if not each.ended and parameters.unfinished == "drop":
+            longest = len(each.tokens) >= asked.labels[each.label].ending.most_tokens
+            left_out[_TOO_LONG if longest else _OUT_OF_TOKENS] += 1
+        elif not text:
+            left_out["empty"] += 1
+        elif isinstance(checked, Fault):
+            left_out[str(checked)] += 1
+            apart.append(text)
+        else:
+            kept.append(each)
+            texts.append(checked)
+    document_type = needed(tools.prompts).template.document_type
+    return Released(
+        _arrays(kept),
+        public_inputs=asked.public_inputs(document_type, schema_source=PurePath(parameters.json_schema or "").name),
+        noise_check=_noise_check(kept, decoded, left_out, mechanism, [parameters.declared_batches] * tools.labels.size),
+        strings={"texts": texts, **({"no records": apart} if asked.check is not None else {})},
+        notes=(
+            "The texts were decoded token by token by a local model that reads private texts. Its logits are "
+            "floating-point numbers, rounded to integers one text at a time; sums of these and the sampling of tokens "
+            "are exact (the operating system's randomness).",
+        ),
+    )
+
+
+def _arrays(texts: Sequence[Text]) -> dict[str, NDArray[Any]]:
+    numbers = {
+        "label": [text.label for text in texts],
+        "batch": [text.batch for text in texts],
+        "number": [text.number for text in texts],
+        "tokens": [len(text.tokens) for text in texts],
+        "private": [int(text.private.sum()) for text in texts],
+        "ended": [int(text.ended) for text in texts],
+    }
+    return {name: np.asarray(values, dtype=np.int32) for name, values in numbers.items()}
+
+
+def _noise_check(
+    kept: Sequence[Text],
+    decoded: Sequence[Text],
+    left_out: Counter[str],
+    mechanism: PrivateTokens,
+    batches: Sequence[int],
+) -> Facts:
+    """What came of the tokens: sealed values and public numbers only. ``batches`` are those of each label."""
+    tokens = sum(len(text.tokens) for text in decoded)
+    private = sum(int(text.private.sum()) for text in decoded)
+    texts = tuple(int(number) for number in np.bincount([text.label for text in kept], minlength=len(batches)))
+    why = ", ".join(f"{why} {number}" for why, number in sorted(left_out.items())) or "none"
+    left = sum(batches) * mechanism.tokens - private
+    return Facts(
+        (
+            Fact("texts", texts, "texts"),
+            Fact("texts_left_out", why, "texts left out"),
+            Fact("tokens", tokens, "tokens decoded"),
+            Fact("private_tokens", private, "of which private"),
+            Fact(
+                "log_odds_per_record",
+                round(mechanism.log_odds, 4),
+                "one record moves the log-odds of a private token by at most",
+            ),
+            Fact("private_tokens_left", left, "private tokens paid for and not used (release --continue)"),
+        ),
+        () if kept else (_warning(left_out),),
+    )
+
+
+def _warning(left_out: Counter[str]) -> str:
+    """What to do where no text is of use."""
+    (why, _), *_ = left_out.most_common(1) or [("", 0)]
+    if why == _TOO_LONG:
+        return "No text ended by itself. Allow more tokens per text (--max-tokens), or look at the prompt."
+    if why == _OUT_OF_TOKENS:
+        return "No batch had private tokens enough for a text. Ask for more (--tokens-per-batch)."
+    return "No text is of use. Look at the prompt (--document-type, --prompt), or take a larger model."

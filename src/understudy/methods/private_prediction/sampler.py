@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from understudy.decoding.candidates import public_candidates
 from understudy.decoding.ending import OpenText
-from understudy.decoding.sums import TokenSums
+from understudy.decoding.sums import TokenSums, public_candidates
 from understudy.errors import ModelError
-from understudy.methods.private_prediction.parameters import Clip
+from understudy.methods.private_prediction.plan import Clip
 from understudy.models.contexts import Contexts
 from understudy.privacy.tokens import BatchTokens, PrivateTokens
 
@@ -58,13 +57,8 @@ class TokenSampler:
     @property
     def sums(self) -> TokenSums:
         """What is summed over the private rows."""
-        test = self.mechanism.test
-        return TokenSums(
-            self.clip,
-            self.mechanism.clip,
-            self.mechanism.grid,
-            None if test is None else self.mechanism.distance_grid,
-        )
+        made, distance_grid = self.mechanism, None if self.mechanism.test is None else self.mechanism.distance_grid
+        return TokenSums(self.clip, made.clip, made.grid, distance_grid)
 
     @property
     def margin(self) -> float:
@@ -103,10 +97,7 @@ class TokenSampler:
             private = not tokens.can_test or tokens.is_private(sums.distance(batch_size))
             if private and tokens.left == 0:
                 break
-            if private:
-                place = tokens.choose(sums.utilities(batch_size))
-            else:
-                place = self._public(candidates.logits, tokens)
+            place = tokens.choose(sums.utilities(batch_size)) if private else self._public(candidates.logits, tokens)
             self._write(candidates.token(place), private, decoded, contexts, text)
             if text.ended is None:
                 for token in self.encode(text.next):

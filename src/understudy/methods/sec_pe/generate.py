@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from understudy.errors import ModelError, ReleaseError
 from understudy.evolution.embeddings import Block, integer_vectors
 from understudy.evolution.harvest import harvest, survivors
-from understudy.evolution.keywords import keywords_of_labels
 from understudy.evolution.loop import evolve
 from understudy.evolution.population import Round
-from understudy.evolution.variation import TextAPI
+from understudy.evolution.variation import TextAPI, keywords_of_labels
 from understudy.evolution.voting import Distance, nearest
 from understudy.methods.public import GenerationTools
-from understudy.methods.sec_pe.parameters import SecPEParameters
+from understudy.methods.sec_pe.plan import SecPEParameters
 from understudy.models.types import Embedder
 from understudy.release import Release
 from understudy.writing.records import SyntheticRecord

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from understudy.errors import ConfigError
-from understudy.evolution.forecast import evolution_calls, harvest_calls, variation_characters
-from understudy.evolution.keywords import keywords_of_labels
-from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
+from understudy.evolution.harvest import evolution_calls, harvest_calls, variation_characters
+from understudy.evolution.variation import keywords_of_labels
+from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.methods.sec_pe import generate as generating
-from understudy.methods.sec_pe.parameters import FreeParameters, SecPEParameters
 from understudy.methods.sec_pe.plan import (
     NAME,
+    FreeParameters,
     SamplingRates,
+    SecPEParameters,
     make_plan,
     private_rates,
     public_rates,
@@ -82,8 +83,7 @@ class SecPE(Method, SecPEParameters):
         if self.incidence == "public":
             found = self._incidence()
             require_planned(found.sha256, plan)
-            assert preparation.secrets is not None, "the run finds them where they are protected"
-            check_incidence(corpus.corpus, preparation.secrets, found)  # type: ignore[arg-type]
+            check_incidence(corpus.corpus, needed(preparation.secrets), found)  # type: ignore[arg-type]
         check_public_corpus(self, preparation.labels)
         if preparation.resuming:
             return None
@@ -109,6 +109,7 @@ class SecPE(Method, SecPEParameters):
         """Per label K public clusters, the noisy sums of what private records say about them, and their centres."""
         labels = release.schema.label_set.size
         clusters = (labels, self.clusters)
+        sums = Held("float64", (*clusters, "dimension with size"))
         return Contents(
             dict.fromkeys(release_names(self), MixtureEvent.kind),
             {
@@ -116,10 +117,7 @@ class SecPE(Method, SecPEParameters):
                 "centres": Held("float32", (*clusters, "dimension"), -_LARGEST_COORDINATE, _LARGEST_COORDINATE),
                 "public_centres": Held("int16", (*clusters, "dimension")),
                 "public_sizes": Held("int64", clusters, 1),
-                **{
-                    f"sums-{number + 1}": Held("float64", (*clusters, "dimension with size"))
-                    for number in range(self.releases)
-                },
+                **{f"sums-{number + 1}": sums for number in range(self.releases)},
             },
             public_inputs=("embedder",),
         )
@@ -139,5 +137,4 @@ class SecPE(Method, SecPEParameters):
         """The public incidence: no private table is read."""
         from understudy.corpus.secrets import Incidence
 
-        assert self.incidence_file is not None, "the parameters see to it"
-        return Incidence.read(self.incidence_file)
+        return Incidence.read(needed(self.incidence_file))

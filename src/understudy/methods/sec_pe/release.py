@@ -28,11 +28,9 @@ from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.errors import ConfigError
 from understudy.labels import LabelSet
-from understudy.methods.base import Preparation, Released, ReleaseTools
-from understudy.methods.sec_pe.clusters import Clusters, ClusterSums, noisy_centres
-from understudy.methods.sec_pe.parameters import SecPEParameters
-from understudy.methods.sec_pe.plan import SamplingRates, release_names
-from understudy.methods.sec_pe.public import make_clusters
+from understudy.methods.base import Preparation, Released, ReleaseTools, needed
+from understudy.methods.sec_pe.clusters import Clusters, ClusterSums, make_clusters, noisy_centres
+from understudy.methods.sec_pe.plan import SamplingRates, SecPEParameters, release_names
 from understudy.models.types import Embedder
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
@@ -47,8 +45,7 @@ def release(
     Args:
         sampling: how records are sampled, as the plan has it.
     """
-    embedder = tools.embedder
-    assert embedder is not None, "the run loads what a method needs"
+    embedder = needed(tools.embedder)
 
     def clusters_to_keep() -> Arrays:
         made = tools.prepared or public_clusters(parameters, corpus, sampling, tools)
@@ -75,10 +72,7 @@ def release(
             "public_sizes": clusters.sizes,
             **{f"sums-{number + 1}": each for number, each in enumerate(releases)},
         },
-        public_inputs={
-            **_named(parameters),
-            "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
-        },
+        public_inputs={**_named(parameters), "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint}},
         noise_check=_noise_check(sizes, noise / math.sqrt(parameters.size_share)),
     )
 
@@ -92,7 +86,6 @@ def public_clusters(
         ConfigError: if there are too few texts.
         ModelError: if the embedder does not answer with unit vectors.
     """
-    assert tools.embedder is not None, "the run loads what a method needs"
     tools.say("Embedding the public texts and making clusters of them: minutes for ten thousand on a few cores.")
     vectors, labels = _public_texts(parameters, corpus, sampling, tools)
     return make_clusters(vectors, labels, labels=tools.labels.size, count=parameters.clusters, seed=tools.seed)
@@ -136,8 +129,7 @@ def _public_texts(
     parameters: SecPEParameters, corpus: BoundedCorpus, sampling: SamplingRates, tools: Preparation
 ) -> tuple[NDArray[np.float32], NDArray[np.int32] | None]:
     """Embeddings ``Float32[n, d]`` of the public texts, and their labels where these are known."""
-    embedder = tools.embedder
-    assert embedder is not None
+    embedder = needed(tools.embedder)
     if parameters.records_without_secrets_are_public:
         found = list(_without_secrets(corpus, sampling, embedder))
     else:

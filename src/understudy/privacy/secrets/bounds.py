@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 
 from understudy.errors import ConfigError
 from understudy.privacy.events import Inclusion
-from understudy.privacy.exact import Number
 from understudy.privacy.guarantee import normal_quantile
-from understudy.privacy.secrets.budget import SecretBudget
 
 DISCRETE_LOSS = 2e-10
 """Noise is discrete, of sigma >= 16384 grid units (``SMALLEST_SIGMA``), where the mathematics is continuous. Such noise
@@ -36,7 +34,8 @@ of d coordinates: together by less than 1e-8 up to d = 10^8 (where all y < 40: b
 curve is concave, r grows by at most twice that for each release; the rest of this margin is for rounding in doubles."""
 
 LEAST_NOISE = 1e-3
-"""The smallest noise multiplier that is ever said to be enough."""
+"""The smallest noise multiplier that is ever said to be enough: where a secret is drawn with a probability below about
+r - p, (p, r) needs no noise at all, and the few that are drawn are given away."""
 
 _PRECISION = 1e-9
 _NOISE_CEILING = 1e9
@@ -71,45 +70,13 @@ def poisson_binomial(inclusion: Inclusion) -> NDArray[np.float64]:
     return drawn
 
 
-def reconstruction_bound(prior: Number, noise_multiplier: float, inclusion: Inclusion) -> float:
-    """B(p) of one release on drawn records: the most that a test for one secret is right if it is wrong with p.
-
-    Args:
-        prior: p, in (0, 1).
-        noise_multiplier: sigma, in sensitivities of one record.
-        inclusion: of the records that hold the secret.
-
-    Returns:
-        An upper bound, by at most about 1e-7 of itself, that holds for discrete noise too.
-
-    >>> round(reconstruction_bound(1e-4, 1.59037, ((1.0, 1),)), 7)
-    0.001
-    """
-    return min(1.0, blow_up(float(prior), noise_multiplier, poisson_binomial(inclusion)) * (1 + DISCRETE_EXCESS))
-
-
 def blow_up(prior: float, noise_multiplier: float, drawn: NDArray[np.float64]) -> float:
-    """:func:`reconstruction_bound` for P(K = k) = ``drawn[k]``, without its last margin."""
+    """B(p) of one release at sigma = ``noise_multiplier``, for P(K = k) = ``drawn[k]``, without its last margin."""
     from scipy.special import ndtr
 
     threshold = -normal_quantile(prior)
     shifts = np.arange(len(drawn)) / (noise_multiplier * (1 - DISCRETE_LOSS))
     return float(drawn @ ndtr(shifts - threshold))
-
-
-def smallest_noise_multiplier(budget: SecretBudget, inclusion: Inclusion) -> float:
-    """Smallest sigma with B(p) <= r for one secret and one release, never too small.
-
-    Where the secret is drawn with a probability below about r - p, no noise is needed for (p, r), and the answer is
-    :data:`LEAST_NOISE`: then the few that are drawn are given away.
-
-    Raises:
-        ConfigError: if p and r are too near to each other to be computed with.
-
-    >>> round(smallest_noise_multiplier(SecretBudget(1e-4, 1e-3), ((0.05, 80),)), 5)
-    7.68717
-    """
-    return smallest(lambda noise: reconstruction_bound(float(budget.prior), noise, inclusion), float(budget.posterior))
 
 
 def smallest(bound: Callable[[float], float], limit: float, *, low: float = 1.0) -> float:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from understudy.errors import ConfigError
-from understudy.privacy.checks import require_positive
-from understudy.privacy.exact import Number, as_typed, exact, require_chance
+from understudy.privacy.exact import Number, as_typed, exact, require_chance, require_positive
 from understudy.privacy.guarantee import normal_quantile
 
 
@@ -65,11 +64,7 @@ class SecretBudget:
 
     @classmethod
     def from_json(cls, fields: dict[str, str]) -> SecretBudget:
-        """What :meth:`to_json` made.
-
-        Raises:
-            ValueError: if a field is no number.
-        """
+        """What :meth:`to_json` made. Raises ValueError if a field is no number."""
         return cls.of(exact(fields["prior"]), exact(fields["posterior"]))
 
     def __str__(self) -> str:

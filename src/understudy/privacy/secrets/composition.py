@@ -16,22 +16,93 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, PrivacyError
-from understudy.privacy.events import Event, Inclusion, MixtureEvent
+from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEvent
 from understudy.privacy.exact import Number
 from understudy.privacy.guarantee import normal_quantile, phi_bar
 from understudy.privacy.secrets.bounds import DISCRETE_EXCESS, DISCRETE_LOSS, blow_up, poisson_binomial, smallest
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.losses import Draws, best_test
-from understudy.privacy.secrets.renyi import ORDERS, divergences, order_for, posteriors, require_gaussian
 
 if TYPE_CHECKING:
     from understudy.privacy.accountant import Spending
+
+
+ORDERS = np.array([*range(2, 33), *range(36, 65, 4), *range(72, 129, 8), 160, 192, 256])
+"""The orders a at which divergences are composed: whole numbers, fixed for ever."""
+
+_REACH = 12.0  # in sigmas; what lies beyond is e^-75 of the whole
+_MARGIN = 1e-9
+
+
+@lru_cache(maxsize=4096)
+def divergences(event: Event) -> NDArray[np.float64]:
+    """D_a of one event at :data:`ORDERS`, present against absent, the highest of all its secrets; never understated.
+
+    At whole orders E[(present / absent)^a] of a mixture is a sum over a-tuples of its parts, each with the factor
+    exp(<v, w> / sigma^2) for every pair of their shifts: highest where all shifts point one way, and the same for
+    discrete noise and integer shifts, whose sums over the grid do not change when it moves. So nothing is added for
+    discreteness. The integral is a sum of normal densities, which the trapezoidal rule at steps of sigma / 2 gives up
+    to e^-78 of itself.
+
+    Raises:
+        ConfigError: if the event is neither Gaussian nor a mixture of Gaussians.
+    """
+    event = require_gaussian(event)
+    if isinstance(event, GaussianEvent):
+        return np.asarray(ORDERS * event.rho * (1 + _MARGIN))
+    secrets = [_mixture(event.noise_multiplier, poisson_binomial(secret)) for secret in set(event.inclusion)]
+    highest = np.max([np.zeros(len(ORDERS)), *secrets], axis=0)
+    return np.asarray(highest * (1 + _MARGIN) + _MARGIN, dtype=np.float64)
+
+
+def require_gaussian(event: Event) -> GaussianEvent | MixtureEvent:
+    """``event``, of which secret protection can be computed.
+
+    Raises:
+        ConfigError: if it is neither Gaussian nor a mixture of Gaussians.
+    """
+    if not isinstance(event, GaussianEvent | MixtureEvent):
+        raise ConfigError(
+            f"Secret protection needs Gaussian noise, not: {event}.",
+            "Choose gaussian noise, or give --epsilon and --delta instead of --secret-prior and --secret-posterior.",
+        )
+    return event
+
+
+def posteriors(total: NDArray[np.float64], prior: float) -> NDArray[np.float64]:
+    """The bounds on r, at most 1, that divergences ``total`` at :data:`ORDERS` mean; each holds."""
+    exponents = (ORDERS - 1) / ORDERS * (total + math.log(prior))
+    return np.asarray(np.exp(np.minimum(exponents, 0)))
+
+
+def order_for(first: NDArray[np.float64], prior: float, posterior: float) -> int:
+    """Index of the order at which most runs of divergences ``first`` bring ``prior`` to no more than ``posterior``."""
+    room = math.log(1 / prior) - ORDERS / (ORDERS - 1) * math.log(1 / posterior)
+    return int(np.argmax(room / (first + _MARGIN * ORDERS)))
+
+
+def _mixture(noise_multiplier: float, drawn: NDArray[np.float64]) -> NDArray[np.float64]:
+    """D_a of K + N(0, sigma^2) against N(0, sigma^2) at all orders, on the line in steps of half a sigma."""
+    from scipy.special import logsumexp
+
+    records = np.flatnonzero(drawn)
+    shifts = records / noise_multiplier
+    x = np.arange(-_REACH, ORDERS[-1] * shifts[-1] + _REACH, 0.5)
+    loss = np.full(len(x), -np.inf)
+    for shift, chance in zip(shifts, drawn[records], strict=True):
+        loss = np.logaddexp(loss, math.log(chance) + shift * (x - shift / 2))
+    density = -(x**2) / 2 - math.log(2 * math.sqrt(2 * math.pi))
+    until = np.searchsorted(x, ORDERS * shifts[-1] + _REACH)
+    moments = [logsumexp(density[:end] + order * loss[:end]) for order, end in zip(ORDERS, until, strict=True)]
+    return np.asarray(moments / (ORDERS - 1))
+
 
 Laws = tuple[NDArray[np.float64], ...]
 """Of one secret: P(K = 0), ..., P(K = n) in each release, K being how many of its records are sampled."""
@@ -113,18 +184,6 @@ def calibrate(
             low = noise if releases == 1 else max(noise, calibrate(budget, secrets))
             noise = smallest(bound, float(budget.posterior), low=low or 1.0)
     return noise
-
-
-def renyi_posterior(events: Iterable[Event], prior: Number) -> float:
-    """:func:`posterior` by Renyi divergences: less exact, and each event counts for the secret where it is worst.
-
-    So it does not matter whether different events mean the same secrets. The least of the bounds at all orders, for a
-    list that is fixed beforehand.
-
-    Raises:
-        ConfigError: if an event is neither Gaussian nor a mixture of Gaussians.
-    """
-    return float(posteriors(_divergences(events), float(prior)).min())
 
 
 _ROOM = 10.0
@@ -237,3 +296,22 @@ def _most(draws: Draws) -> float:
     """mu of the releases if all records are drawn that may be."""
     records = int(np.flatnonzero(draws.drawn)[-1])
     return math.sqrt(draws.releases) * records / (draws.noise_multiplier * (1 - DISCRETE_LOSS))
+
+
+def secret_split(budget: SecretBudget, shares: Sequence[float]) -> tuple[float, ...]:
+    """Noise multipliers of Gaussian releases that together spend ``budget`` and no more.
+
+    As :func:`understudy.privacy.accountant.gaussian_split` for (epsilon, delta): one noise multiplier a share, in
+    sensitivities of one *secret*; mu_i = mu sqrt(share_i / sum), mu that of the budget.
+
+    Args:
+        shares: how much of mu^2 each release gets; positive, any scale.
+    """
+    whole = math.fsum(shares)
+    parts = [math.sqrt(whole / share) for share in shares]
+
+    def bound(multiplier: float) -> float:
+        return posterior([GaussianEvent(multiplier * part) for part in parts], budget.prior)
+
+    total = smallest(bound, float(budget.posterior), low=1 / budget.mu)
+    return tuple(total * part for part in parts)
