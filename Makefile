@@ -1,8 +1,8 @@
-# Every target sets itself up: Python 3.11 or later is all that must be there. The second time is fast.
+# Every target sets itself up; only Python 3.11 or later must be installed. The second time is fast.
 #
 #   PYTHON       the Python that makes the virtual environment
 #   VENV         where it stands
-#   TORCH_INDEX  a package index with CPU builds of torch, where the usual one has CUDA builds only
+#   TORCH_INDEX  a package index with CPU builds of torch, if the usual one has only CUDA builds
 #   TESTS        arguments for pytest; by default, to use all cores and leave out the tests marked slow
 
 PYTHON ?= python3
@@ -19,12 +19,12 @@ DEMO_LEDGER := out/demo-ledger.sqlite
 .PHONY: help install demo demo-fresh test lint models bench clean
 
 help:
-	@echo "make demo        synthetic clinic notes from examples/ into $(DEMO)/release, and a report on them"
-	@echo "make demo-fresh  the same from the beginning, with another draw of noise"
+	@echo "make demo        synthetic clinic notes from examples/ in $(DEMO)/release, and a report on them"
+	@echo "make demo-fresh  the same from the beginning, with new noise"
 	@echo "make test        every test but those marked slow, which .ci/run runs too"
-	@echo "make lint        style, types and the rules of who may import whom"
-	@echo "make models      put the built-in models into this machine's cache"
-	@echo "make bench       speed, memory and utility on real text sets, where they are"
+	@echo "make lint        style, types and import contracts"
+	@echo "make models      download the built-in models into the cache"
+	@echo "make bench       speed, memory and utility on real text sets, if you have them"
 	@echo "make clean       remove $(VENV), the demo's results and the caches of the tools"
 
 install: $(INSTALLED)
@@ -50,7 +50,7 @@ demo: models
 	@$(BIN)/python examples/show.py $(DEMO)
 	@echo
 	@echo "Measuring them against the real notes, and writing the reports."
-	@$(BIN)/understudy zero-shot --config examples/floor.yaml
+	@$(BIN)/understudy baseline --config examples/floor.yaml
 	@$(BIN)/understudy evaluate examples/clinic_notes.csv $(DEMO) --config examples/evaluation.yaml
 	@$(BIN)/understudy report $(DEMO)
 

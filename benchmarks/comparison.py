@@ -23,13 +23,12 @@ import pyarrow.parquet as pq
 import comparison_speed
 import understudy as us
 from comparison_rows import REAL, ROWS, SIZES, Place, Remembering
-from understudy.metrics.evaluation import Evaluation, load_evaluation
-from understudy.metrics.fidelity.kernel import kernel_figures
+from understudy.metrics.fidelity.embeddings import kernel_values
 from understudy.metrics.leakage import measure_leakage
+from understudy.metrics.results import Evaluation, load_evaluation
 from understudy.metrics.sample import Sample
-from understudy.metrics.utility.kinds import kind_named, numbered
-from understudy.metrics.utility.scores import ACCURACY, accuracy, accuracy_interval
-from understudy.metrics.value import HOLDOUT, SYNTHETIC, Figure
+from understudy.metrics.utility.classifiers import ACCURACY, accuracy, accuracy_interval, kind_named, numbered
+from understudy.metrics.value import HOLDOUT, SYNTHETIC, MetricValue
 from understudy.outputs import OutputFolder
 from understudy.report import write_comparison
 
@@ -94,19 +93,22 @@ def evaluate(place: Place, rows: list[str]) -> None:
         if not tables or place.figures(row).exists():
             continue
         sizes = [len(table) for table in tables]
-        figures = []
+        found: list[MetricValue] = []
         for name in KINDS:
             predictions = []
             for table in tables:
-                found, predict = kind_named(name).train(table, seed=0)
-                predictions.append(numbered(found, labels)[predict(test)])
+                known, predict = kind_named(name).train(table, seed=0)
+                predictions.append(numbered(known, labels)[predict(test)])
             values = [accuracy(truth, each) for each in predictions]
-            settings = {"classifier": name, "training texts": round(np.mean(sizes)), "runs": len(tables)}
+            settings = {"classifier": name, "runs": len(tables)}
             interval = accuracy_interval(truth, predictions)
-            figures.append(Figure(ACCURACY, float(np.mean(values)), interval=interval, settings=settings))
+            size = round(np.mean(sizes))
+            found.append(
+                MetricValue(ACCURACY, float(np.mean(values)), interval=interval, settings=settings, sample_size=size)
+            )
             print(place.name, row, name, sizes, [round(value, 4) for value in values], flush=True)
-        figures += kernel_figures(test.at_most(2000, seed=0), tables[0], of=SYNTHETIC, seed=0, draws=50)
-        Evaluation(tuple(figures), None, {"set": place.name, "row": row}).save(place.figures(row))
+        found += kernel_values(test.at_most(2000, seed=0), tables[0], of=SYNTHETIC, seed=0, resamples=50)
+        Evaluation(tuple(found), None, {"set": place.name, "row": row}).save(place.figures(row))
 
 
 def show_table(place: Place, rows: list[str]) -> None:
@@ -114,16 +116,17 @@ def show_table(place: Place, rows: list[str]) -> None:
     print(f"| {place.name} | texts a label | runs | {' | '.join(KINDS)} | kernel distance |\n|---|---|---|---|---|---|")
     for row in rows:
         if place.figures(row).exists():
-            *accuracies, distance = load_evaluation(place.figures(row)).figures
-            each = accuracies[0].settings
-            count = int(each["training texts"]) / len(place.labels)
-            cells = [_cell(figure, 3) for figure in accuracies] + [_cell(distance, 4)]
-            print(f"| {row} | {count:,.0f} | {each['runs']} | {' | '.join(cells)} |")
+            *accuracies, distance = load_evaluation(place.figures(row)).values
+            count = (accuracies[0].sample_size or 0) / len(place.labels)
+            cells = [_cell(measured, 3) for measured in accuracies] + [_cell(distance, 4)]
+            print(f"| {row} | {count:,.0f} | {accuracies[0].settings['runs']} | {' | '.join(cells)} |")
 
 
-def _cell(figure: Figure, digits: int) -> str:
-    assert figure.interval is not None
-    value, low, high = (f"{each:z.{digits}f}" for each in (figure.value, figure.interval.low, figure.interval.high))
+def _cell(measured: MetricValue, digits: int) -> str:
+    assert measured.interval is not None
+    value, low, high = (
+        f"{each:z.{digits}f}" for each in (measured.value, measured.interval.low, measured.interval.high)
+    )
     return f"{value} ({low} to {high})"
 
 
@@ -136,16 +139,16 @@ def leaks(place: Place, rows: list[str]) -> None:
     for row in rows:
         if row.startswith("real-") or not place.table(row, 0).exists():
             continue
-        figures = measure_leakage(train, read(place.table(row, 0)), holdout=test, detectors=(), seed=0)
+        values = measure_leakage(train, read(place.table(row, 0)), holdout=test, detectors=(), seed=0)
         for name, of in ((row, SYNTHETIC),) if told else (("held-out texts", HOLDOUT), (row, SYNTHETIC)):
-            found = {each.metric.name: each for each in figures if each.of == of and _is_shown(each)}
+            found = {each.metric.name: each for each in values if each.of == of and _is_shown(each)}
             cells = [_cell(found[metric], 3) if metric in found else "" for metric in LEAKS.values()]
             print(f"| {name} | {' | '.join(cells)} |", flush=True)
         told = True
 
 
-def _is_shown(figure: Figure) -> bool:
-    return figure.settings.get("n", 8) == 8 and figure.settings.get("similarity", 0.8) == 0.8
+def _is_shown(measured: MetricValue) -> bool:
+    return measured.settings.get("n", 8) == 8 and measured.settings.get("similarity", 0.8) == 0.8
 
 
 def report(out: Path) -> None:
@@ -156,29 +159,29 @@ def report(out: Path) -> None:
             if not place.figures(row).exists():
                 continue
             own = _accuracies(place, row, SYNTHETIC)
-            count = int(own[0].settings["training texts"]) / len(place.labels)
+            count = (own[0].sample_size or 0) / len(place.labels)
             as_many = min(REAL, key=lambda size: abs(size - count))
-            beside = {f"real-{as_many}": "real", "real-all": "real (all)", "zero-shot": "zero-shot"}
-            figures = [*own, *(each for other, of in beside.items() for each in _accuracies(place, other, of))]
+            beside = {f"real-{as_many}": "real", "real-all": "real (all)", "zero-shot": "baseline"}
+            values = [*own, *(each for other, of in beside.items() for each in _accuracies(place, other, of))]
             folder = OutputFolder(place.folder(row, 0))
-            Evaluation(tuple(figures), None, {"set": place.name, "row": row}).save(folder.evaluation_file)
+            Evaluation(tuple(values), None, {"set": place.name, "row": row}).save(folder.evaluation_file)
             runs.append((folder.root, name))
     print(write_comparison([run for run, _ in runs], out / "comparison.html", names=[name for _, name in runs]))
 
 
-def _accuracies(place: Place, row: str, of: str) -> list[Figure]:
+def _accuracies(place: Place, row: str, of: str) -> list[MetricValue]:
     if not place.figures(row).exists():
         return []
-    found = load_evaluation(place.figures(row)).figures
+    found = load_evaluation(place.figures(row)).values
     return [
         replace(
-            figure,
+            measured,
             of=of,
-            settings={key: value for key, value in figure.settings.items() if key != "runs"},
-            note=f"The mean of {figure.settings['runs']} runs." if figure.settings["runs"] != 1 else "",
+            settings={key: value for key, value in measured.settings.items() if key != "runs"},
+            note=f"The mean of {measured.settings['runs']} runs." if measured.settings["runs"] != 1 else "",
         )
-        for figure in found
-        if figure.metric == ACCURACY
+        for measured in found
+        if measured.metric == ACCURACY
     ]
 
 

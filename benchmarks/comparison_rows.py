@@ -207,7 +207,7 @@ def phrases(epsilon: int) -> Callable[[Place, int], None]:
     def make(place: Place, repetition: int) -> None:
         row = f"dp-kps-none-e{epsilon}"
         vocabulary = str(VOCABULARIES / "glove6b_400k.parquet")
-        us.synthesize(
+        us.run(
             _corpus(place),
             us.DPKPS(vocabulary=vocabulary, vocabulary_is_public=True, length=8),
             us.Budget(epsilon, DELTA),
@@ -250,7 +250,7 @@ def aug_pe(place: Place, repetition: int) -> None:
     method = us.AugPE(population=(place.size.evolved,), **EVOLUTION, **place.keywords())
     common = _common(place, "aug-pe-e6", repetition)
     with remembering(place):
-        us.synthesize(_corpus(place), method, us.Budget(6, DELTA), **_written(place), **common)
+        us.run(_corpus(place), method, us.Budget(6, DELTA), **_written(place), **common)
 
 
 def sec_pe(place: Place, repetition: int) -> None:
@@ -267,7 +267,7 @@ def sec_pe(place: Place, repetition: int) -> None:
         **place.keywords(),
     )
     with remembering(place):
-        us.synthesize(
+        us.run(
             _corpus(place),
             method,
             SecretBudget(PRIOR, POSTERIOR),
@@ -281,8 +281,8 @@ def sec_pe(place: Place, repetition: int) -> None:
 def private_prediction(place: Place, repetition: int) -> None:
     """Four texts of each of a few batches, on as many records as fill these."""
     method = us.PrivatePrediction(batches=place.size.batches, private_text_tokens=80, texts_per_batch=4)
-    wanted = place.size.batches * method.settled.batch_size
-    us.synthesize(
+    wanted = place.size.batches * method.resolved.batch_size
+    us.run(
         _corpus(place, wanted, repetition),
         method,
         us.Budget(6, DELTA),
@@ -307,7 +307,7 @@ def few_shot(place: Place, repetition: int) -> None:
         private_text_tokens=50,
     )
     options = {**_written(place), "records_per_label": place.size.written}
-    us.synthesize(_corpus(place), method, us.Budget(6, DELTA), **options, **_common(place, "few-shot-e6", repetition))
+    us.run(_corpus(place), method, us.Budget(6, DELTA), **options, **_common(place, "few-shot-e6", repetition))
 
 
 def _corpus(place: Place, of_each_label: int | None = None, seed: int = 0) -> us.Corpus:

@@ -19,27 +19,27 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from sets import DATA, embed
-from understudy.metrics.fidelity.distinct import distinct_figures
-from understudy.metrics.fidelity.frechet import frechet_figures
-from understudy.metrics.fidelity.kernel import kernel_figures
-from understudy.metrics.fidelity.labels import label_distance_figures, label_share_figures
-from understudy.metrics.fidelity.lengths import length_figures
-from understudy.metrics.fidelity.mauve import mauve_figures
-from understudy.metrics.fidelity.neighbours import neighbour_figures
-from understudy.metrics.fidelity.self_bleu import self_bleu_figures
-from understudy.metrics.fidelity.vocabulary import vocabulary_figures
-from understudy.metrics.leakage.copying import measure_copying
-from understudy.metrics.leakage.near_duplicates import measure_near_duplicates
-from understudy.metrics.leakage.neighbours import measure_neighbours
+from understudy.metrics.fidelity.embeddings import frechet_values, kernel_values, neighbour_values
+from understudy.metrics.fidelity.mauve import mauve_values
+from understudy.metrics.fidelity.texts import (
+    distinct_values,
+    label_distance_values,
+    label_share_values,
+    length_values,
+    self_bleu_values,
+    vocabulary_values,
+)
+from understudy.metrics.leakage import measure_copying
+from understudy.metrics.leakage.near import measure_near_duplicates, measure_neighbours
 from understudy.metrics.leakage.phrases import normal_words
 from understudy.metrics.leakage.replay import measure_replay
-from understudy.metrics.overview import draw_picture
+from understudy.metrics.overview import make_overview
 from understudy.metrics.sample import Sample
 from understudy.metrics.utility.classifiers import measure_classifiers
 from understudy.vocabulary.words import split_words
 
 COUNT = 10_000
-DRAWN: dict[str, Any] = {"seed": 0, "draws": 100}
+DRAWN: dict[str, Any] = {"seed": 0, "resamples": 100}
 DETECTORS = ("email", "phone", "url", "us_ssn", "iban", "credit_card")
 OF: dict[str, Any] = {"of": "synthetic", **DRAWN}
 
@@ -78,26 +78,26 @@ def _classifier(kind: str) -> Callable[[Sample, Sample], Any]:
 METRICS: dict[str, Callable[[Sample, Sample], Any]] = {
     "floor, float32": lambda a, b: _product(a, b, np.float32),
     "floor, float64": lambda a, b: _product(a, b, np.float64),
-    "Frechet distance": lambda a, b: frechet_figures(a, b, **OF),
-    "kernel distance": lambda a, b: kernel_figures(a, b, **OF),
-    "MAUVE, frontier integral": lambda a, b: mauve_figures(a, b, **OF),
-    "precision, recall, density, coverage": lambda a, b: neighbour_figures(a, b, **OF),
-    "lengths": lambda a, b: length_figures(_lengths(a), _lengths(b), **OF),
-    "vocabulary": lambda a, b: vocabulary_figures(_split(a), _split(b), **OF),
-    "distinct-n": lambda a, b: [distinct_figures(_split(each), "x", total=400_000, **DRAWN) for each in (a, b)],
-    "self-BLEU": lambda a, b: [self_bleu_figures(each.texts, "x", **DRAWN) for each in (a, b)],
+    "Frechet distance": lambda a, b: frechet_values(a, b, **OF),
+    "kernel distance": lambda a, b: kernel_values(a, b, **OF),
+    "MAUVE, frontier integral": lambda a, b: mauve_values(a, b, **OF),
+    "precision, recall, density, coverage": lambda a, b: neighbour_values(a, b, **OF),
+    "lengths": lambda a, b: length_values(_lengths(a), _lengths(b), **OF),
+    "vocabulary": lambda a, b: vocabulary_values(_split(a), _split(b), **OF),
+    "distinct-n": lambda a, b: [distinct_values(_split(each), "x", total=400_000, **DRAWN) for each in (a, b)],
+    "self-BLEU": lambda a, b: [self_bleu_values(each.texts, "x", **DRAWN) for each in (a, b)],
     "labels": lambda a, b: (
-        label_distance_figures(a.labels, b.labels, **OF),  # type: ignore[arg-type]
-        label_share_figures(b.labels, "synthetic", names=sorted(set(a.labels or ()))),  # type: ignore[arg-type]
+        label_distance_values(a.labels, b.labels, **OF),  # type: ignore[arg-type]
+        label_share_values(b.labels, "synthetic", names=sorted(set(a.labels or ()))),  # type: ignore[arg-type]
     ),
-    "copied spans, n-grams": lambda a, b: measure_copying(_normal(a), {"synthetic": _normal(b)}, seed=0, draws=200),
+    "copied spans, n-grams": lambda a, b: measure_copying(_normal(a), {"synthetic": _normal(b)}, seed=0, resamples=200),
     "near duplicates": lambda a, b: measure_near_duplicates(_normal(a), {"synthetic": _normal(b)}, seed=0),
-    "nearest neighbours": lambda a, b: measure_neighbours(a, {"synthetic": b}, seed=0, draws=200),
+    "nearest neighbours": lambda a, b: measure_neighbours(a, {"synthetic": b}, seed=0, resamples=200),
     "personal data": lambda a, b: measure_replay(a.texts, {"synthetic": b.texts}, public=(), detectors=DETECTORS),
     "accuracy, TF-IDF": _classifier("tf-idf"),
     "accuracy, embeddings": _classifier("embedding"),
     "accuracy, network": _classifier("network"),
-    "map, topics, profiles": lambda a, b: draw_picture({"real": a, "synthetic": b}, seed=0),
+    "map, topics, profiles": lambda a, b: make_overview({"real": a, "synthetic": b}, seed=0),
 }
 
 

@@ -14,7 +14,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 import understudy as us
 import understudy.models.catalog as catalog
 from sets import CACHE, DATA, embed, embedder
+from understudy.corpus.bounding import BoundedBatch
 from understudy.evolution.embeddings import PrivateEmbeddings, integer_vectors
 from understudy.evolution.loop import Round, evolve
 from understudy.evolution.variation import TextAPI, keywords_of_labels
@@ -197,7 +198,7 @@ def aug_pe(arguments: Any, private: NDArray[np.float32], noisy: bool, clock: Clo
             print(json.dumps({"said": line}), flush=True)
 
         clock.seconds, clock.calls = 0.0, 0
-        release = us.release_corpus(
+        release = us.release(
             us.read_corpus(DATA / arguments.set / "train.parquet", text="text"),
             method,
             us.Budget(4, DELTA),
@@ -248,7 +249,7 @@ def sec_pe(arguments: Any, private: NDArray[np.float32], noisy: bool, clock: Clo
     name = f"sec-pe r/p {10 if noisy else 'inf'}"
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        release = us.release_corpus(
+        release = us.release(
             us.read_corpus(DATA / arguments.set / "train.parquet", text="text"),
             method,
             SecretBudget(PRIOR, POSTERIOR),
@@ -258,7 +259,10 @@ def sec_pe(arguments: Any, private: NDArray[np.float32], noisy: bool, clock: Clo
             seed=arguments.seed,
             **SECRETS,
         )
-        print(json.dumps({"release_seconds": round(time.perf_counter() - start, 1), **release.noise_check}), flush=True)
+        print(
+            json.dumps({"release_seconds": round(time.perf_counter() - start, 1), **release.noise_check.to_json()}),
+            flush=True,
+        )
     votes = CentreVotes(release.arrays["centres"], release.arrays["sizes"], distance=arguments.distance)
     template = load_template(TYPES[arguments.set])
     writer = Writer(
@@ -324,15 +328,19 @@ def voting(arguments: Any, private: NDArray[np.float32]) -> None:
 
         numbers = [str(number) for number in range(len(private))]
         zeros = np.zeros(len(private))
-        records = PrivateEmbeddings.build(
-            [(numbers, zeros.astype(np.int32), zeros.astype(np.int64))], Known(), folder=Path(folder), key="k"
-        )
+
+        class Records:
+            def batches(self) -> Iterator[BoundedBatch]:
+                ones = zeros.astype(np.int64) + 1
+                yield BoundedBatch(numbers, zeros.astype(np.int32), ones, np.arange(len(numbers)))
+
+        records = PrivateEmbeddings(Records(), Known(), Path(folder), "k")
         ours, theirs, shared = [], [], []
         for _ in range(20):
             start = time.perf_counter()
             vectors = integer_vectors(candidates)
             shared.append(time.perf_counter() - start)
-            ours.append(_vote(lambda vectors=vectors: records.blocks(), vectors, labels, arguments.distance))
+            ours.append(_vote(lambda vectors=vectors: records.batches(), vectors, labels, arguments.distance))
             theirs.append(_vote(lambda: [votes.centres], vectors, labels, arguments.distance))
     print(
         json.dumps(

@@ -67,7 +67,7 @@ def main() -> None:
     mechanism = mechanism_of(method, budget)
     with tempfile.TemporaryDirectory() as folder:
         wall, core = time.perf_counter(), time.process_time()
-        release = us.release_corpus(
+        release = us.release(
             us.read_corpus(table, text="text", **labelled),
             method,
             budget,
@@ -96,7 +96,7 @@ def main() -> None:
         "words": round(known_words(texts), 3),
         "pairs": round(known_pairs(texts), 3),
         "near": round(nearness(texts, [str(text) for text in table["text"].to_pylist()[::-1]]), 3),
-        "check": release.noise_check,
+        "check": release.noise_check.to_json(),
         "arrays": {name: array.tolist() for name, array in release.arrays.items() if array.size < 100},
         "texts": texts,
     }

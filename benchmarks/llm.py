@@ -41,7 +41,7 @@ def main() -> None:
         started = time.perf_counter()
         corpus = us.read_corpus(texts.train, text="text", label="label", labels=list(texts.labels))
         with tempfile.TemporaryDirectory() as folder:
-            result = us.synthesize(
+            result = us.run(
                 corpus,
                 method,
                 us.Budget(arguments.epsilon, "1e-6"),

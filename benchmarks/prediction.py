@@ -298,7 +298,7 @@ def run(configuration: Configuration) -> dict[str, Any]:
         if configuration.public:
             options["batch_size"] = 1
         method = us.PrivatePrediction(**{"batches": configuration.batches, **options})
-        size = method.settled.batch_size
+        size = method.resolved.batch_size
         rows = private_rows(configuration, size)
         labels = {"label": "label_name", "labels": list(configuration.labels)} if configuration.labels else {}
         text = {"record_columns": configuration.columns} if configuration.columns else {"text": "text"}
@@ -306,7 +306,7 @@ def run(configuration: Configuration) -> dict[str, Any]:
         budget = us.Budget(configuration.epsilon, DELTA)
         _model("builtin")
         wall, core = time.perf_counter(), time.process_time()
-        us.release_corpus(
+        us.release(
             corpus,
             method,
             budget,

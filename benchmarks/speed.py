@@ -43,7 +43,7 @@ def one_release(corpus: us.Corpus, **parameters: object) -> float:
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         ledger = Ledger.create(Path(folder) / "ledger.sqlite").location
-        us.synthesize(
+        us.run(
             corpus, method, us.Budget(6, "1e-6"), llm="none", records_per_label=1, ledger=ledger, dataset="benchmark"
         )
         return time.perf_counter() - started

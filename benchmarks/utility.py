@@ -37,7 +37,7 @@ def one_run(texts: TextSet, method: us.DPKPS, epsilon: float, delta: str, count:
     """A whole run on the training split, ``count`` sequences a label."""
     corpus = us.read_corpus(texts.train, text="text", label="label", labels=list(texts.labels))
     with tempfile.TemporaryDirectory() as folder:
-        return us.synthesize(
+        return us.run(
             corpus,
             method,
             us.Budget(epsilon, delta),
@@ -135,7 +135,7 @@ def main() -> None:
                 "std": round(float(np.std(accuracies, ddof=1)), 4) if len(accuracies) > 1 else None,
                 "runs": [round(value, 4) for value in accuracies],
                 "seconds a run": round(float(np.median(seconds)), 1),
-                "above the floor": result.release.noise_check,
+                "above the floor": result.release.noise_check.to_json(),
             }
         ),
         flush=True,

@@ -28,7 +28,7 @@ import understudy.models.catalog
 from understudy.assess.parameters import ChargeParameters, EvaluationParameters
 from understudy.assess.tables import ResultParameters
 from understudy.cli import cli
-from understudy.config import GROUPS
+from understudy.config import RUN_GROUPS
 from understudy.methods.aug_pe.plan import AugPEParameters
 from understudy.methods.dp_kps.plan import DPKPSParameters
 from understudy.methods.few_shot.plan import FewShotParameters
@@ -196,7 +196,7 @@ def shown(default: Any) -> str:
 
 def test_the_configuration_page_lists_every_parameter_with_its_default() -> None:
     rows = table_rows("configuration.md", "Every parameter")
-    fields = {name: field for group in GROUPS["run"] for name, field in group.model_fields.items()}
+    fields = {name: field for group in RUN_GROUPS for name, field in group.model_fields.items()}
     assert rows == {name: shown(field.get_default()) for name, field in fields.items()}
 
 

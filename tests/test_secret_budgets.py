@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from understudy.cli.private import _table
+from understudy.cli.make import _forecast
 from understudy.config import RunConfig, run_config
 from understudy.errors import ConfigError
 from understudy.privacy.events import GaussianEvent
@@ -45,15 +45,15 @@ def test_a_prior_and_a_posterior_are_a_budget_for_secrets() -> None:
         ({"secret_posterior": "1e-3"}, "budget", "secret_prior is missing"),
         ({"secret_prior": "1e-3", "secret_posterior": "1e-4"}, "budget", "secret_prior < secret_posterior < 1"),
         ({"secret_prior": "one", "secret_posterior": "1e-4"}, "budget", "number for secret_prior, got one"),
-        ({**SECRETS, "epsilon": 3}, "budget", r"secrets by a prior and a posterior.*--epsilon and --delta, or"),
-        ({**SECRETS, "delta": 0}, "budget", r"secrets by a prior and a posterior.*--epsilon and --delta, or"),
+        ({**SECRETS, "epsilon": 3}, "budget", r"Two budgets given.*--epsilon and --delta, or"),
+        ({**SECRETS, "delta": 0}, "budget", r"Two budgets given.*--epsilon and --delta, or"),
         ({**SECRETS, "owner": "patient"}, "unit", "owners or secrets, not both"),
         ({**SECRETS, "max_records_per_secret": None}, "unit", "--max-records-per-secret M"),
-        ({**EPSILON, "max_records_per_secret": 5}, "unit", "nothing says how strongly"),
-        ({**EPSILON, "secrets": "name"}, "unit", "nothing says how strongly"),
-        ({**EPSILON, "secrets_file": "names.txt"}, "unit", "nothing says how strongly"),
-        ({**EPSILON, "secret_detectors": "email"}, "unit", "nothing says how strongly"),
-        ({}, "budget", "There is no budget"),
+        ({**EPSILON, "max_records_per_secret": 5}, "unit", "no protection of them is chosen"),
+        ({**EPSILON, "secrets": "name"}, "unit", "no protection of them is chosen"),
+        ({**EPSILON, "secrets_file": "names.txt"}, "unit", "no protection of them is chosen"),
+        ({**EPSILON, "secret_detectors": "email"}, "unit", "no protection of them is chosen"),
+        ({}, "budget", "No privacy budget given"),
     ],
 )
 def test_a_budget_or_a_unit_that_makes_no_sense_is_one_error(values: dict[str, Any], part: str, message: str) -> None:
@@ -92,7 +92,7 @@ def test_a_forecast_for_secrets_has_a_posterior_and_no_epsilon(made: Forecast) -
 
 
 def test_the_table_for_secrets_says_the_posterior_at_the_prior(made: Forecast) -> None:
-    text = _table(made)
+    text = _forecast(made)
     assert "budget (p=0.0001, r=0.001), protecting one secret: all records that hold it" in text
     assert f"together: posterior {made.posterior:.6g} at prior 0.0001" in text
 
@@ -102,7 +102,7 @@ def test_a_forecast_for_records_has_an_epsilon_and_no_posterior() -> None:
     made = Forecast(plan, Facts())
     assert made.posterior is None
     assert made.epsilon == plan.total == made.to_json()["epsilon"]
-    assert f"together: epsilon {made.epsilon:.6g} at delta 1e-06" in _table(made)
+    assert f"together: epsilon {made.epsilon:.6g} at delta 1e-06" in _forecast(made)
 
 
 def test_what_is_secret_is_part_of_what_a_resumed_run_shares_with_the_first() -> None:

@@ -1,7 +1,7 @@
 """understudy: differentially private synthetic stand-ins for private text corpora.
 
 >>> import understudy as us
->>> us.Budget(6, "1e-6")
+>>> us.Budget(epsilon=6, delta="1e-6")
 Budget(epsilon=Fraction(6, 1), delta=Fraction(1, 1000000))
 
 Everything below loads when it is first used, so that ``import understudy`` is light.
@@ -9,78 +9,86 @@ Everything below loads when it is first used, so that ``import understudy`` is l
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+_VERBS = "plan run release generate baseline evaluate audit audit_mechanism report compare"
 _PUBLIC = {
-    "AugPE": "understudy.methods.aug_pe.method",
-    "Budget": "understudy.privacy.guarantee",
-    "Corpus": "understudy.corpus",
-    "DPKPS": "understudy.methods.dp_kps.method",
-    "FewShot": "understudy.methods.few_shot.method",
-    "Listener": "understudy.run",
-    "PrivatePrediction": "understudy.methods.private_prediction.method",
-    "Release": "understudy.release",
-    "Result": "understudy.run",
-    "SecPE": "understudy.methods.sec_pe.method",
-    "SecretBudget": "understudy.privacy.secrets.budget",
-    "Statement": "understudy.statement",
-    "UnderstudyError": "understudy.errors",
-    "UnderstudyWarning": "understudy.errors",
-    "evaluate": "understudy.assess.evaluate",
-    "generate": "understudy.run",
-    "load_release": "understudy.methods.registry",
-    "plan": "understudy.api",
-    "read_corpus": "understudy.corpus",
-    "release_corpus": "understudy.run",
-    "synthesize": "understudy.run",
-    "zero_shot": "understudy.run.baseline",
+    name: module
+    for module, names in {
+        "understudy.api": _VERBS,
+        "understudy.audit.mechanisms.audit": "MechanismAudit",
+        "understudy.audit.run_audit": "RunAudit",
+        "understudy.corpus": "Corpus read_corpus",
+        "understudy.errors": "UnderstudyError UnderstudyWarning",
+        "understudy.methods.aug_pe.method": "AugPE",
+        "understudy.methods.dp_kps.method": "DPKPS",
+        "understudy.methods.few_shot.method": "FewShot",
+        "understudy.methods.registry": "load_release",
+        "understudy.methods.private_prediction.method": "PrivatePrediction",
+        "understudy.methods.sec_pe.method": "SecPE",
+        "understudy.metrics.evaluation": "Evaluation",
+        "understudy.privacy.guarantee": "Budget",
+        "understudy.privacy.secrets.budget": "SecretBudget",
+        "understudy.release": "Release",
+        "understudy.report.write": "ReportPaths",
+        "understudy.run.forecast": "Forecast",
+        "understudy.run.listener": "Listener",
+        "understudy.run.result": "Result",
+        "understudy.statement": "Statement",
+    }.items()
+    for name in names.split()
 }
 
 if TYPE_CHECKING:
-    from understudy.api import plan
-    from understudy.assess.evaluate import evaluate
-    from understudy.corpus import Corpus, read_corpus
-    from understudy.errors import UnderstudyError, UnderstudyWarning
-    from understudy.methods.aug_pe.method import AugPE
-    from understudy.methods.dp_kps.method import DPKPS
-    from understudy.methods.few_shot.method import FewShot
-    from understudy.methods.private_prediction.method import PrivatePrediction
-    from understudy.methods.registry import load_release
-    from understudy.methods.sec_pe.method import SecPE
-    from understudy.privacy.guarantee import Budget
-    from understudy.privacy.secrets.budget import SecretBudget
-    from understudy.release import Release
-    from understudy.run import Listener, Result, generate, release_corpus, synthesize
-    from understudy.run.baseline import zero_shot
-    from understudy.statement import Statement
+    from understudy.api import audit as audit
+    from understudy.api import audit_mechanism as audit_mechanism
+    from understudy.api import baseline as baseline
+    from understudy.api import compare as compare
+    from understudy.api import evaluate as evaluate
+    from understudy.api import generate as generate
+    from understudy.api import plan as plan
+    from understudy.api import release as release
+    from understudy.api import report as report
+    from understudy.api import run as run
+    from understudy.audit.mechanisms.audit import MechanismAudit as MechanismAudit
+    from understudy.audit.result import RunAudit as RunAudit
+    from understudy.corpus import Corpus as Corpus
+    from understudy.corpus import read_corpus as read_corpus
+    from understudy.errors import UnderstudyError as UnderstudyError
+    from understudy.errors import UnderstudyWarning as UnderstudyWarning
+    from understudy.methods.aug_pe.method import AugPE as AugPE
+    from understudy.methods.dp_kps.method import DPKPS as DPKPS
+    from understudy.methods.few_shot.method import FewShot as FewShot
+    from understudy.methods.private_prediction.method import PrivatePrediction as PrivatePrediction
+    from understudy.methods.registry import load_release as load_release
+    from understudy.methods.sec_pe.method import SecPE as SecPE
+    from understudy.metrics.results import Evaluation as Evaluation
+    from understudy.privacy.guarantee import Budget as Budget
+    from understudy.privacy.secrets.budget import SecretBudget as SecretBudget
+    from understudy.release import Release as Release
+    from understudy.report.page import ReportPaths as ReportPaths
+    from understudy.run.forecast import Forecast as Forecast
+    from understudy.run.generating import Result as Result
+    from understudy.run.session import Listener as Listener
+    from understudy.statement import Statement as Statement
 
-__all__ = [
-    "DPKPS",
-    "AugPE",
-    "Budget",
-    "Corpus",
-    "FewShot",
-    "Listener",
-    "PrivatePrediction",
-    "Release",
-    "Result",
-    "SecPE",
-    "SecretBudget",
-    "Statement",
-    "UnderstudyError",
-    "UnderstudyWarning",
-    "evaluate",
-    "generate",
-    "load_release",
-    "plan",
-    "read_corpus",
-    "release_corpus",
-    "synthesize",
-    "zero_shot",
-]
+__all__ = [*_PUBLIC]
+
+
+class _Package(ModuleType):
+    """Keeps ``us.run`` the verb: importing the subpackage ``understudy.run`` would put the subpackage in its place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _PUBLIC and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

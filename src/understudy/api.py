@@ -1,29 +1,409 @@
-"""The Python face of ``understudy plan``."""
+"""The Python face: one function per verb of the command line, with typed keywords.
+
+An option has the name, the type and the default of the verb's flag (``docs/configuration.md``). The families below say
+which options a verb takes, for type checkers and editors; the pydantic models in :mod:`understudy.config` and beside it
+check the values, and a test sees that both agree. What is wrong is an :class:`~understudy.errors.UnderstudyError`, of
+a kind that ``docs/errors.md`` lists.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from understudy.config import budget_fields, run_config
+from understudy.config import RunConfig, budget_fields, run_config
+from understudy.corpus import Corpus, Label, LabelType, OnBadRow
+from understudy.errors import ConfigError, ModelError, UnderstudyWarning
 from understudy.methods.base import Method
 from understudy.methods.registry import require_method
+from understudy.privacy.exact import Number
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
+from understudy.release import Release
+from understudy.run import pipeline
+from understudy.run.baseline import write_baseline
 from understudy.run.forecast import Forecast, forecast
+from understudy.run.generating import Result
+from understudy.run.session import SILENT, Listener
+from understudy.writing.records import SyntheticRecord
+
+if TYPE_CHECKING:
+    from understudy.assess.tables import Table
+    from understudy.audit.mechanisms.audit import MechanismAudit
+    from understudy.audit.result import RunAudit
+    from understudy.metrics.results import Evaluation
+    from understudy.report.page import ReportPaths
+
+Folder = str | PathLike[str]
+"""Of a file, too."""
+Names = str | Sequence[str]
+"""One string may hold several, separated by commas."""
+Labels = str | Sequence[Label]
+"""Or ``A,B,C``, or ``@FILE``."""
 
 
-def plan(method: Method, budget: Budget | SecretBudget, **options: Any) -> Forecast:
-    """What a run would release, cost and buy. Reads no private data.
+class LedgerOptions(TypedDict, total=False):
+    dataset: str | None
+    ledger: Folder | None
+    ledger_id: str | None
+    insecure_no_noise: bool
+    insecure_noise_seed: int | None
+
+
+class BoundOptions(TypedDict, total=False):
+    max_records_per_owner: int
+    secrets_file: Folder | None
+    secret_detectors: Names
+    max_records_per_secret: int | None
+
+
+class ColumnOptions(TypedDict, total=False):
+    text: str | None
+    record_columns: Names
+    label: str | None
+    labels: Labels | None
+    labels_from_data: bool
+    label_type: LabelType | None
+    owner: str | None
+
+
+class FormatOptions(TypedDict, total=False):
+    format: Literal["csv", "tsv", "jsonl", "parquet"] | None
+    delimiter: str | None
+    quotes: Literal["multiline", "line", "none"] | None
+    encoding: str
+    on_bad_row: OnBadRow
+    max_cell_bytes: int
+
+
+class EmbedderOptions(TypedDict, total=False):
+    embedder: str
+    trust_endpoint: bool
+
+
+class PrivateModelOptions(TypedDict, total=False):
+    private_model: str | None
+    private_device: Literal["cpu", "cuda"] | None
+    private_dtype: Literal["float32", "bfloat16"] | None
+
+
+class WritingOptions(TypedDict, total=False):
+    document_type: str
+    prompt: Folder | None
+    examples: Folder | None
+    examples_are_public: bool
+    examples_per_prompt: int
+    prompt_terms: int | None
+    label_in_prompt: bool
+    samples: int
+    repair: int
+    llm_temperature: float
+    top_p: float
+    max_tokens: int
+    llm: str
+    base_url: str | None
+    api_key_env: str | None
+    max_concurrency: int
+    token_cap: int | None
+    spending_cap: float | None
+    expected_records: int | None
+    price_input: float | None
+    price_output: float | None
+
+
+class OutputOptions(TypedDict, total=False):
+    output: Folder | None
+    output_format: Literal["parquet", "csv", "jsonl"]
+    keep_formulas: bool
+    records_per_label: int | None
+    records: int | None
+    seed: int
+    fresh: bool
+
+
+class RunOptions(
+    LedgerOptions, BoundOptions, EmbedderOptions, PrivateModelOptions, WritingOptions, OutputOptions, total=False
+):
+    """Of ``run`` and ``release``."""
+
+
+class PlanOptions(RunOptions, ColumnOptions, total=False):
+    """Of ``plan``, which has no corpus to say what its columns are."""
+
+    secrets: Names
+
+
+class EvolutionOptions(TypedDict, total=False):
+    min_words: int
+    max_words: int
+    keywords: Folder | None
+    keywords_are_public: bool
+
+
+class GenerateOptions(EmbedderOptions, WritingOptions, OutputOptions, EvolutionOptions, total=False):
+    """Of ``generate``: also those parameters of the methods that every ``generate`` may choose anew."""
+
+    length: int
+    temperature: float
+    contrast: float
+    coherence: float
+    top_k: int | None
+    harvest: Literal["population", "variations"]
+    exemplars_per_prompt: int
+    rounds: int
+    population: int | str | Sequence[int]
+    variations: int
+    initial_candidates: int | None
+    keep_selected: bool
+    selection: Literal["rank", "proportional"]
+    threshold: float
+    lookahead: int
+    blank_probability: float | str | Sequence[float]
+    words_spread: float
+    temperatures: float | str | Sequence[float] | None
+    distance: Literal["centred", "cosine", "l2"]
+
+
+class BaselineOptions(WritingOptions, OutputOptions, EvolutionOptions, total=False):
+    """Of ``baseline``."""
+
+    labels: Labels | None
+
+
+class EvaluateOptions(LedgerOptions, ColumnOptions, FormatOptions, EmbedderOptions, total=False):
+    """Of ``evaluate``."""
+
+    max_records_per_owner: int
+    holdout: Folder | None
+    beside: Names
+    metrics: Names
+    classifiers: Names
+    recipient: Folder | None
+    language_model: bool
+    in_context: Names
+    local_model: str
+    detectors: Names
+    public_texts: Folder | None
+    json_schema: Folder | None
+    max_texts: int
+    seeds: int
+    seed: int
+    charge_metrics: Number | None
+    charged_classifiers: Names
+    output: Folder | None
+    fresh: bool
+
+
+class AuditOptions(RunOptions, total=False):
+    """Of ``audit``: of the run, and of the audit itself."""
+
+    canaries: int
+    prefix_words: int
+    suffix_terms: int
+    attacks: Names
+    confidence: float
+
+
+def plan(method: Method, budget: Budget | SecretBudget, **options: Unpack[PlanOptions]) -> Forecast:
+    """Forecast what a run would release, cost and buy. Reads no private data.
 
     Args:
         method: such as ``DPKPS()``.
         budget: what the run may spend.
-        options: public facts by their flag names: ``label``, ``labels``, ``expected_records``, ``records_per_label``,
-            ``llm``, ``owner`` and so on.
-
-    Raises:
-        ConfigError: if the method is none, or the run cannot be made.
+        options: public facts, such as ``label``, ``labels``, ``expected_records`` and ``records_per_label``.
     """
+    return forecast(run_config(_settings(method, budget, options)))
+
+
+def run(
+    corpus: Corpus,
+    method: Method,
+    budget: Budget | SecretBudget,
+    *,
+    listener: Listener = SILENT,
+    **options: Unpack[RunOptions],
+) -> Result:
+    """Make a synthetic corpus from a private one: release, then generate. Also works in a notebook's event loop.
+
+    Args:
+        corpus: from :func:`understudy.read_corpus`.
+        method: such as ``DPKPS()``.
+        budget: what the run may spend; charged in the ledger.
+        options: such as ``llm``, ``records_per_label`` and ``output``. Without ``output`` nothing is kept, and a run
+            that was killed cannot be resumed.
+    """
+    return pipeline.run(corpus_config(corpus, method, budget, options), corpus=corpus, listener=listener)
+
+
+def release(
+    corpus: Corpus,
+    method: Method,
+    budget: Budget | SecretBudget,
+    *,
+    resume: bool = False,
+    listener: Listener = SILENT,
+    **options: Unpack[RunOptions],
+) -> Release:
+    """Make a Release of a private corpus, the only step that reads it; :func:`generate` turns it into texts anywhere.
+
+    Args:
+        corpus, method, budget, options: as for :func:`run`.
+        resume: as ``release --continue``: use what an earlier release in ``output`` has paid for and not used.
+    """
+    config = corpus_config(corpus, method, budget, options)
+    return pipeline.release(config, corpus=corpus, listener=listener, resume=resume).release
+
+
+def generate(made: Release | Folder, *, listener: Listener = SILENT, **options: Unpack[GenerateOptions]) -> Result:
+    """Turn a Release into synthetic records: post-processing, free, any number of times.
+
+    Args:
+        made: a Release, or its file.
+        options: the language model, the writing, the output, and those parameters of the Release's method that are
+            free, such as ``length``.
+    """
+    return pipeline.generate(made, listener=listener, **options)
+
+
+def baseline(*, listener: Listener = SILENT, **options: Unpack[BaselineOptions]) -> Sequence[SyntheticRecord]:
+    """Let a language model write texts from the labels alone: the baseline that a method must beat.
+
+    Nothing private is read, and nothing else is promised of the texts.
+
+    Args:
+        options: such as ``labels`` (none: texts without labels), ``records_per_label``, ``document_type`` and ``llm``.
+            The same call with the same ``output`` asks for nothing twice.
+    """
+    return write_baseline(options, listener=listener)
+
+
+def evaluate(
+    real: Table | Sequence[str], synthetic: Table, *, listener: Listener = SILENT, **options: Unpack[EvaluateOptions]
+) -> Evaluation:
+    """Measure a synthetic table against the real one: fidelity, utility, leakage.
+
+    Every number but those released with a charge is private: it is written to ``private/evaluation.json`` of the output
+    folder (if there is one), and belongs to the data's holder.
+
+    Args:
+        real: the real table: a file, several, or an open corpus.
+        synthetic: an output folder of :func:`run` or :func:`generate`, a table, or an open one.
+        options: column names are taken from the output folder's Release where it has one and they are not given.
+    """
+    from understudy.assess.evaluate import evaluate
+
+    return evaluate(real, synthetic, listener=listener, **options)
+
+
+def audit(
+    corpus: Corpus,
+    method: Method,
+    budget: Budget | SecretBudget,
+    *,
+    listener: Listener = SILENT,
+    **options: Unpack[AuditOptions],
+) -> RunAudit:
+    """Attack a whole run: plant canaries in a copy of the corpus, run the method, and tell which were planted.
+
+    The ledger is not charged, so nothing that the run makes may be handed out. The same call resumes.
+
+    Args:
+        corpus, method, budget: of the run.
+        options: of the run, with its ``output``, and of the audit, such as ``canaries``.
+    """
+    from understudy.audit.running import AuditParameters, audit_run
+
+    own: dict[str, Any] = {name: value for name, value in options.items() if name in AuditParameters.model_fields}
+    rest = {name: value for name, value in options.items() if name not in own}
+    config = corpus_config(corpus, method, budget, rest)
+    return audit_run(config, AuditParameters(**own), corpus=corpus, listener=listener)
+
+
+def audit_mechanism(name: str, budget: Budget, *, runs: int = 5000, confidence: float = 0.95) -> MechanismAudit:
+    """Run one mechanism on worst-case neighbours, and bound from below what it loses. Reads no data.
+
+    Args:
+        name: as ``understudy audit mechanism --list`` has it.
+        budget: what the mechanism is to promise.
+        runs: with the unit, and as many without it.
+        confidence: that no bound is too high.
+    """
+    from understudy.audit.mechanisms.audit import audit_mechanism
+    from understudy.audit.mechanisms.registry import ALL, chosen
+
+    if name == ALL:
+        raise ConfigError(f"{ALL!r} is not one mechanism.", "Name one; `understudy audit mechanism --list` lists them.")
+    (auditable,) = chosen(name)
+    return audit_mechanism(auditable, budget, runs=runs, confidence=confidence)
+
+
+def report(*runs: Folder, embedder: str | None = None, seed: int = 0) -> list[ReportPaths]:
+    """Write the report of each run: one to hand out, and one that stays inside where something private was measured.
+
+    Args:
+        runs: output folders of :func:`run`, :func:`release` or :func:`generate`.
+        embedder: of topics and the map. None: the built-in one, or TF-IDF where that is not installed.
+        seed: steers the map and which texts are shown.
+    """
+    from understudy.models.catalog import load_embedder
+    from understudy.outputs import OutputFolder
+    from understudy.report.contents import read_statement
+    from understudy.report.page import write_reports
+
+    folders = [OutputFolder(Path(run)) for run in runs]
+    for folder in folders:
+        read_statement(folder.shareable)  # a wrong path is an error before seconds go into loading a model
+    try:
+        loaded = load_embedder(embedder or "builtin")
+    except ModelError:
+        if embedder is not None:
+            raise
+        loaded = None
+        warnings.warn("Built-in embedding model not installed; using TF-IDF.", UnderstudyWarning, stacklevel=2)
+    return [write_reports(folder, embedder=loaded, seed=seed) for folder in folders]
+
+
+def compare(
+    runs: Sequence[Folder], output: Folder, *, names: Sequence[str] | None = None, shareable: bool = False
+) -> Path:
+    """Write one page that compares several runs: what their texts are good for, against the epsilon they promised.
+
+    Args:
+        runs: output folders that were evaluated.
+        output: the page, readable by its owner only unless ``shareable``.
+        names: one per run; runs of one name are one line. None: by their methods.
+        shareable: show only what was released with a charge.
+    """
+    from understudy.report.comparison import write_comparison
+
+    return write_comparison([Path(run) for run in runs], Path(output), names=names or None, shareable=shareable)
+
+
+def corpus_config(
+    corpus: Corpus, method: Method, budget: Budget | SecretBudget, options: Mapping[str, Any]
+) -> RunConfig:
+    """The configuration of a run on an open corpus."""
+    if not isinstance(corpus, Corpus):
+        raise ConfigError(
+            f"The corpus is an object of the type {type(corpus).__name__}.", "Open the table with read_corpus first."
+        )
+    schema = corpus.schema
+    columns = {
+        "dataset": corpus.name,
+        "text": schema.text,
+        "record_columns": schema.record_columns,
+        "label": schema.label,
+        "labels": (schema.labels or None) if schema.labels_declared else None,
+        "labels_from_data": not schema.labels_declared,
+        "owner": schema.owner,
+        "secrets": schema.secrets,
+    }
+    return run_config(_settings(method, budget, {**columns, **options}))
+
+
+def _settings(method: Method, budget: Budget | SecretBudget, options: Mapping[str, Any]) -> dict[str, Any]:
     require_method(method)
-    fields = {**budget_fields(budget), "method": method.name, **method.dump()}
-    return forecast(run_config({**fields, **options}))
+    return {**budget_fields(budget), "method": method.name, **method.dump(), **options}

@@ -1,7 +1,7 @@
 """One configuration behind YAML, flags and Python: flat names, strict, with a JSON Schema.
 
-The groups below are the sections of ``--help``. A run's configuration is one flat mapping: the fields of
-the groups and those of the method's own parameters.
+The groups below are the sections of ``--help``. A run's configuration is one flat mapping: the fields of the groups
+and those of the method's own parameters.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, create_model
+from pydantic import BeforeValidator, Field, WithJsonSchema, create_model
 
-from understudy.corpus.labels import canonical, declared_labels
+from understudy.corpus import Corpus, canonical, read_corpus
+from understudy.corpus.labels import declared_labels
 from understudy.errors import ConfigError
 from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
 from understudy.methods.registry import make_method, method_class
@@ -72,222 +73,60 @@ class TableParameters(Parameters):
     max_cell_bytes: int = Field(1_048_576, ge=1)
     """A row with a longer cell is bad."""
 
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The fields that :func:`understudy.read_corpus` takes."""
+        return self.model_dump(include=set(TableParameters.model_fields) - {"max_records_per_owner"})
 
-class _SourceParameters(Parameters):
+
+class DataParameters(TableParameters):
+    """The private table."""
+
     data: OneOrSeveral = ()
     """Private files: CSV, TSV, JSONL or Parquet, also compressed; globs; ``-`` for standard input."""
 
 
-class _SecretsParameters(Parameters):
-    secrets: CommaSeparated = ()
-    """Columns that list a record's secrets, where secrets are protected."""
-    secrets_file: str | None = None
-    """A private file with one secret string a line."""
-    secret_detectors: CommaSeparated = ()
-    """Detectors that find secrets in the texts: ``email``, ``phone``, ``iban``, ... (docs/secrets.md)."""
-    max_records_per_secret: int | None = Field(None, ge=1, le=1_000_000)
-    """Most records that hold one secret (m): declared, and checked before anything is charged."""
+class ProtectionParameters(Parameters):
+    """What is protected, and how strongly."""
 
-
-class DataParameters(_SecretsParameters, TableParameters, _SourceParameters):
-    """The private table."""
-
-
-class LedgerParameters(Parameters):
-    """The ledger."""
-
-    dataset: str | None = None
-    """The dataset's name in the ledger. Default: the data file's stem."""
-    ledger: str | None = None
-    """Ledger file or postgresql:// URL. Default: $UNDERSTUDY_LEDGER, else the user's state folder."""
-    ledger_id: str | None = None
-    """The id that the ledger must have (``understudy ledger show``), so that no other takes its place."""
-    insecure_no_noise: bool = False
-    """Add no noise. NOT PRIVATE."""
-    insecure_noise_seed: int | None = Field(None, ge=0)
-    """Draw repeatable noise. NOT PRIVATE."""
-
-
-class _BudgetParameters(Parameters):
     epsilon: ExactNumber = None
     """Privacy budget epsilon of this run, 1e-9 to 100000."""
     delta: ExactNumber = None
     """Privacy budget delta of this run, 1e-14 to 0.5; 0 for pure differential privacy."""
     secret_prior: ExactNumber = None
-    """Secret protection instead of (epsilon, delta): how often a secret is guessed rightly before the release (p)."""
+    """Secret protection instead of (epsilon, delta): the probability of guessing a secret before the release (p)."""
     secret_posterior: ExactNumber = None
-    """How often it may be guessed rightly at most, after the release (r)."""
-
-
-class PrivacyParameters(LedgerParameters, _BudgetParameters):
-    """The budget and the ledger."""
-
-
-class PlanParameters(Parameters):
-    """What only a forecast needs."""
-
-    expected_records: int | None = Field(None, ge=1, le=10**12)
-    """Corpus size as you know or guess it, in owners where owners are protected; never read from the data."""
-    price_input: float | None = Field(None, ge=0)
-    """Price of a million input tokens."""
-    price_output: float | None = Field(None, ge=0)
-    """Price of a million output tokens."""
-
-
-class EmbedderParameters(Parameters):
-    """The public embedder."""
-
-    embedder: str = "builtin"
-    """``builtin`` or ``hf:ORG/NAME``."""
-    trust_endpoint: bool = False
-    """Whoever runs the endpoint of an embedder that is not local may read the private texts."""
-
-
-class ReleaseModelParameters(Parameters):
-    """The model that reads private text; it must be local."""
-
-    private_model: str | None = None
-    """Reads private text on this machine: ``builtin`` (the default), ``hf:ORG/NAME`` or ``hf:./FOLDER``."""
-    private_device: Literal["cpu", "cuda"] | None = None
-    """Where it runs. Default: CUDA where there is one."""
-    release_dtype: Literal["float32", "bfloat16"] | None = None
-    """How it computes. Default: bfloat16 where the processor does, else float32."""
-
-
-class ModelParameters(Parameters):
-    """The language model that writes the texts; it sees released values only."""
-
-    llm: str = "builtin"
-    """``builtin``, ``none`` (write the phrases themselves), ``openai:NAME`` or ``hf:ORG/NAME``."""
-    base_url: str | None = None
-    """Address of an OpenAI-compatible endpoint."""
-    api_key_env: str | None = None
-    """Environment variable that holds the endpoint's key."""
-    max_concurrency: int = Field(64, ge=1, le=10_000)
-    """Most requests in flight."""
-    token_cap: int | None = Field(None, ge=1)
-    """Stop before this many tokens are used."""
-    spending_cap: float | None = Field(None, gt=0)
-    """Stop before this much money is spent (needs prices)."""
-
-
-class OutputParameters(Parameters):
-    """What is written, and where."""
-
-    output: str | None = None
-    """Folder for the results."""
-    output_format: Literal["parquet", "csv", "jsonl"] = "parquet"
-    """Format of the synthetic table."""
-    keep_formulas: bool = False
-    """Write CSV cells that begin with ``=``, ``+``, ``-`` or ``@`` as they are; otherwise an apostrophe stands before
-    them, so that no spreadsheet runs them."""
-    records_per_label: int | None = Field(None, ge=1, le=MOST_RECORDS)
-    """Synthetic records of each label."""
-    records: int | None = Field(None, ge=1, le=MOST_RECORDS)
-    """Synthetic records in all, the labels in equal shares."""
-    seed: int = Field(0, ge=0)
-    """Steers public randomness and the language model's sampling; never the noise."""
-    fresh: bool = False
-    """Start anew in a used output folder; charges again."""
-
-
-class _MethodName(Parameters):
-    method: str = DEFAULT_METHOD
-    """The method."""
-
-
-_CANDIDATES = (WritingParameters, ModelParameters, PlanParameters)
-GROUPS: dict[str, tuple[type[Parameters], ...]] = {
-    "plan": (
-        DataParameters,
-        PrivacyParameters,
-        PlanParameters,
-        ReleaseModelParameters,
-        WritingParameters,
-        ModelParameters,
-        OutputParameters,
-    ),
-    "release": (DataParameters, PrivacyParameters, EmbedderParameters, OutputParameters),
-    "run": (
-        DataParameters,
-        PrivacyParameters,
-        PlanParameters,
-        EmbedderParameters,
-        ReleaseModelParameters,
-        WritingParameters,
-        ModelParameters,
-        OutputParameters,
-    ),
-}
-"""The groups of each verb that works on private data (``generate`` has its own)."""
-
-
-def release_groups(method: type[Any]) -> tuple[type[Parameters], ...]:
-    """The groups of ``release``: also what the method's release needs of prompts and models."""
-    groups = GROUPS["release"]
-    if method.needs.private_model:
-        groups += (ReleaseModelParameters, WritingParameters)
-    return groups + (_CANDIDATES if method.needs.candidates else ())
-
-
-def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
-    """The flags that say this budget."""
-    if isinstance(budget, SecretBudget):
-        return {"secret_prior": str(budget.prior), "secret_posterior": str(budget.posterior)}
-    return {"epsilon": str(budget.epsilon), "delta": str(budget.delta)}
-
-
-_OPERATIONAL = {
-    "api_key_env",
-    "base_url",
-    "data",
-    "dataset",
-    "expected_records",
-    "fresh",
-    "ledger",
-    "ledger_id",
-    "max_concurrency",
-    "output",
-    "price_input",
-    "price_output",
-    "spending_cap",
-    "token_cap",
-}
-"""Settings that a resumed run may change: they alter neither what is released nor what is written."""
-
-
-class RunConfig(
-    DataParameters,
-    PrivacyParameters,
-    PlanParameters,
-    EmbedderParameters,
-    ReleaseModelParameters,
-    WritingParameters,
-    ModelParameters,
-    OutputParameters,
-):
-    """Everything a run may be told, the method's own parameters apart."""
-
-    method: str = DEFAULT_METHOD
-    method_parameters: dict[str, Any] = Field(default_factory=dict)
+    """The highest probability of guessing it after the release (r)."""
+    owner: str | None = None
+    """Column of the owners: protects all records of an owner together."""
+    max_records_per_owner: int = Field(5, ge=1, le=10_000)
+    """Contribution bound: records of one owner that are used."""
+    secrets: CommaSeparated = ()
+    """Columns that list a record's secrets, where secrets are protected."""
+    secrets_file: str | None = None
+    """A private file with one secret string per line."""
+    secret_detectors: CommaSeparated = ()
+    """Detectors that find secrets in the texts: ``email``, ``phone``, ``iban``, ... (docs/secrets.md)."""
+    max_records_per_secret: int | None = Field(None, ge=1, le=1_000_000)
+    """Most records that hold one secret (m): declared, and checked before anything is charged."""
 
     @property
     def budget(self) -> Budget | SecretBudget:
         """The run's budget.
 
         Raises:
-            ConfigError: if one of its two numbers is missing or out of range, or there are two budgets.
+            ConfigError: if a number is missing or out of range, or there are two budgets.
         """
         if self.epsilon is None and self.delta is None and not self._protects_secrets:
             raise ConfigError(
-                "There is no budget.",
+                "No privacy budget given.",
                 "Give --epsilon and --delta, or to protect secrets --secret-prior and --secret-posterior.",
             )
         if not self._protects_secrets:
             return Budget(self.epsilon, self.delta)  # type: ignore[arg-type]  # None is an error with its own message
         if self.epsilon is not None or self.delta is not None:
             raise ConfigError(
-                "A run protects records or owners by epsilon and delta, or secrets by a prior and a posterior.",
+                "Two budgets given, one for records or owners and one for secrets.",
                 "Give --epsilon and --delta, or --secret-prior and --secret-posterior.",
             )
         return SecretBudget(self.secret_prior, self.secret_posterior)
@@ -308,14 +147,14 @@ class RunConfig(
             if self.max_records_per_secret is None:
                 raise ConfigError(
                     "max_records_per_secret is missing.",
-                    "Declare with --max-records-per-secret M how many records may hold one secret at most; "
-                    "it is checked, and must not be read from the data.",
+                    "Declare with --max-records-per-secret M the most records that hold one secret; it is checked, and "
+                    "must not be read from the data.",
                 )
             told = recognised_by(self.secrets, self.secrets_file, self.secret_detectors)
             return Unit("secret", self.max_records_per_secret, recognised_by=told)
         if self.secrets or self.secrets_file or self.secret_detectors or self.max_records_per_secret:
             raise ConfigError(
-                "Secrets are described, but nothing says how strongly they are protected.",
+                "Secrets are described, but no protection of them is chosen.",
                 "Give --secret-prior P and --secret-posterior R in place of --epsilon and --delta, or leave them out.",
             )
         return Unit("owner", self.max_records_per_owner, self.owner) if self.owner else Unit("record")
@@ -324,9 +163,134 @@ class RunConfig(
     def _protects_secrets(self) -> bool:
         return self.secret_prior is not None or self.secret_posterior is not None
 
-    def part(self, group: type[Parameters]) -> Any:
-        """The fields of one group as that group's model."""
-        return group(**{name: getattr(self, name) for name in group.model_fields})
+
+class LedgerParameters(Parameters):
+    """The ledger."""
+
+    dataset: str | None = None
+    """The dataset's name in the ledger. Default: the data file's stem."""
+    ledger: str | None = None
+    """Ledger file or postgresql:// URL. Default: $UNDERSTUDY_LEDGER, else the user's state folder."""
+    ledger_id: str | None = None
+    """The id that the ledger must have (``understudy ledger show``), so that no other takes its place."""
+    insecure_no_noise: bool = False
+    """Add no noise. NOT PRIVATE."""
+    insecure_noise_seed: int | None = Field(None, ge=0)
+    """Sample repeatable noise. NOT PRIVATE."""
+
+
+class PlanParameters(Parameters):
+    """For the forecast only."""
+
+    expected_records: int | None = Field(None, ge=1, le=10**12)
+    """Your estimate of the corpus size (of owners, where owners are protected); never read from the data."""
+    price_input: float | None = Field(None, ge=0)
+    """Price per million input tokens."""
+    price_output: float | None = Field(None, ge=0)
+    """Price per million output tokens."""
+
+
+class EmbedderParameters(Parameters):
+    """The public embedder."""
+
+    embedder: str = "builtin"
+    """``builtin`` or ``hf:ORG/NAME``."""
+    trust_endpoint: bool = False
+    """Whoever runs the endpoint of an embedder that is not local may read the private texts."""
+
+
+class PrivateModelParameters(Parameters):
+    """The model that reads private text; it must be local."""
+
+    private_model: str | None = None
+    """Reads private text on this machine: ``builtin`` (the default), ``hf:ORG/NAME`` or ``hf:./FOLDER``."""
+    private_device: Literal["cpu", "cuda"] | None = None
+    """Where it runs. Default: CUDA if there is one."""
+    private_dtype: Literal["float32", "bfloat16"] | None = None
+    """Its arithmetic. Default: bfloat16 if the processor supports it, else float32."""
+
+
+class ModelParameters(Parameters):
+    """The language model that writes the texts; it sees released values only."""
+
+    llm: str = "builtin"
+    """``builtin``, ``none`` (write the phrases themselves), ``openai:NAME`` or ``hf:ORG/NAME``."""
+    base_url: str | None = None
+    """Address of an OpenAI-compatible endpoint."""
+    api_key_env: str | None = None
+    """Environment variable that holds the endpoint's key."""
+    max_concurrency: int = Field(64, ge=1, le=10_000)
+    """Most requests at once."""
+    token_cap: int | None = Field(None, ge=1)
+    """Stop before this many tokens are used."""
+    spending_cap: float | None = Field(None, gt=0)
+    """Stop before this much money is spent (needs the prices)."""
+
+
+class OutputParameters(Parameters):
+    """The output."""
+
+    output: str | None = None
+    """Folder for the results."""
+    output_format: Literal["parquet", "csv", "jsonl"] = "parquet"
+    """Format of the synthetic table."""
+    keep_formulas: bool = False
+    """Write CSV cells that begin with ``=``, ``+``, ``-`` or ``@`` as they are; otherwise an apostrophe is put before
+    them, so that no spreadsheet runs them."""
+    records_per_label: int | None = Field(None, ge=1, le=MOST_RECORDS)
+    """Synthetic records per label."""
+    records: int | None = Field(None, ge=1, le=MOST_RECORDS)
+    """Synthetic records in total, in equal shares for all labels."""
+    seed: int = Field(0, ge=0)
+    """Steers public randomness and the language model's sampling; never the noise."""
+    fresh: bool = False
+    """Start anew in a used output folder; charges again."""
+
+
+def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
+    """The flags that say this budget."""
+    if isinstance(budget, SecretBudget):
+        return {"secret_prior": str(budget.prior), "secret_posterior": str(budget.posterior)}
+    return {"epsilon": str(budget.epsilon), "delta": str(budget.delta)}
+
+
+_OPERATIONAL = {
+    *("data", "dataset", "ledger", "ledger_id", "output", "fresh", "expected_records"),
+    *("base_url", "api_key_env", "max_concurrency", "price_input", "price_output", "spending_cap", "token_cap"),
+}
+"""Settings that a resumed run may change: they alter neither what is released nor what is written."""
+
+
+class RunConfig(
+    DataParameters,
+    ProtectionParameters,
+    LedgerParameters,
+    PlanParameters,
+    EmbedderParameters,
+    PrivateModelParameters,
+    WritingParameters,
+    ModelParameters,
+    OutputParameters,
+):
+    """Every setting of a run, apart from the method's own parameters."""
+
+    method: str = DEFAULT_METHOD
+    method_parameters: dict[str, Any] = Field(default_factory=dict)
+
+    def open_corpus(self, private: Path | None) -> Corpus:
+        """The private table that ``data`` names.
+
+        Args:
+            private: the folder for standard input and for the numbers of bad rows.
+
+        Raises:
+            ConfigError: if no data are named.
+            CorpusError: if the table cannot be read as declared.
+        """
+        if not self.data:
+            raise ConfigError("No private data given.", "Name the files with --data FILE.")
+        source = self.data[0] if len(self.data) == 1 else self.data
+        return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
 
     @property
     def lasting(self) -> dict[str, Any]:
@@ -337,10 +301,9 @@ class RunConfig(
         """
         method = make_method(self.method, self.method_parameters)
         own = method_class(self.method).parameters(**self.method_parameters)
-        unused = {
-            "method_parameters",
-            *(ModelParameters.model_fields if method.needs.generation_llm == "never" else ()),
-        }
+        unused = {"method_parameters"}
+        if method.needs.generation_llm == "never":
+            unused |= ModelParameters.model_fields.keys()
         fields = self.model_dump(mode="json", exclude=_OPERATIONAL | unused)
         if self.epsilon is not None or self._protects_secrets:
             fields |= budget_fields(self.budget)
@@ -348,6 +311,22 @@ class RunConfig(
             fields["labels"] = [canonical(label) for label in declared_labels(self.labels)]
         chosen = {name: value for name, value in method.dump().items() if name not in method.stopping_parameters}
         return {**fields, **chosen, "content of files": {**self.file_hashes, **own.file_hashes}}
+
+
+Groups = tuple[type[Parameters], ...]
+RUN_GROUPS = cast("Groups", RunConfig.__bases__)
+WRITING_GROUPS: Groups = (WritingParameters, ModelParameters, PlanParameters)
+
+
+def release_groups(method: type[Any]) -> Groups:
+    """The groups of ``release``: also what the method's release needs of prompts and models."""
+    groups: Groups = (
+        *(DataParameters, ProtectionParameters, LedgerParameters),
+        *(EmbedderParameters, OutputParameters),
+    )
+    if method.needs.private_model:
+        groups += (PrivateModelParameters, WritingParameters)
+    return groups + (WRITING_GROUPS if method.needs.candidates else ())
 
 
 def run_config(values: Mapping[str, Any]) -> RunConfig:
@@ -363,7 +342,7 @@ def run_config(values: Mapping[str, Any]) -> RunConfig:
     make_method(method, parameters)
     if "method_parameters" in rest:
         raise ConfigError(
-            "There is no parameter 'method_parameters'.", "Write the method's parameters beside the others."
+            "There is no parameter 'method_parameters'.", "Give the method's parameters beside the others."
         )
     return RunConfig(**rest, method_parameters=parameters)
 
@@ -376,7 +355,7 @@ def configured_method(values: Mapping[str, Any]) -> str:
     """
     method = values.get("method", DEFAULT_METHOD)
     if not isinstance(method, str):
-        raise ConfigError("The method is no name.", "Write `method: NAME`; `understudy plan --help` lists the methods.")
+        raise ConfigError("The method is not a name.", "Write `method: NAME`; `understudy run --help` lists the names.")
     return method
 
 
@@ -398,17 +377,19 @@ def read_config(path: str | Path) -> dict[str, Any]:
     ) as error:  # a value may be no date, or too long a number
         why = error if isinstance(error, UnreadableText) else type(error).__name__
         raise ConfigError(
-            f"The configuration {Path(path).name} cannot be read ({why}).", "Give a UTF-8 YAML file."
+            f"Cannot read the configuration {Path(path).name} ({why}).", "Give a YAML file in UTF-8."
         ) from None
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise ConfigError(f"The configuration {Path(path).name} is no mapping.", "Write one `name: value` a line.")
+        raise ConfigError(f"The configuration {Path(path).name} is not a mapping.", "Write one `name: value` per line.")
     return {str(name).replace("-", "_"): value for name, value in values.items()}
 
 
 def json_schema(method: str = DEFAULT_METHOD) -> dict[str, Any]:
     """JSON Schema of a run's YAML configuration with ``method``."""
-    bases: tuple[type[BaseModel], ...] = (*GROUPS["run"], method_class(method).parameters, _MethodName)
-    model = cast("type[BaseModel]", create_model("UnderstudyConfiguration", __base__=bases))
-    return model.model_json_schema()
+    bases: Any = (*RUN_GROUPS, method_class(method).parameters)
+    field: Any = (str, Field(DEFAULT_METHOD, description="The method."))
+    model: Any = create_model("UnderstudyConfiguration", __base__=bases, method=field)
+    made: dict[str, Any] = model.model_json_schema()
+    return made

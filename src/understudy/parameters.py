@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import os
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -42,6 +42,8 @@ CommaSeparated = Annotated[
 """Strings; one string holds several, separated by commas."""
 
 
+_Group = TypeVar("_Group", bound="Parameters")
+
 LARGEST = 2**53
 """Up to here whole numbers are exact as decimals too, and fit into the integers of arrays."""
 
@@ -73,6 +75,10 @@ class Parameters(BaseModel):
         if isinstance(value, int) and abs(value) > LARGEST:
             raise ValueError(f"expected a number of at most {LARGEST}")
         return value
+
+    def part(self, group: type[_Group]) -> _Group:
+        """The fields of one group as that group's model."""
+        return group(**{name: getattr(self, name) for name in group.model_fields})
 
     @classmethod
     def public_files(cls) -> tuple[str, ...]:

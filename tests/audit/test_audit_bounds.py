@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from understudy.audit.bounds import ErrorLimits, best_bound, counted, limits, upper_limit
+from understudy.audit.mechanisms.bounds import ErrorLimits, best_bound, counted, limits, upper_limit
 from understudy.privacy.guarantee import GDP
 
 RUNS = 4_000

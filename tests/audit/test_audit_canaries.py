@@ -10,8 +10,15 @@ from typing import Any
 
 import pytest
 
-from understudy.audit.canaries import Canaries, load_canaries, make_canaries
-from understudy.audit.planting import CORPUS, choose_canaries, on_the_copy, open_corpus, plant
+from understudy.audit.canaries import (
+    CORPUS,
+    Canaries,
+    choose_canaries,
+    load_canaries,
+    make_canaries,
+    on_the_copy,
+    plant,
+)
 from understudy.config import RunConfig, run_config
 from understudy.corpus.labels import Label
 from understudy.corpus.secrets import records_per_secret, secret_finder
@@ -51,7 +58,7 @@ def config(folder: Path, **changes: Any) -> RunConfig:
 def planted(folder: Path, **changes: Any) -> tuple[Canaries, list[dict[str, Any]], RunConfig]:
     """The canaries, the rows of the copy, and the configuration on it."""
     settings = config(folder, **changes)
-    with open_corpus(settings, folder) as corpus:
+    with settings.open_corpus(folder) as corpus:
         made = choose_canaries(settings, corpus, count=60, prefix_words=2, suffix_terms=3)
         plant(settings, corpus, made, folder)
     rows = [json.loads(line) for line in (folder / CORPUS).read_text("utf-8").splitlines()]
@@ -159,7 +166,7 @@ def test_every_canary_is_a_secret_of_its_own_in_as_many_records_as_may_hold_one(
         secret_posterior="1e-2",
         max_records_per_secret=3,
     )
-    with open_corpus(settings, tmp_path) as corpus:
+    with settings.open_corpus(tmp_path) as corpus:
         finder = secret_finder(corpus, file=settings.secrets_file)
         counts = records_per_secret(corpus, finder)
     assert {counts[finder.key(canary.suffix)] for canary in made if canary.planted} == {3}
@@ -201,8 +208,8 @@ def test_a_table_without_a_record_is_an_error(tmp_path: Path) -> None:
     settings = config(tmp_path)
     (tmp_path / "notes.jsonl").write_text('{"note": "x"}\n', "utf-8")
     with (
-        open_corpus(
-            settings.model_copy(update={"on_bad_row": "skip", "label": "gone", "labels": "a"}), tmp_path
+        settings.model_copy(update={"on_bad_row": "skip", "label": "gone", "labels": "a"}).open_corpus(
+            tmp_path
         ) as corpus,
         pytest.raises(CorpusError, match="no record"),
     ):

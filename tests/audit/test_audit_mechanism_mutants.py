@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 
 from understudy.assess.counting import MetricCounts
 from understudy.audit.mechanisms.audit import VIOLATION
-from understudy.audit.mechanisms.clusters import cluster_sums, sec_pe
-from understudy.audit.mechanisms.corpus_sums import OWNER, charged_metrics, dp_kps, one_sum
-from understudy.audit.mechanisms.subsets import few_shot
-from understudy.audit.mechanisms.tokens import private_tokens, token_test
-from understudy.audit.mechanisms.votes import aug_pe
+from understudy.audit.mechanisms.sums import OWNER, aug_pe, charged_metrics, cluster_sums, dp_kps, one_sum, sec_pe
+from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
 from understudy.corpus.bounding import BoundedBatch
 from understudy.decoding.sums import Sums, TokenSums
 from understudy.evolution.embeddings import Block
@@ -55,7 +52,7 @@ ATTACKS: dict[str, Any] = {
     "dp-kps": lambda: dp_kps("gaussian", Unit(), BUDGET),
     "votes": lambda: aug_pe(1, Unit(), BUDGET),
     "clusters": lambda: sec_pe(BUDGET, rate=1.0, records=1),
-    "clusters-drawn": lambda: sec_pe(BUDGET, rate=0.5, records=3),
+    "clusters-sampled": lambda: sec_pe(BUDGET, rate=0.5, records=3),
     "private-tokens": lambda: private_tokens("recenter", BUDGET),
     "private-tokens-difference": lambda: private_tokens("difference", BUDGET),
     "private-tokens-many": lambda: private_tokens("recenter", BUDGET, vocabulary=5000),
@@ -74,7 +71,7 @@ def test_half_of_the_noise_is_caught(name: str) -> None:
 
 
 def query_replaced(attack: Any, query: Any) -> Any:
-    """The same noise multiplier, the same promise, another query with the sensitivity that it states; with noise that
+    """The same noise multiplier, the same claim, another query with the sensitivity that it states; with noise that
     is fast and repeatable."""
     (planned,) = attack.sums
     mechanism = replace(planned.mechanism, sensitivity=query.sensitivity)

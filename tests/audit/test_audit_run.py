@@ -16,12 +16,15 @@ from run_fixtures import Said
 from secret_fixtures import protecting
 
 from understudy.audit import running
-from understudy.audit.run_audit import RunAudit
+from understudy.audit.result import RunAudit
 from understudy.audit.running import AuditParameters, audit_run, promise
 from understudy.config import RunConfig, run_config
 from understudy.errors import ConfigError, PrivacyError, ResumeError
 from understudy.privacy.guarantee import GDP
-from understudy.run import Listener, Result, make_plan, run
+from understudy.run import Result
+from understudy.run.pipeline import run
+from understudy.run.planning import make_plan
+from understudy.run.session import Listener
 
 RARE = ["".join(("zq", *letters)) for letters in product("abcdefghijkl", repeat=3)]
 PRIVATE_WORDS = ("Seen today", "Number 1", "zq")
@@ -288,7 +291,7 @@ def test_the_command_says_the_promise_the_bound_and_the_power(
 @pytest.mark.parametrize(
     ("changes", "words", "problem"),
     [
-        ({"epsilon": None, "delta": None}, (), "no budget"),
+        ({"epsilon": None, "delta": None}, (), "No privacy budget"),
         ({"records_per_label": None}, (), "how many records"),
         ({"output": None}, (), "no folder"),
         ({"colour": "red"}, (), "no parameter 'colour'"),
@@ -335,7 +338,7 @@ def test_two_audits_cannot_use_one_folder_at_once(tmp_path: Path, monkeypatch: p
 def test_a_configuration_that_is_not_there_is_an_error(tmp_path: Path, understudy: Callable[..., Said]) -> None:
     said = understudy("audit", "run", str(tmp_path / "none.yaml"))
     assert said.code == ConfigError.exit_code
-    assert "none.yaml cannot be read" in said.err
+    assert "Cannot read the configuration none.yaml" in said.err
 
 
 @pytest.mark.parametrize("llm", ["openai:gpt", "acme:writer"])

@@ -13,14 +13,14 @@ import pytest
 from numpy.typing import NDArray
 
 from understudy.audit.canaries import Canaries, make_canaries
-from understudy.audit.ngram import NGramModel
 from understudy.audit.one_run import guess_rules
-from understudy.audit.run_audit import area_under_curve, judge, true_positive_rate
+from understudy.audit.result import area_under_curve, judge, true_positive_rate
 from understudy.audit.scoring import (
     EMBEDDING,
     NGRAM,
     RELEASE,
     TERMS,
+    NGramModel,
     attacks_of,
     embedding_scores,
     ngram_scores,

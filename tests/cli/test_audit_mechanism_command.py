@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from run_fixtures import Said
 
+from understudy.audit.mechanisms import registry
 from understudy.audit.mechanisms.registry import MECHANISMS
 from understudy.errors import PrivacyError
 
@@ -34,7 +35,7 @@ def test_an_audit_is_a_line_beside_the_promise_and_says_that_it_is_no_proof(unde
 
 def test_as_json_an_audit_is_all_that_is_known_of_it(understudy: Callable[..., Said]) -> None:
     words = ("term-counts-laplace", "--runs", "120", "--epsilon", "2", "--confidence", "0.999999", "--json")
-    (found,) = json.loads(understudy("audit", "mechanism", *words).out)
+    (found,) = json.loads(understudy("audit", "mechanism", *words).out)["audits"]
     assert found["promised"] == 2
     assert found["quantity"] == "epsilon at delta 0"  # pure
     assert (found["runs"], found["confidence"]) == (120, 0.999999)
@@ -51,7 +52,7 @@ def test_a_violation_is_shown_and_ends_with_the_code_of_a_broken_privacy_rule(
     """A mechanism that adds no noise."""
     from dataclasses import replace
 
-    from understudy.audit.mechanisms.corpus_sums import one_sum
+    from understudy.audit.mechanisms.sums import one_sum
     from understudy.privacy.noise import InsecureNoNoise
 
     def bare(budget: object) -> object:
@@ -67,7 +68,7 @@ def test_a_violation_is_shown_and_ends_with_the_code_of_a_broken_privacy_rule(
 
 def test_all_means_every_mechanism(understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
     two = {name: MECHANISMS[name] for name in ("label-counts", "term-counts-laplace")}
-    monkeypatch.setattr("understudy.audit.mechanisms.registry.MECHANISMS", two)
+    monkeypatch.setattr(registry, "MECHANISMS", two)
     said = understudy("audit", "mechanism", "all", "--runs", "100", "--confidence", "0.999999")
     assert [line.split("\t")[0] for line in said.out.splitlines()[1:3]] == list(two)
 
@@ -76,8 +77,8 @@ def test_without_torch_what_needs_it_is_left_out_of_all_and_refused_by_name(
     understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two = {name: MECHANISMS[name] for name in ("label-counts", "subsets")}
-    monkeypatch.setattr("understudy.audit.mechanisms.registry.MECHANISMS", two)
-    monkeypatch.setattr("understudy.audit.mechanisms.registry.find_spec", lambda _: None)
+    monkeypatch.setattr(registry, "MECHANISMS", two)
+    monkeypatch.setattr(registry, "find_spec", lambda _: None)
     monkeypatch.setattr("understudy.models.machine.find_spec", lambda _: None)
     said = understudy("audit", "mechanism", "all", "--runs", "100", "--confidence", "0.999999")
     assert said.code == 0

@@ -17,12 +17,12 @@ from clinic import flags, rows, settings, write_csv
 from run_fixtures import Said, runs_charged
 from server import FakeEndpoint, error
 
-from understudy.cli.generate import _Generate
+from understudy.cli.make import _method_of_release
 from understudy.ledger import Ledger
 from understudy.models.endpoint import EndpointChat
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
-from understudy.release import FORMAT
+from understudy.release import FORMAT, FORMAT_VERSION
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "errors.md"
 
@@ -109,7 +109,7 @@ BAD: dict[str, Bad] = {
         "No record has sequences of 4 terms",
         "raise terms_per_record",
     ),
-    "no data": Bad({"data": None, "dataset": "notes"}, 2, "No private data are named", "--data FILE"),
+    "no data": Bad({"data": None, "dataset": "notes"}, 2, "No private data given", "--data FILE"),
     "no such file": Bad({"data": "nothing.csv"}, 3, "There is no file 'nothing.csv'", "Check the path"),
     "no such column": Bad({"text": "letter"}, 3, "has no column 'letter'", "Check the name"),
     "no text column": Bad({"text": None}, 2, "text column", "--text COLUMN"),
@@ -122,7 +122,7 @@ BAD: dict[str, Bad] = {
     "caps without prices": Bad({**NO_ENDPOINT, "spending_cap": 1}, 2, "needs the model's prices", "Give the price"),
     "budget exceeded": Bad({}, 4, "asks for (epsilon=3, delta=1e-06)", "--raise", spent_budget),
     "another unit": Bad({}, 5, "protects one owner", "Run with the unit owner", other_unit),
-    "no output": Bad({"output": None}, 2, "no folder for the results", "--output FOLDER"),
+    "no output": Bad({"output": None}, 2, "No output folder given", "--output FOLDER"),
     "output is a file": Bad({"output": "notes.csv"}, 10, "cannot be written", "Use another --output"),
     "no number of records": Bad({"records_per_label": None}, 2, "how many records", "--records-per-label N"),
     "two numbers of records": Bad({"records": 3}, 2, "how many records", "--records N"),
@@ -151,7 +151,9 @@ BAD: dict[str, Bad] = {
     "unknown method": Bad({"method": "alchemy"}, 2, "There is no method 'alchemy'", "dp-kps"),
     "unknown flag": Bad({"top_term": 3}, 2, "No such option", "--top-terms"),
     "unknown choice": Bad({"noise": "cauchy"}, 2, "'cauchy' is not one of", "gaussian"),
-    "no such configuration": Bad({"config": "no.yaml"}, 2, "no.yaml cannot be read", "UTF-8 YAML"),
+    "no such configuration": Bad(
+        {"config": "no.yaml"}, 2, "Cannot read the configuration no.yaml", "YAML file in UTF-8"
+    ),
 }
 
 
@@ -202,15 +204,15 @@ def assert_error(said: Said, code: int, problem: str, cure: str) -> None:
     [
         ("top_trems: 3", "There is no parameter 'top_trems'"),
         ("method_parameters: {length: 3}", "There is no parameter 'method_parameters'"),
-        ("- epsilon", "is no mapping"),
-        ("epsilon: [", "cannot be read"),
+        ("- epsilon", "is not a mapping"),
+        ("epsilon: [", "Cannot read the configuration"),
         ("labels: {a: 1}", "'labels"),
         ("epsilon: [1]", "'epsilon"),
         ("records_per_label: many", "'records_per_label'"),
         ("llm_temperature: -1", "'llm_temperature'"),
         ("on_bad_row: ignore", "'on_bad_row'"),
         ("method: alchemy", "There is no method 'alchemy'"),
-        ("method: [dp-kps]", "The method is no name"),
+        ("method: [dp-kps]", "The method is not a name"),
         ("epsilon: 0x" + "f" * 9000, "'epsilon': expected a number of at most"),
     ],
 )
@@ -271,7 +273,7 @@ RELEASES: dict[str, tuple[Callable[[Path], None], str, str]] = {
 
 
 @pytest.mark.parametrize("what", RELEASES)
-@pytest.mark.parametrize("verb", ["inspect", "generate"])
+@pytest.mark.parametrize("verb", ["show", "generate"])
 def test_a_release_that_cannot_be_read_is_one_error(
     tmp_path: Path, understudy: Callable[..., Said], what: str, verb: str
 ) -> None:
@@ -281,7 +283,7 @@ def test_a_release_that_cannot_be_read_is_one_error(
     path = tmp_path / "out" / "release" / "dp-kps.release"
     harm, problem, cure = RELEASES[what]
     harm(path)
-    more = [] if verb == "inspect" else ["--records", "3", "--output", str(tmp_path / "b"), "--llm", "none"]
+    more = [] if verb == "show" else ["--records", "3", "--output", str(tmp_path / "b"), "--llm", "none"]
     assert_error(understudy(verb, str(path), *more), 7, problem, cure)
 
 
@@ -291,20 +293,22 @@ def test_generate_opens_no_pipe_to_learn_the_method(tmp_path: Path, flag: str | 
     os.mkfifo(tmp_path / "pipe")
     pipe, release = str(tmp_path / "pipe"), str(tmp_path / "dp-kps.release")
     args = [pipe] if flag is None else [flag + pipe, release] if flag.endswith("=") else [flag, pipe, release]
-    assert _Generate("generate").method_of(args) == "dp-kps"
+    assert _method_of_release(args).name == "dp-kps"
 
 
 def test_generate_takes_the_method_of_the_argument_and_not_of_a_flags_value(tmp_path: Path) -> None:
     for name in ("few-shot", "aug-pe"):
         with zipfile.ZipFile(tmp_path / name, "w") as archive:
-            archive.writestr("release.json", json.dumps({"format": FORMAT, "format_version": 1, "method": name}))
+            archive.writestr(
+                "release.json", json.dumps({"format": FORMAT, "format_version": FORMAT_VERSION, "method": name})
+            )
     args = ["--examples", str(tmp_path / "few-shot"), str(tmp_path / "aug-pe")]
-    assert _Generate("generate").method_of(args) == "aug-pe"
-    assert _Generate("generate").method_of(["--keep-formulas", str(tmp_path / "few-shot")]) == "few-shot"
+    assert _method_of_release(args).name == "aug-pe"
+    assert _method_of_release(["--keep-formulas", str(tmp_path / "few-shot")]).name == "few-shot"
 
 
 GENERATE: dict[str, tuple[dict[str, Any], int, str, str]] = {
-    "no output": ({"output": None}, 2, "no folder for the results", "--output FOLDER"),
+    "no output": ({"output": None}, 2, "No output folder given", "--output FOLDER"),
     "no number": ({"records": None}, 2, "how many records", "--records"),
     "too long": ({"length": 11}, 2, "longer", "Lower length"),
     "coherence": ({"coherence": 2}, 2, "need a bandwidth above 0", "--help"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,9 +18,11 @@ import yaml
 from clinic import FakeChat, flags, settings
 from run_fixtures import Said, runs_charged
 
-from understudy.cli import _VERBS
+from understudy.cli import VERBS
 from understudy.cli.options import given
 from understudy.config import json_schema, run_config
+from understudy.errors import ModelError
+from understudy.release import Release
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("opendp", "scipy", "dp_accounting", "torch", "sqlalchemy", "openai", "pyarrow", "transformers", "numpy")
@@ -41,24 +44,24 @@ def test_import_and_help_load_nothing_heavy() -> None:
     assert not loaded_by(COMMAND, "--help") & {*HEAVY, "pydantic"}
 
 
-@pytest.mark.parametrize("verb", ["run", "release", "plan", "generate", "inspect", "ledger", "schema"])
+@pytest.mark.parametrize("verb", VERBS)
 def test_the_help_of_a_verb_loads_no_model_and_no_noise(verb: str) -> None:
     assert not loaded_by(COMMAND, verb, "--help") & {*NOISE, "openai"}
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_inspect_and_generate_without_a_model_load_no_accountant_noise_or_ledger(
+def test_show_and_generate_without_a_model_load_no_accountant_noise_or_ledger(
     tmp_path: Path, understudy: Callable[..., Said], noise: str
 ) -> None:
     values = settings(tmp_path, noise=noise, delta="0" if noise == "laplace" else "1e-6")
     assert understudy("run", *flags(values)).code == 0
     release = str(tmp_path / "out" / "release" / "dp-kps.release")
-    assert not loaded_by(COMMAND, "inspect", release) & {*NOISE, "openai"}
+    assert not loaded_by(COMMAND, "show", release) & {*NOISE, "openai"}
     words = ("generate", release, "--llm", "none", "--records", "3", "--output", str(tmp_path / "more"))
     assert not loaded_by(COMMAND, *words) & {*NOISE, "openai"}
 
 
-@pytest.mark.parametrize("verb", _VERBS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_a_help_page(understudy: Callable[..., Said], verb: str) -> None:
     said = understudy(verb, "--help")
     assert (said.code, said.err) == (0, "")
@@ -67,7 +70,7 @@ def test_every_verb_has_a_help_page(understudy: Callable[..., Said], verb: str) 
 
 
 def test_every_parameter_has_a_flag_with_a_description(understudy: Callable[..., Said]) -> None:
-    shown = understudy("run", "--help").out
+    shown = understudy("run", "--help-all").out
     for name, entry in json_schema()["properties"].items():
         assert f"--{name.replace('_', '-')}" in shown
         assert entry["description"].strip()
@@ -90,10 +93,13 @@ def test_plan_needs_no_data_and_writes_nothing(tmp_path: Path, understudy: Calla
     assert said.code == 0, said.err
     assert "vocabulary: noisy counts of 16 public terms, of which the top 10 stay" in said.out
     assert "together: epsilon 3 at delta 1e-06" in said.out
-    assert "vocabulary: share of records a term must be in to stand out" in said.out
+    assert "share of records a term must be in to stand out" in said.out
     as_json = json.loads(understudy("plan", *flags(own), "--json").out)
-    assert as_json["forecast"]["records (as declared)"] == 500
-    assert as_json["generation"] == {"synthetic records": 8, "language model calls": 0}
+    forecast, calls = (
+        {each["name"]: each["value"] for each in as_json[part]["entries"]} for part in ("forecast", "generation")
+    )
+    assert forecast["expected_records"] == 500
+    assert calls == {"records": 8, "calls": 0}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["terms.txt"]
 
 
@@ -121,13 +127,13 @@ def test_the_output_folder_has_one_shape(tmp_path: Path, understudy: Callable[..
     assert table.column("text")[0].as_py() == ", ".join(provenance["phrases"])
 
 
-def test_inspect_shows_the_statement_and_what_came_of_it(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_show_shows_the_statement_and_what_came_of_it(tmp_path: Path, understudy: Callable[..., Said]) -> None:
     assert understudy("run", *flags(settings(tmp_path))).code == 0
     folder = tmp_path / "out" / "release"
-    said = understudy("inspect", str(folder / "dp-kps.release"))
+    said = understudy("show", str(folder / "dp-kps.release"))
     assert said.out.startswith((folder / "statement.md").read_text("utf-8"))
     assert "vocabulary terms above the noise floor" in said.out.partition("\n## What came of it\n")[2]
-    as_json = json.loads(understudy("inspect", str(folder / "dp-kps.release"), "--json").out)
+    as_json = json.loads(understudy("show", str(folder / "dp-kps.release"), "--json").out)
     assert as_json["statement"] == json.loads((folder / "statement.json").read_text("utf-8"))
     assert as_json["parameters"]["top_terms"] == 10
 
@@ -179,7 +185,7 @@ def test_the_schema_and_the_model_accept_the_example_configuration() -> None:
 
 
 def test_the_schema_rejects_what_the_model_rejects(understudy: Callable[..., Said]) -> None:
-    schema = json.loads(understudy("schema").out)
+    schema = json.loads(understudy("config", "schema").out)
     assert schema == json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate({"data": "a.csv", "record_columns": "a,b", "labels": ["a", 1], "epsilon": 1}, schema)
@@ -208,7 +214,7 @@ def test_an_internal_error_can_be_shown_in_full_on_request(
     def broken(*arguments: object, **named: object) -> None:
         raise ZeroDivisionError("a private detail")
 
-    monkeypatch.setattr("understudy.release.Release.save", broken)
+    monkeypatch.setattr(Release, "save", broken)
     assert "a private detail" not in understudy("run", *flags(settings(tmp_path))).err
     monkeypatch.setitem(os.environ, "UNDERSTUDY_DEBUG", "1")
     with pytest.raises(ZeroDivisionError, match="a private detail"):
@@ -236,5 +242,82 @@ def test_on_a_terminal_there_is_a_progress_display_and_elsewhere_there_are_lines
 
 
 def test_help_shows_a_default_of_zero(understudy: Callable[..., Said]) -> None:
-    lines = " ".join(understudy("run", "--help").out.split())
+    lines = " ".join(understudy("run", "--help-all").out.split())
     assert "never the noise. [default: 0]" in lines
+
+
+@pytest.mark.parametrize("verb", ["run", "release", "plan", "generate", "evaluate"])
+def test_help_shows_the_options_that_matter_and_help_all_every_one(understudy: Callable[..., Said], verb: str) -> None:
+    short, full = understudy(verb, "--help").out, understudy(verb, "--help-all").out
+    flags_in = [set(re.findall(r"^  (--[\w-]+)", page, re.MULTILINE)) for page in (short, full)]
+    assert flags_in[0] < flags_in[1]
+    assert len(flags_in[0]) <= 24
+    assert f"{len(flags_in[1] - flags_in[0])} more options: --help-all." in short
+
+
+def test_a_renamed_verb_says_its_new_name(understudy: Callable[..., Said]) -> None:
+    for old, new in {"inspect": "show", "schema": "config schema", "zero-shot": "baseline"}.items():
+        said = understudy(old, "x")
+        assert (said.code, said.out) == (2, "")
+        assert f"No such command '{old}'. It is `understudy {new}` now." in said.err
+
+
+def test_the_package_can_be_run_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "understudy", "--help"], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.startswith("Usage: understudy [OPTIONS] COMMAND")
+    assert re.findall(r"^(\w+):$", done.stdout, re.MULTILINE) == ["Options", "Make", "Judge", "Manage"]
+
+
+def test_with_json_every_verb_prints_one_object_and_nothing_else(
+    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, use_chat: Callable[..., FakeChat]
+) -> None:
+    pytest.importorskip("sklearn")
+    use_chat(FakeChat())
+
+    def printed(*words: str) -> dict[str, Any]:
+        said = understudy(*words, "--json")
+        assert said.code == 0, (words, said.err)
+        fields = json.loads(said.out)
+        assert isinstance(fields, dict)
+        return fields
+
+    values, out, place = settings(tmp_path), tmp_path / "out", ("--ledger", str(tmp_path / "ledger.sqlite"))
+    made = printed("run", *flags(values))
+    table, release = str(out / "release" / "synthetic.parquet"), str(out / "release" / "dp-kps.release")
+    assert (made["table"], made["release"], made["output"]) == (table, release, str(out))
+    assert (made["method"], made["dataset"], made["private"]) == ("dp-kps", "notes", True)
+    assert (made["records"], made["missing"], made["budget"]["epsilon"]) == (8, 0, "3")
+    apart = {name: each for name, each in values.items() if name not in ("llm", "records_per_label")}
+    apart |= {"output": str(tmp_path / "apart"), "insecure_no_noise": True}
+    alone = printed("release", *flags(apart))
+    assert (alone["table"], alone["records"], alone["private"]) == (None, 0, False)
+    assert Path(alone["release"]).is_file()
+    more = ("--llm", "none", "--records", "3", "--output", str(tmp_path / "more"))
+    assert printed("generate", release, *more)["records"] == 3
+    assert printed("plan", *flags(values))["generation"]["entries"][0]["value"] == 8
+    floor = ("--labels", "a,b", "--records", "2", "--output", str(tmp_path / "floor"))
+    assert Path(printed("baseline", *floor)["table"]).is_file()
+    measured = ("--embedder", "none", "--metrics", "leakage", "--max-texts", "8")
+    assert printed("evaluate", values["data"], str(out), *measured) == {
+        "evaluation": str(out / "private" / "evaluation.json"),
+        "released": None,
+    }
+    assert printed("evaluate", values["data"], str(out), *measured, "--show")["metrics"]["figures"]
+    assert printed("audit", "mechanism", "label-counts", "--runs", "100")["audits"][0]["runs"] == 100
+    assert printed("audit", "mechanism", "--list")["mechanisms"]
+    assert printed("show", release)["statement"]["dataset"] == "notes"
+    assert printed("ledger", "create", *place)["ledger"]
+    assert printed("ledger", "open", "other", "--epsilon", "1", "--delta", "0", *place)["dataset"] == "other"
+    assert [each["dataset"] for each in printed("ledger", "show", *place)["datasets"]] == ["notes", "other"]
+    assert printed("ledger", "history", "notes", *place)["entries"][0]["charges"]
+    assert len(printed("models", "list")["models"]) == 2
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", _no_embedder)
+    (pages,) = printed("report", str(out))["reports"]
+    assert Path(pages["shareable"]).is_file()
+    assert Path(pages["internal"]).is_file()
+
+
+def _no_embedder(spec: str) -> object:
+    raise ModelError(f"There is no {spec}.", "Pull it.")

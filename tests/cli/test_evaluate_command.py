@@ -1,4 +1,4 @@
-"""``understudy evaluate --show``: how figures are laid out."""
+"""``understudy evaluate --show``: how values are laid out."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from run_fixtures import Said
 
-from understudy.cli import table
-from understudy.metrics.evaluation import Evaluation
-from understudy.metrics.value import HOLDOUT, Family, Figure, Interval, Metric
+from understudy.cli import output
+from understudy.metrics.results import Evaluation
+from understudy.metrics.value import HOLDOUT, Family, Interval, Metric, MetricValue
 
 HEADS = "metric\tof\tvalue\tinterval\tsettings\tnote"
 
@@ -20,11 +20,13 @@ def metric(name: str, family: Family) -> Metric:
 
 
 FIGURES = (
-    Figure(metric("copied", "leakage"), 3, note="Of 40."),
-    Figure(metric("near", "fidelity"), 0.12345678, HOLDOUT, Interval(0.1, 0.2, "bootstrap"), {"n": 2, "label": "[/b]"}),
-    Figure(metric("pii_replayed", "leakage"), None, settings={"detector": "email"}, note="There are none."),
-    Figure(metric("pii_replayed", "leakage"), 0, settings={"detector": "name"}),
-    Figure(metric("clusters", "fidelity"), None, note="Too few."),
+    MetricValue(metric("copied", "leakage"), 3, note="Of 40."),
+    MetricValue(
+        metric("near", "fidelity"), 0.12345678, HOLDOUT, Interval(0.1, 0.2, "bootstrap"), {"n": 2, "label": "[/b]"}
+    ),
+    MetricValue(metric("pii_replayed", "leakage"), None, settings={"detector": "email"}, note="There are none."),
+    MetricValue(metric("pii_replayed", "leakage"), 0, settings={"detector": "name"}),
+    MetricValue(metric("clusters", "fidelity"), None, note="Too few."),
 )
 
 
@@ -38,7 +40,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, understudy: Callable[..., Said]) -> C
         assert said.code == 0, said.err
         return said.out
 
-    monkeypatch.setattr("understudy.cli.evaluate.measure", measure)
+    monkeypatch.setattr("understudy.assess.evaluate.evaluate", measure)
     return show
 
 
@@ -60,7 +62,7 @@ def test_figures_are_shown_a_table_a_family_without_personal_data_that_cannot_be
 def test_columns_align_on_a_terminal_and_brackets_are_no_markup(
     shown: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table, "_on_terminal", lambda: True)
+    monkeypatch.setattr(output, "_on_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "120")
     out = shown()
     assert "label [/b]" in out

@@ -10,8 +10,8 @@ from corpus_tables import rows_of, texts_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.assess.reading import open_table
 from understudy.assess.synthetic import read_synthetic
+from understudy.assess.tables import open_table
 from understudy.corpus import read_corpus, write_table
 from understudy.corpus.delimited import escaped, unescaped
 from understudy.errors import ConfigError

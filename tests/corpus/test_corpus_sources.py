@@ -85,7 +85,7 @@ def test_paths_lists_of_paths_dicts_and_arrow_tables_are_tables() -> None:
 
 
 def test_a_run_on_what_is_no_corpus_says_how_to_open_one() -> None:
-    for call in (us.synthesize, us.release_corpus):
+    for call in (us.run, us.release, us.audit):
         with pytest.raises(ConfigError, match="type DataFrame") as caught:
             call(DataFrame(), DPKPS(), us.Budget(3, "1e-6"))  # type: ignore[arg-type]
         assert "read_corpus" in caught.value.cure

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from understudy.config import GROUPS
+from understudy.config import RUN_GROUPS
 from understudy.errors import ConfigError
 from understudy.evolution.parameters import EvolutionParameters
 from understudy.evolution.variation import keywords_of_labels
@@ -69,7 +69,7 @@ def test_one_variation_is_enough_where_nothing_is_kept() -> None:
 
 
 def test_no_name_clashes_with_the_runs_own() -> None:
-    taken = {name for group in GROUPS["run"] for name in group.model_fields}
+    taken = {name for group in RUN_GROUPS for name in group.model_fields}
     assert not taken & set(EvolutionParameters.model_fields)
 
 

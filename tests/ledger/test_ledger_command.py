@@ -41,7 +41,7 @@ def test_open_makes_a_dataset_with_a_cap(where: str) -> None:
 
 
 def test_open_takes_unit_and_rule(where: str) -> None:
-    call(where, "open clinic --epsilon 3 --delta 1e-6 --unit owner --owner-column patient --max-records 5 --rule rdp")
+    call(where, "open clinic --epsilon 3 --delta 1e-6 --owner patient --max-records-per-owner 5 --rule rdp")
     with Ledger(where) as ledger:
         dataset = ledger.dataset("clinic")
     assert dataset is not None
@@ -51,18 +51,12 @@ def test_open_takes_unit_and_rule(where: str) -> None:
     )
 
 
-@pytest.mark.parametrize("words", ["--unit owner", "--owner-column patient", "--unit record --owner-column patient"])
-def test_a_dataset_of_owners_names_their_column_and_no_other_does(where: str, words: str) -> None:
-    with pytest.raises(ConfigError, match="--unit owner and --owner-column NAME together"):
-        call(where, f"open clinic --epsilon 3 --delta 1e-6 {words}")
-
-
 def test_raise_raises_the_cap_and_nothing_else(where: str) -> None:
     call(where, "open clinic --epsilon 3 --delta 1e-6")
     with pytest.raises(LedgerError, match="--raise"):
         call(where, "open clinic --epsilon 4 --delta 1e-6")
-    with pytest.raises(ConfigError, match="Leave out --unit"):
-        call(where, "open clinic --epsilon 4 --delta 1e-6 --raise --unit owner")
+    with pytest.raises(ConfigError, match="--raise changes the cap alone"):
+        call(where, "open clinic --epsilon 4 --delta 1e-6 --raise --owner patient")
     call(where, "open clinic --epsilon 4 --delta 1e-6 --raise")
     assert "clinic\trecord\tbasic\t4, 1e-06" in call(where, "show clinic").output
     assert "cap raised\t4, 1e-06" in call(where, "history clinic").output
@@ -85,7 +79,7 @@ def test_history_lists_runs_and_as_json_every_charge(where: str) -> None:
         ledger.charge("clinic", plan, run_id="r1", note="a test")
     last = call(where, "history clinic").output.splitlines()[-1]
     assert last.split("\t")[1:] == ["test", "0.333334, 0", "sums", "r1", "a test"]
-    (entry,) = json.loads(call(where, "history clinic --json").output)
+    (entry,) = json.loads(call(where, "history clinic --json").output)["entries"]
     assert entry["cost"] == {"epsilon": "1/3", "delta": "0"}
     assert entry["charges"] == [charge.to_json() for charge in plan.charges]
     assert entry["cap"] is None
@@ -110,12 +104,12 @@ def test_an_unknown_dataset_is_an_error(where: str) -> None:
 
 def test_a_terminal_gets_a_table(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     call(where, "open clinic --epsilon 1 --delta 1e-6")
-    monkeypatch.setattr("understudy.cli.table._on_terminal", lambda: True)
+    monkeypatch.setattr("understudy.cli.output._on_terminal", lambda: True)
     shown = call(where, "show").output
     assert "clinic" in shown
     assert "━" in shown or "─" in shown
 
 
 def test_importing_the_command_loads_no_database() -> None:
-    code = "import sys, understudy.cli.ledger; assert not {'sqlalchemy', 'rich', 'numpy'} & sys.modules.keys()"
+    code = "import sys, understudy.cli.manage; assert not {'sqlalchemy', 'rich', 'numpy'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,7 +13,7 @@ from understudy.cli import cli
 from understudy.errors import ConfigError, LedgerError
 from understudy.ledger import Ledger
 
-OPEN = "open clinic --unit secret --secret-detectors email --secret-prior 1e-4 --secret-posterior 1e-3 --max-records 5"
+OPEN = "open clinic --secret-detectors email --secret-prior 1e-4 --secret-posterior 1e-3 --max-records-per-secret 5"
 
 
 @pytest.fixture
@@ -40,33 +40,33 @@ def test_open_makes_a_dataset_with_a_cap_for_secrets(where: str) -> None:
     ("line", "cure"),
     [
         (
-            "open d --unit secret --secret-detectors email --secret-prior 1e-4 --secret-posterior 1e-3",
-            "Give --max-records M",
+            "open d --secret-detectors email --secret-prior 1e-4 --secret-posterior 1e-3",
+            "Declare with --max-records-per-secret M",
         ),
         (
-            "open d --unit secret --secret-detectors email --max-records 5 --secret-prior 1e-4",
+            "open d --secret-detectors email --max-records-per-secret 5 --secret-prior 1e-4",
             "secret_posterior is missing",
         ),
         (
-            "open d --unit secret --secret-detectors email --max-records 5 --secret-posterior 1e-4",
+            "open d --secret-detectors email --max-records-per-secret 5 --secret-posterior 1e-4",
             "secret_prior is missing",
         ),
         (
-            "open d --unit secret --secret-detectors email --max-records 5 --secret-prior 1e-3 --secret-posterior 1e-4",
+            "open d --secret-detectors email --max-records-per-secret 5 --secret-prior 1e-3 --secret-posterior 1e-4",
             "posterior is how often",
         ),
         (
-            "open d --unit secret --secret-detectors email --max-records 0 --secret-prior 1e-4 --secret-posterior 1e-3",
-            "one record or more",
+            "open d --secret-detectors email --max-records-per-secret 0 --secret-prior 1e-4 --secret-posterior 1e-3",
+            "max_records_per_secret",
         ),
         (
-            "open d --unit secret --secret-detectors email --max-records 5 --epsilon 1 --delta 0",
-            "Secrets take a prior and a posterior",
+            "open d --secret-detectors email --max-records-per-secret 5 --epsilon 1 --delta 0",
+            "Give --secret-prior P and --secret-posterior R",
         ),
-        ("open d --secret-prior 1e-4 --secret-posterior 1e-3", "records and owners take an epsilon and a delta"),
+        ("open d --max-records-per-secret 5 --secret-prior 1e-4 --secret-posterior 1e-3", "Name them with --secrets"),
         (f"{OPEN} --epsilon 1", "Give --epsilon and --delta, or --secret-prior"),
         (f"{OPEN} --rule basic", "Use rule rdp"),
-        (f"{OPEN} --owner-column patient", "--unit owner and --owner-column NAME together"),
+        (f"{OPEN} --owner patient", "protects owners or secrets, not both"),
         ("open d --delta 1e-6", "epsilon is missing"),
         ("open d --epsilon 1", "delta is missing"),
     ],
@@ -98,7 +98,7 @@ def test_show_and_history_give_the_prior_and_the_posterior(where: str) -> None:
     heads, last = call(where, "history clinic").output.splitlines()
     assert heads.split("\t")[2] == "prior, posterior"
     assert last.split("\t")[1:] == ["test", "0.0001, 0.000333334", "sums", "r1", "a test"]
-    (entry,) = json.loads(call(where, "history clinic --json").output)
+    (entry,) = json.loads(call(where, "history clinic --json").output)["entries"]
     assert entry["cost"] == {"prior": "1/10000", "posterior": "1/3000"}
 
 

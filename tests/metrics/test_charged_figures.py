@@ -5,17 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.assess.charged_values import charged_figures
-from understudy.assess.counting import LENGTH_EDGES
-from understudy.metrics.value import Figure
+from understudy.assess.counting import LENGTH_EDGES, charged_values
+from understudy.metrics.value import MetricValue
 
 LENGTHS = [0.0] * len(LENGTH_EDGES)
 
 
-def figures(
+def values(
     labels: list[float], right: list[float], *, scale: float = 2.0, lengths: list[float] = LENGTHS
-) -> list[Figure]:
-    made = charged_figures(
+) -> list[MetricValue]:
+    made = charged_values(
         np.array([*labels, *lengths, *right]),
         labels=[f"label {place}" for place in range(len(labels))],
         classifiers=["tf-idf"] if right else [],
@@ -26,19 +25,19 @@ def figures(
     return list(made)
 
 
-def of(made: list[Figure], name: str) -> list[Figure]:
+def of(made: list[MetricValue], name: str) -> list[MetricValue]:
     return [each for each in made if each.metric.name == name]
 
 
 def test_shares_and_accuracy_are_ratios_of_the_counts() -> None:
-    made = figures([300.0, 100.0], [240.0, 60.0])
+    made = values([300.0, 100.0], [240.0, 60.0])
     assert [each.value for each in of(made, "label_share")] == [0.75, 0.25]
     assert [each.value for each in of(made, "accuracy")] == [0.75]
     assert [each.value for each in of(made, "records")] == [400.0]
 
 
 def test_intervals_hold_the_value_and_grow_with_the_noise() -> None:
-    narrow, wide = (of(figures([300.0, 100.0], [240.0, 60.0], scale=scale), "accuracy")[0] for scale in (1.0, 40.0))
+    narrow, wide = (of(values([300.0, 100.0], [240.0, 60.0], scale=scale), "accuracy")[0] for scale in (1.0, 40.0))
     for each in (narrow, wide):
         assert each.interval is not None
         assert each.value is not None
@@ -48,8 +47,8 @@ def test_intervals_hold_the_value_and_grow_with_the_noise() -> None:
     assert wide.interval.high - wide.interval.low > 2 * (narrow.interval.high - narrow.interval.low)
 
 
-def test_totals_that_are_all_noise_and_beyond_any_integer_have_figures() -> None:
-    made = figures([4e19, 2e19], [1e19, 1e19], scale=1e19)
+def test_totals_that_are_all_noise_and_beyond_any_integer_have_values() -> None:
+    made = values([4e19, 2e19], [1e19, 1e19], scale=1e19)
     assert of(made, "label_share")[0].value == pytest.approx(2 / 3)
 
 
@@ -59,7 +58,7 @@ def test_the_number_of_records_is_told_without_a_bias(labels: int) -> None:
     held = 0
     for _ in range(150):
         counts = np.full(labels, 400 / labels) + generator.laplace(0, scale, labels)
-        (made,) = of(figures(list(counts), [], scale=scale), "records")
+        (made,) = of(values(list(counts), [], scale=scale), "records")
         assert made.value is not None
         assert made.interval is not None
         found.append(made.value)
@@ -75,7 +74,7 @@ def test_the_interval_of_a_share_holds_the_truth_with_many_labels_too(labels: in
     truth = np.array([0.5, *np.full(labels - 1, 0.5 / (labels - 1))])
     for _ in range(150):
         counts = generator.multinomial(2000, truth) + generator.laplace(0, scale, labels)
-        interval = of(figures(list(counts), [], scale=scale), "label_share")[0].interval
+        interval = of(values(list(counts), [], scale=scale), "label_share")[0].interval
         assert interval is not None
         held += interval.low <= 0.5 <= interval.high
     assert 130 <= held <= 150
@@ -87,7 +86,7 @@ def test_the_interval_of_an_accuracy_holds_the_truth_as_often_as_it_says() -> No
         records = generator.multinomial(400, [0.5, 0.5]).astype(float)
         hits = generator.binomial(records.astype(int), 0.8).astype(float)
         noise = generator.laplace(0, scale, 4)
-        found = of(figures(list(records + noise[:2]), list(hits + noise[2:]), scale=scale), "accuracy")[0].interval
+        found = of(values(list(records + noise[:2]), list(hits + noise[2:]), scale=scale), "accuracy")[0].interval
         assert found is not None
         held += found.low <= 0.8 <= found.high
     assert 175 <= held <= 200  # 190 expected, the standard deviation is 3
@@ -95,7 +94,7 @@ def test_the_interval_of_an_accuracy_holds_the_truth_as_often_as_it_says() -> No
 
 @pytest.mark.parametrize("labels", [[-3.0, -1.0], [0.0, 0.0], [-2.0, 5.0]])
 def test_counts_below_zero_give_shares_between_0_and_1(labels: list[float]) -> None:
-    for each in figures(labels, [7.0, -9.0]):
+    for each in values(labels, [7.0, -9.0]):
         assert each.value is not None
         assert np.isfinite(each.value)
         if each.metric.name != "records":
@@ -103,11 +102,11 @@ def test_counts_below_zero_give_shares_between_0_and_1(labels: list[float]) -> N
 
 
 def test_all_of_them_may_be_shared() -> None:
-    assert not any(each.reads_private for each in figures([3.0, 4.0], [1.0, 1.0]))
+    assert not any(each.reads_private for each in values([3.0, 4.0], [1.0, 1.0]))
 
 
 def test_without_labels_there_are_lengths_only() -> None:
-    made = charged_figures(
+    made = charged_values(
         np.array([10.0, *LENGTHS]), labels=[], classifiers=[], training_texts=0, noise_scale=1.0, seed=0
     )
     assert {each.metric.name for each in made} == {"records", "length_share"}

@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 
 from understudy.errors import ConfigError
-from understudy.metrics.evaluation import Evaluation, load_evaluation
-from understudy.metrics.picture import Histogram, Picture, Point, Profile, Topic
-from understudy.metrics.value import Figure, Interval, Metric
+from understudy.metrics.overview import Histogram, Overview, Point, Profile, Topic
+from understudy.metrics.results import Evaluation, load_evaluation, result_json
+from understudy.metrics.value import Interval, Metric, MetricValue
 
 METRIC = Metric("m", "M", "utility", "What it is.", "somebody", "higher")
-PICTURE = Picture(
+OVERVIEW = Overview(
     {"real": Profile(2, Histogram((0.0, 5.0, 9.0), (1, 1)), {"a": 2})},
     (Topic(("heart",), {"real": 1.0}),),
     (Point(0.5, 0.25, "real", "a", "a text with \u2028 in it"),),
 )
 MADE = Evaluation(
     (
-        Figure(METRIC, 0.5, interval=Interval(0.25, 0.75, "t over 3 seeds"), settings={"classifier": "tf-idf"}),
-        Figure(METRIC, None, "holdout", note="Too few texts.", reads_private=False),
+        MetricValue(METRIC, 0.5, interval=Interval(0.25, 0.75, "t over 3 seeds"), settings={"classifier": "tf-idf"}),
+        MetricValue(METRIC, None, "holdout", note="Too few texts.", reads_private=False),
     ),
-    PICTURE,
+    OVERVIEW,
     {"seed": 0},
 )
 
@@ -44,24 +44,25 @@ def test_it_is_for_its_owner_s_eyes(tmp_path: Path) -> None:
 
 def test_what_is_no_number_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError):
-        Evaluation((Figure(METRIC, float("nan")),), None, {}).save(tmp_path / "evaluation.json")
+        Evaluation((MetricValue(METRIC, float("nan")),), None, {}).save(tmp_path / "evaluation.json")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2},
+        {"version": 1},
         {"settings": "many"},
-        {"figures": [{"metric": "unknown"}]},
-        {"figures": 3},
-        {"metrics": []},
-        {"picture": {"profiles": 1}},
+        {"values": [{"metric": "unknown"}]},
+        {"values": 3},
+        {"overview": {"profiles": []}},
+        {"table_sha256": 1},
+        {"overview": {"profiles": 1}},
     ],
 )
 def test_a_damaged_file_is_refused_in_words(tmp_path: Path, change: dict[str, Any]) -> None:
     path = tmp_path / "evaluation.json"
-    path.write_text(json.dumps({**MADE.to_json(), **change}), "utf-8")
+    path.write_text(json.dumps({**result_json(MADE), **change}), "utf-8")
     with pytest.raises(ConfigError, match="cannot be read"):
         load_evaluation(path)
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from local_fixtures import make_bert, make_llama
 
-from understudy.cli.models import models
+from understudy.cli.manage import models
 from understudy.errors import ConfigError, ModelError
 from understudy.models.catalog import language_note, load_chat, load_embedder
 
@@ -127,7 +127,7 @@ def test_the_embedded_models_say_that_they_are_english() -> None:
 
 def test_naming_models_imports_no_heavy_package() -> None:
     code = (
-        "import sys, understudy.models, understudy.cli.models\n"
+        "import sys, understudy.models, understudy.cli.manage\n"
         "print([name for name in ('torch', 'transformers', 'openai', 'rich', 'platformdirs') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from understudy.audit.bounds import limits
+from understudy.audit.mechanisms.bounds import limits
 
 CHANCE = 1e-6
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from understudy.assess.synthetic import table_sha256
+from understudy.audit.one_run import GuessRule
+from understudy.audit.result import Attack, Guesses, RunAudit
 from understudy.files import private_folder
-from understudy.metrics.evaluation import Evaluation
-from understudy.metrics.picture import Histogram, Picture, Point, Profile, Topic
-from understudy.metrics.value import Figure, Interval, Metric
-from understudy.outputs import OutputFolder
+from understudy.metrics.overview import Histogram, Overview, Point, Profile, Topic
+from understudy.metrics.results import Evaluation, ReleasedMetrics
+from understudy.metrics.value import Interval, Metric, MetricValue
+from understudy.outputs import OutputFolder, find_table
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.guarantee import Budget
@@ -99,33 +100,34 @@ def make_run(
     return folder
 
 
-def made_figures(accuracy: float = 0.8) -> tuple[Figure, ...]:
+def made_values(accuracy: float = 0.8) -> tuple[MetricValue, ...]:
     """Some of each family."""
     utility = [
-        Figure(
+        MetricValue(
             ACCURACY,
             accuracy + gain + more,
             of,
             Interval(accuracy + gain + more - 0.02, accuracy + gain + more + 0.03, "t over 5 seeds"),
-            {"classifier": classifier, "training texts": size},
+            {"classifier": classifier},
+            sample_size=size,
         )
         for of, gain, size in (
             ("synthetic", 0, 30),
-            ("zero-shot", -0.1, 30),
+            ("baseline", -0.1, 30),
             ("real", 0.05, 30),
             ("real (all)", 0.1, 400),
         )
         for classifier, more in (("tf-idf", 0.0), ("embedding", 0.01))
     ]
     beside = [
-        Figure(metric, value, of, settings=settings, note=note)
+        MetricValue(metric, value, of, settings=settings, note=note)
         for metric, settings in ((FRECHET, {}), (COPIED, {"quantile": 0.99}))
         for of, value, note in (("synthetic", 4.25, ""), ("holdout", None, f"Too few texts: {PLANTED}."))
     ]
     return (*utility, *beside)
 
 
-def made_picture(points: int = 60, *, text: str = "") -> Picture:
+def made_overview(points: int = 60, *, text: str = "") -> Overview:
     """Real and synthetic texts; the real ones hold ``PLANTED``."""
     generator = np.random.default_rng(3)
     edges = tuple(float(edge) for edge in range(0, 40, 10))
@@ -138,7 +140,7 @@ def made_picture(points: int = 60, *, text: str = "") -> Picture:
         Topic(("rash",), {"real": 0.4, "synthetic": 0.5}),
     )
     places = generator.uniform(size=(points, 2))
-    return Picture(
+    return Overview(
         profiles,
         topics,
         tuple(
@@ -154,59 +156,63 @@ def made_picture(points: int = 60, *, text: str = "") -> Picture:
     )
 
 
-def measure(folder: OutputFolder, *, accuracy: float = 0.8, picture: Picture | None = None) -> None:
+def measure(folder: OutputFolder, *, accuracy: float = 0.8, overview: Overview | None = None) -> None:
     """The private half: an evaluation and an audit."""
     private_folder(folder.private)
-    settings = {"seeds": 5, "embedder": PLANTED, **told_table(folder)}
-    Evaluation(made_figures(accuracy), picture or made_picture(), settings).save(folder.private / "evaluation.json")
-    (folder.private / "audit.json").write_text(json.dumps(made_audit()), "utf-8")
+    settings = {"seeds": 5, "embedder": PLANTED}
+    values, looks = made_values(accuracy), overview or made_overview()
+    Evaluation(values, looks, settings, digest_of(folder)).save(folder.evaluation_file)
+    made_audit().save(folder.audit_file)
     (folder.private / "bad_rows.jsonl").write_text(PLANTED, "utf-8")
 
 
-def told_table(folder: OutputFolder) -> dict[str, str]:
+def digest_of(folder: OutputFolder) -> str | None:
     """Which table was measured, as an evaluation says it."""
-    table = next(folder.shareable.glob("synthetic.*"), None)
-    return {} if table is None else {"table_sha256": hashlib.sha256(table.read_bytes()).hexdigest()}
+    table = find_table(folder.shareable)
+    return None if table is None else table_sha256(table)
 
 
-def made_audit(**changes: Any) -> dict[str, Any]:
-    interval = {"low": 0.45, "high": 0.55, "method": "bootstrap", "level": 0.95}
-    attack = {
-        "name": f"n-gram {PLANTED}",
-        "auc": 0.5,
-        "auc_interval": interval,
-        "true_positives": 0.012,
-        "true_positives_interval": interval,
-        "guesses": [{"rule": {}, "correct": 10, "epsilon": 0.21}],
-    }
-    promised = {
-        "epsilon": 6.0,
-        "bound": 0.21,
-        "largest_bound": 5.1,
-        "confidence": 0.95,
-        "verdict": "consistent",
-        "private": True,
-    }
-    return {**promised, "canaries": 1000, "planted": 493, "canaries_needed": 2300, "attacks": [attack], **changes}
+def made_audit(bound: float = 0.21, **changes: Any) -> RunAudit:
+    interval = Interval(0.45, 0.55, "bootstrap")
+    guesses = (Guesses(GuessRule("nearly all", 400, 400), 10, bound),)
+    made = RunAudit(
+        method="dp-kps",
+        unit="one record",
+        epsilon=6.0,
+        delta=1e-6,
+        private=True,
+        canaries=1000,
+        planted=493,
+        synthetic_texts=30,
+        confidence=0.95,
+        attacks=(Attack(f"n-gram {PLANTED}", 0.5, interval, 0.012, interval, guesses),),
+        largest_bound=5.1,
+        canaries_needed=2300,
+        seconds=1.0,
+        settings={},
+    )
+    return replace(made, **changes)
 
 
 def charge_metrics(folder: OutputFolder, accuracy: float = 0.75, *, private: bool = True) -> None:
     """``release/metrics.json``: an accuracy and the labels' shares, released with a charge."""
-    figures = (
-        Figure(ACCURACY, accuracy, settings={"classifier": "tf-idf"}, note="Noisy."),
+    values = (
+        MetricValue(ACCURACY, accuracy, settings={"classifier": "tf-idf"}, note="Noisy."),
         *(
-            Figure(LABEL_SHARE, share, "real", settings={"label": label})
+            MetricValue(LABEL_SHARE, share, "real", settings={"label": label})
             for label, share in zip(LABELS, (0.5, 0.3, 0.2), strict=True)
         ),
     )
-    charge = Charge("metrics", Declared(PureEvent(0.5)), "noisy counts of labels")
-    fields = {
-        "version": 1,
-        **told_table(folder),
-        "private": private,
-        "protects": "one record",
-        "budget": Budget("0.5", 0).to_json(),
-        "charges": [charge.to_json()],
-        "evaluation": Evaluation(figures, None, {}).to_json(),
-    }
-    (folder.shareable / "metrics.json").write_text(json.dumps(fields), "utf-8")
+    ReleasedMetrics(
+        values,
+        settings={},
+        table_sha256=digest_of(folder),
+        private=private,
+        dataset="clinic",
+        run="",
+        trusted=(),
+        unit=Unit(),
+        protects="one record",
+        budget=Budget("0.5", 0),
+        charges=(Charge("metrics", Declared(PureEvent(0.5)), "noisy counts of labels"),),
+    ).save(folder.metrics_file)

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from made_runs import make_run, measure
 
 from understudy.cli import cli
-from understudy.errors import ConfigError, ModelError
+from understudy.errors import ConfigError, ModelError, UnderstudyWarning
 
 
 @pytest.fixture(autouse=True)
@@ -30,11 +30,12 @@ def call(*words: str | Path) -> Result:
 def test_it_writes_both_reports_and_prints_where_they_are(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
     measure(folder)
-    result = call(folder.root)
+    with pytest.warns(UnderstudyWarning, match="Built-in embedding model not installed; using TF-IDF."):
+        result = call(folder.root)
     assert result.exit_code == 0, result.output
     assert result.stdout.split() == [str(folder.report_file), str(folder.internal_report_file)]
     assert all(Path(line).exists() for line in result.stdout.split())
-    assert "go by the words" in result.stderr
+    assert "using TF-IDF" in result.stderr
 
 
 def test_of_several_runs_it_writes_one_each(tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_it_compares_under_the_names_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--compare"], "no file for the comparison"),
+        (["--compare"], "No file given for the comparison"),
         (["--output", "x.html"], "belong to a comparison"),
         (["--name", "x"], "belong to a comparison"),
         (["--shareable"], "belong to a comparison"),

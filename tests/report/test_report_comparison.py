@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from made_runs import PLANTED, charge_metrics, made_statement, make_run, measure
 
-from understudy.assess.rows import MOST_BYTES
+from understudy.assess.synthetic import MOST_BYTES
 from understudy.errors import ConfigError
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.report import grids, write_comparison, write_reports
-from understudy.report.charts.against import against_epsilon
-from understudy.report.compared import compare, read_runs, together
+from understudy.report.charts import against_epsilon
+from understudy.report.comparison import compare, read_runs, together
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_the_table_has_every_run_and_the_yardsticks(runs: list[Path]) -> None:
         ("dp-kps", "epsilon = 6, 30 texts"),
         ("dp-kps", "epsilon = 15, 30 texts"),
     ]
-    assert [title for title, _ in rows[6:]] == ["all real texts", "as many real texts", "zero-shot"]
+    assert [title for title, _ in rows[6:]] == ["all real texts", "as many real texts", "baseline"]
 
 
 def test_names_tell_variants_of_a_method_apart(runs: list[Path]) -> None:
@@ -78,14 +78,14 @@ def test_figures_without_noise_are_in_no_shareable_comparison(runs: list[Path], 
 
 
 def test_the_shareable_page_says_what_its_figures_cost(runs: list[Path], tmp_path: Path) -> None:
-    assert "for the figures" in write_comparison(runs, tmp_path / "shared.html", shareable=True).read_text("utf-8")
-    assert "for the figures" not in write_comparison(runs, tmp_path / "inside.html").read_text("utf-8")
+    assert "for the metrics" in write_comparison(runs, tmp_path / "shared.html", shareable=True).read_text("utf-8")
+    assert "for the metrics" not in write_comparison(runs, tmp_path / "inside.html").read_text("utf-8")
 
 
 def test_the_page_says_what_the_runs_on_one_dataset_come_to_together(runs: list[Path], tmp_path: Path) -> None:
     words = write_comparison(runs, tmp_path / "comparison.html", shareable=True).read_text("utf-8")
     assert "Budgets of runs on one dataset add up." in words
-    assert "with the figures that were charged for, come to epsilon = 47, delta = 6e-06 together" in words
+    assert "with the charged metrics, come to epsilon = 47, delta = 6e-06 together" in words
     inside = write_comparison(runs, tmp_path / "inside.html").read_text("utf-8")
     assert "come to epsilon = 44, delta = 6e-06 together" in inside
 
@@ -95,7 +95,7 @@ def test_texts_of_one_release_count_once(runs: list[Path], tmp_path: Path) -> No
     first, again, third = read_runs([runs[0], tmp_path / "copy", runs[2]], names=None, shareable=True)
     assert first.release == again.release != third.release
     (found,) = together([first, again, third])
-    assert found.budget == Budget("22", "2e-6"), "6 and 15, and 0.5 for each folder's own figures, which have no name"
+    assert found.budget == Budget("22", "2e-6"), "6 and 15, and 0.5 for each folder's own values, which have no name"
 
 
 def test_releases_and_figures_of_one_name_that_promise_differently_add_up(runs: list[Path]) -> None:
@@ -108,7 +108,7 @@ def test_releases_and_figures_of_one_name_that_promise_differently_add_up(runs: 
     assert found.budget == Budget("14.5", "2e-6"), "6 + 1, and 0.5 + 7"
     spent_otherwise = replace(first, statement=replace(first.statement, charges=first.statement.charges[:1]))
     (found,) = together([first, spent_otherwise])
-    assert found.budget == Budget("12.5", "2e-6"), "charges count, too; the figures are the same"
+    assert found.budget == Budget("12.5", "2e-6"), "charges count, too; the values are the same"
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
@@ -130,13 +130,13 @@ def test_a_table_that_has_no_end_is_not_read(runs: list[Path], tmp_path: Path, k
 def test_of_very_many_figures_the_first_are_shown_and_the_rest_counted(
     runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grids, "MOST_FIGURES", 3)
-    monkeypatch.setattr("understudy.report.comparison.MOST_FIGURES", 3)
+    monkeypatch.setattr(grids, "MOST_VALUES", 3)
+    monkeypatch.setattr("understudy.report.comparison.MOST_VALUES", 3)
     text = write_comparison(runs, tmp_path / "c.html").read_text("utf-8")
-    assert "30 more figures are not shown: the page has the first 3 of each run." in text
+    assert "30 more values are not shown: the page has the first 3 of each run." in text
     page = write_reports(OutputFolder(runs[0]), embedder=None).internal
     assert page is not None
-    assert "5 more figures are not shown" in page.read_text("utf-8")
+    assert "5 more values are not shown" in page.read_text("utf-8")
 
 
 def test_what_a_reader_did_not_foresee_is_one_error_that_names_the_folder(
@@ -147,7 +147,7 @@ def test_what_a_reader_did_not_foresee_is_one_error_that_names_the_folder(
 
     monkeypatch.delenv("UNDERSTUDY_DEBUG", raising=False)
     monkeypatch.setattr("understudy.report.comparison.render", fail)
-    monkeypatch.setattr("understudy.report.write.render", fail)
+    monkeypatch.setattr("understudy.report.page.render", fail)
     for write in (
         lambda: write_comparison(runs[:1], tmp_path / "c.html"),
         lambda: write_reports(OutputFolder(runs[0]), embedder=None),
@@ -240,7 +240,7 @@ def test_ceilings_that_were_measured_otherwise_are_said_to_differ(tmp_path: Path
     roots = [folder.root for folder in folders]
     assert "do not agree" not in write_comparison(roots, tmp_path / "c.html").read_text("utf-8")
     path = folders[1].evaluation_file
-    path.write_text(path.read_text("utf-8").replace('"training texts": 400', '"training texts": 1400'), "utf-8")
+    path.write_text(path.read_text("utf-8").replace('"sample_size": 400', '"sample_size": 1400'), "utf-8")
     text = write_comparison(roots, tmp_path / "c.html").read_text("utf-8")
     assert "The runs do not agree on the ceiling or the floor" in text
     assert "all real texts, tf-idf: 0.700 (400 texts), 0.700 (1,400 texts)" in text

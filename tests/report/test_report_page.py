@@ -20,7 +20,7 @@ from made_runs import (
     LABELS,
     charge_metrics,
     made_audit,
-    made_picture,
+    made_overview,
     made_statement,
     make_run,
     measure,
@@ -119,19 +119,19 @@ def test_every_metric_shown_has_its_definition_and_source(measured: OutputFolder
 
 def test_ceiling_and_floor_stand_beside_the_synthetic_texts(measured: OutputFolder) -> None:
     text = Elements(internal(measured)).text
-    for words in ("synthetic texts", "zero-shot", "as many real texts", "all real texts", "0.900", "0.880 to 0.930"):
+    for words in ("synthetic texts", "baseline", "as many real texts", "all real texts", "0.900", "0.880 to 0.930"):
         assert words in text
 
 
 def test_the_audit_is_shown_beside_the_promise(measured: OutputFolder) -> None:
     assert "A low bound is not a proof" in internal(measured)
-    (measured.private / "audit.json").write_text(json.dumps(made_audit(bound=7.5, verdict="VIOLATION")), "utf-8")
+    made_audit(bound=7.5).save(measured.audit_file)
     assert "The run leaks more than is promised" in internal(measured)
 
 
 def test_nothing_in_a_text_becomes_markup(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", [(text, place % 3) for place, text in enumerate(NASTY * 2)])
-    measure(folder, picture=made_picture(text="".join(NASTY)))
+    measure(folder, overview=made_overview(text="".join(NASTY)))
     for text in (shareable(folder), internal(folder)):
         page = Elements(text)
         assert not page.named("img")
@@ -144,7 +144,7 @@ def test_no_control_character_reaches_a_page_and_each_is_shown(tmp_path: Path) -
     controls = "".join(map(chr, [*range(9), 11, 12, *range(14, 32), *range(127, 160), 0xFFFE, 0xFDD0]))
     text = f"before{controls}after"
     folder = make_run(tmp_path / "run", [(text, place % 3) for place in range(6)])
-    measure(folder, picture=made_picture(text=text))
+    measure(folder, overview=made_overview(text=text))
     for page in (shareable(folder), internal(folder)):
         assert not set(page) & set(controls)
         assert "before\u2400\u2401" in page
@@ -237,7 +237,7 @@ def test_another_seed_shows_other_texts(measured: OutputFolder) -> None:
 
 def test_a_page_with_long_texts_and_all_points_is_below_three_megabytes(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", [("word " * 2_000 + str(place), place % 3) for place in range(12)])
-    measure(folder, picture=made_picture(1500, text="m" * 20_000))
+    measure(folder, overview=made_overview(1500, text="m" * 20_000))
     assert len(internal(folder).encode()) < 3_000_000
 
 
@@ -281,7 +281,7 @@ def test_without_the_extra_there_is_a_page_without_a_map(tmp_path: Path, monkeyp
     def missing() -> None:
         raise ConfigError("Evaluation needs the extra 'evaluate' (missing: sklearn).", "Install it.")
 
-    monkeypatch.setattr("understudy.report.intrinsic.require_evaluate", missing)
+    monkeypatch.setattr("understudy.report.contents.require_evaluate", missing)
     text = shareable(make_run(tmp_path / "run"))
     assert "There is no map: evaluation needs the extra" in text
     assert "Labels" in text
@@ -296,7 +296,7 @@ def test_labels_that_were_paid_for_stand_beside_the_synthetic_ones_only_once(tmp
 
 def test_what_the_figures_cost_stands_beside_the_promise(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
-    assert "for figures" not in shareable(folder)
+    assert "for metrics" not in shareable(folder)
     charge_metrics(folder)
     text = shareable(folder)
     budget = json.loads(folder.metrics_file.read_text("utf-8"))["budget"]["epsilon"]
@@ -308,7 +308,7 @@ def test_what_the_figures_cost_stands_beside_the_promise(tmp_path: Path) -> None
     assert Fraction(told[1]) == Fraction(budget) + Fraction(statement["budget"]["epsilon"])
     alone = 100 * statement["power_at_1_percent_false_alarms"]
     assert alone <= float(told[2]) <= alone * math.exp(Fraction(budget)) + 0.01
-    assert f"+ {as_typed(Fraction(budget))} for figures" in text
+    assert f"+ {as_typed(Fraction(budget))} for metrics" in text
 
 
 def test_half_a_character_in_a_text_is_shown_as_one_that_cannot_be(tmp_path: Path) -> None:
@@ -388,7 +388,7 @@ def test_figures_of_another_table_are_not_shown(measured: OutputFolder, name: st
         assert name in caught.value.cure
 
 
-def test_figures_that_do_not_tell_their_table_are_shown(measured: OutputFolder) -> None:
+def test_values_that_do_not_tell_their_table_are_shown(measured: OutputFolder) -> None:
     path = measured.evaluation_file
     path.write_text(path.read_text("utf-8").replace("table_sha256", "older"), "utf-8")
     (table,) = measured.shareable.glob("synthetic.*")
@@ -404,11 +404,11 @@ def test_texts_that_are_their_phrases_are_shown_once(tmp_path: Path) -> None:
 
 
 def test_few_texts_are_said_to_say_little(measured: OutputFolder) -> None:
-    assert "figures of 30 texts a table vary much" in internal(measured)
+    assert "values of 30 texts per table vary much" in internal(measured)
     assert "vary much" not in shareable(measured)
-    picture = made_picture()
-    many = {of: replace(profile, texts=400) for of, profile in picture.profiles.items()}
-    measure(measured, picture=replace(picture, profiles=many))
+    overview = made_overview()
+    many = {of: replace(profile, texts=400) for of, profile in overview.profiles.items()}
+    measure(measured, overview=replace(overview, profiles=many))
     assert "vary much" not in internal(measured)
 
 

@@ -8,26 +8,24 @@ from pathlib import Path
 
 import pytest
 import yaml
-from made_runs import ACCURACY, LABELS, made_figures, made_statement, make_run
+from made_runs import ACCURACY, LABELS, made_statement, made_values, make_run
 from scipy.stats import norm
 
 from understudy.assess.synthetic import SyntheticText, read_synthetic
 from understudy.config import run_config
 from understudy.methods.registry import load_release
-from understudy.metrics.value import Figure
+from understudy.metrics.value import MetricValue
 from understudy.privacy.events import GaussianEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
-from understudy.report.charts.scales import Scale, ticks
-from understudy.report.charts.svg import tag
+from understudy.report.budget import spending, tradeoff
 from understudy.report.grids import by_table, by_training
 from understudy.report.numbers import paragraphs, short
 from understudy.report.recipe import recipe
-from understudy.report.samples import samples_of
-from understudy.report.spending import spending
-from understudy.report.tradeoff import tradeoff
+from understudy.report.svg import Scale, tag, ticks
+from understudy.report.views import samples_of
 from understudy.run.planning import check_wanted
 from understudy.statement import FALSE_ALARMS, Statement
 
@@ -80,11 +78,11 @@ def test_shares_of_the_budget_add_up_in_what_composes_by_addition() -> None:
 
 
 def test_a_training_grid_has_a_row_a_table_and_a_column_a_classifier() -> None:
-    (grid,) = by_training([figure for figure in made_figures() if figure.metric == ACCURACY])
+    (grid,) = by_training([measured for measured in made_values() if measured.metric == ACCURACY])
     assert grid.columns == ("tf-idf", "embedding")
     assert [(row.title, row.below) for row in grid.rows] == [
         ("synthetic texts", "30 texts"),
-        ("zero-shot", "30 texts"),
+        ("baseline", "30 texts"),
         ("as many real texts", "30 texts"),
         ("all real texts", "400 texts"),
     ]
@@ -93,11 +91,11 @@ def test_a_training_grid_has_a_row_a_table_and_a_column_a_classifier() -> None:
 
 
 def test_a_missing_figure_is_an_empty_cell() -> None:
-    figures = [
-        Figure(ACCURACY, 0.5, "synthetic", settings={"n": 1}),
-        Figure(ACCURACY, 0.6, "holdout", settings={"n": 2}),
+    values = [
+        MetricValue(ACCURACY, 0.5, "synthetic", settings={"n": 1}),
+        MetricValue(ACCURACY, 0.6, "holdout", settings={"n": 2}),
     ]
-    grid = by_table(figures, "title")
+    grid = by_table(values, "title")
     assert grid.columns == ("synthetic", "held-out real")
     assert [[cell is None for cell in row.cells] for row in grid.rows] == [[False, True], [True, False]]
     assert [row.below for row in grid.rows] == ["n = 1", "n = 2"]
@@ -147,9 +145,9 @@ def test_the_recipe_tells_how_many_texts_and_by_which_model(
 
 
 def test_how_many_texts_were_compared_stands_in_the_row() -> None:
-    metric = made_figures()[-1].metric
-    noted = Figure(metric, 0.5, settings={"n": 1}, note="On 1,044 texts of each table. And more.")
-    grid = by_table([noted, Figure(metric, 0.5, settings={"n": 2}, note="Noisy.")], "title")
+    metric = made_values()[-1].metric
+    noted = MetricValue(metric, 0.5, settings={"n": 1}, sample_size=1044)
+    grid = by_table([noted, MetricValue(metric, 0.5, settings={"n": 2}, note="Noisy.")], "title")
     assert [row.below for row in grid.rows] == ["n = 1, 1,044 texts each", "n = 2"]
 
 

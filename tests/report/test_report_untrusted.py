@@ -15,17 +15,16 @@ import pytest
 from click.testing import CliRunner
 from made_runs import charge_metrics, make_run, measure
 
-from understudy.assess import rows
-from understudy.assess.rows import read_rows
-from understudy.assess.synthetic import MOST_CHARACTERS, read_synthetic, release_named_in
+from understudy.assess import synthetic
+from understudy.assess.synthetic import MOST_CHARACTERS, read_rows, read_synthetic, release_named_in
 from understudy.assess.tables import EvaluationConfig, open_synthetic
 from understudy.cli import cli
 from understudy.errors import ConfigError, ModelError
-from understudy.metrics.evaluation import load_evaluation
+from understudy.metrics.results import load_evaluation
 from understudy.outputs import OutputFolder
 from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, SubsampledGaussianEvent
 from understudy.report import write_comparison
-from understudy.report.effort import MOST_SECONDS, seconds_of_losses, seconds_of_secrets
+from understudy.report.budget import MOST_SECONDS, seconds_of_losses, seconds_of_secrets
 
 HUGE = 10**400
 Edit = Callable[[dict[str, Any]], object]
@@ -82,36 +81,38 @@ STATEMENTS: dict[str, Edit] = {
 }
 
 
-def figure(**changes: Any) -> Edit:
-    return lambda fields: fields["evaluation"]["figures"][0].update(changes)
+def measured(**changes: Any) -> Edit:
+    return lambda fields: fields["values"][0].update(changes)
 
 
 def lengths(edges: list[float], counts: list[int]) -> Edit:
-    return lambda fields: fields["picture"]["profiles"]["real"].update(words={"edges": edges, "counts": counts})
+    return lambda fields: fields["overview"]["profiles"]["real"].update(words={"edges": edges, "counts": counts})
 
 
 METRICS: dict[str, Edit] = {
     **BUDGETS,
-    "a figure of hundreds of digits": lambda fields: fields["evaluation"]["figures"][0].update(value=HUGE),
-    "a figure in words": lambda fields: fields["evaluation"]["figures"][0].update(value="x"),
-    "a number of texts in words": figure(settings={"training texts": "abc"}),
-    "settings of lists": lambda fields: fields["evaluation"]["figures"][0].update(settings={"a": [1]}),
+    "a value of hundreds of digits": lambda fields: fields["values"][0].update(value=HUGE),
+    "a value in words": lambda fields: fields["values"][0].update(value="x"),
+    "a number of texts in words": measured(sample_size="abc"),
+    "texts below none": measured(sample_size=-1),
+    "a metric by its name": measured(metric="accuracy"),
+    "another version": told(version=1),
+    "settings of lists": lambda fields: fields["values"][0].update(settings={"a": [1]}),
     "half a run": told(run="\udfff"),
 }
 SHOWN: dict[str, Edit] = {
-    "a figure beyond digits": figure(value=10**29),
-    "a figure next to nothing": figure(value=5e-324),
-    "ends next to each other": figure(value=0.0, interval={"low": -5e-324, "high": 5e-324, "method": "m"}),
-    "a note of no number": figure(note="On , texts of each table."),
-    "a note of very many digits": figure(note=f"On {'9' * 5000} texts of each table."),
+    "a value beyond digits": measured(value=10**29),
+    "a value next to nothing": measured(value=5e-324),
+    "ends next to each other": measured(value=0.0, interval={"low": -5e-324, "high": 5e-324, "method": "m"}),
+    "texts beyond count": measured(sample_size=2**62),
 }
-PICTURES: dict[str, Edit] = {
+OVERVIEWS: dict[str, Edit] = {
     "edges without counts": lengths([1], []),
     "more counts than edges": lengths([0, 1], [1, 2, 3]),
     "no edges": lengths([], []),
     "equal edges": lengths([1, 1, 1], [0, 0]),
     "very many edges": lengths(list(range(2001)), [1] * 2000),
-    "very many points": lambda fields: fields["picture"].update(points=fields["picture"]["points"] * 1000),
+    "very many points": lambda fields: fields["overview"].update(points=fields["overview"]["points"] * 1000),
 }
 WHOLE = {
     "deep": "[" * 1_000_000,
@@ -168,15 +169,15 @@ def test_strange_charged_metrics_are_one_error(run: OutputFolder, edit: Edit) ->
 
 @pytest.mark.parametrize("family", ["utility", "fidelity"])
 @pytest.mark.parametrize("edit", SHOWN.values(), ids=SHOWN)
-def test_strange_figures_are_shown(run: OutputFolder, edit: Edit, family: str) -> None:
+def test_strange_values_are_shown(run: OutputFolder, edit: Edit, family: str) -> None:
     change(run.metrics_file, edit)
-    change(run.metrics_file, lambda fields: fields["evaluation"]["metrics"]["accuracy"].update(family=family))
+    change(run.metrics_file, lambda fields: fields["values"][0]["metric"].update(family=family))
     assert CliRunner().invoke(cli, ["report", str(run.root)]).exit_code == 0
     if family == "utility":
         write_comparison([run.root], run.root / "c.html", shareable=True)
 
 
-@pytest.mark.parametrize("edit", PICTURES.values(), ids=PICTURES)
+@pytest.mark.parametrize("edit", OVERVIEWS.values(), ids=OVERVIEWS)
 def test_a_strange_picture_is_one_error(run: OutputFolder, edit: Edit) -> None:
     measure(run)
     change(run.evaluation_file, edit)
@@ -184,14 +185,14 @@ def test_a_strange_picture_is_one_error(run: OutputFolder, edit: Edit) -> None:
 
 
 @pytest.mark.parametrize("empty", [True, False])
-def test_a_picture_of_no_texts_has_a_page(run: OutputFolder, empty: bool) -> None:
+def test_an_overview_of_no_texts_has_a_page(run: OutputFolder, empty: bool) -> None:
     measure(run)
 
     def without_texts(fields: dict[str, Any]) -> None:
-        picture = fields["picture"]
-        for profile in picture["profiles"].values():
+        overview = fields["overview"]
+        for profile in overview["profiles"].values():
             profile["texts"] = 0
-        picture.update(profiles={} if empty else picture["profiles"], points=[])
+        overview.update(profiles={} if empty else overview["profiles"], points=[])
 
     change(run.evaluation_file, without_texts)
     assert CliRunner().invoke(cli, ["report", str(run.root)]).exit_code == 0
@@ -256,7 +257,7 @@ def test_an_audit_beyond_numbers_is_one_error(run: OutputFolder) -> None:
 
 def test_an_evaluation_beyond_numbers_is_one_error(run: OutputFolder) -> None:
     measure(run)
-    change(run.evaluation_file, lambda fields: fields["figures"][0].update(value=HUGE))
+    change(run.evaluation_file, lambda fields: fields["values"][0].update(value=HUGE))
     with pytest.raises(ConfigError, match=r"evaluation\.json cannot be read"):
         load_evaluation(run.evaluation_file)
 
@@ -322,7 +323,7 @@ def test_labels_of_every_type_that_is_written_are_read(run: OutputFolder, label:
 def test_a_cell_beyond_all_texts_is_refused(run: OutputFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     path = table(run, columns={"text": pa.array(["word " * 4])})
     assert len(list(read_rows(path))) == 1
-    monkeypatch.setattr(rows, "_LONGEST", 19)
+    monkeypatch.setattr(synthetic, "_LONGEST", 19)
     with pytest.raises(ValueError, match="too long"):
         next(read_rows(path))
 
@@ -333,7 +334,7 @@ def test_rows_beyond_the_limit_are_refused_in_every_format(
 ) -> None:
     folder = make_run(tmp_path / "run", output_format=ending)
     assert len(read_synthetic(folder.shareable)) == 30
-    monkeypatch.setattr(rows, "MOST_ROWS", 29)
+    monkeypatch.setattr(synthetic, "MOST_ROWS", 29)
     with pytest.raises(ConfigError, match="too large for a report"):
         read_synthetic(folder.shareable)
 
@@ -360,5 +361,5 @@ def test_a_strange_provenance_is_one_error(run: OutputFolder, written: str) -> N
 def test_a_long_cell_is_read_whatever_the_process_read_before(tmp_path: Path) -> None:
     csv.field_size_limit(131_072)  # as in a new process
     (tmp_path / "synthetic.csv").write_text('text\n"' + "long " * 40_000 + '"\n', "utf-8")
-    (row,) = rows.read_rows(tmp_path / "synthetic.csv")
+    (row,) = read_rows(tmp_path / "synthetic.csv")
     assert len(row["text"]) == 200_000

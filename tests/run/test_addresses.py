@@ -56,7 +56,7 @@ COMMANDS = {
         "none",
     ],
     "release": ["--text", "note", "--epsilon", "3", "--delta", "1e-6", "--data", "n.csv"],
-    "zero-shot": ["--records", "2", "--document-type", "note"],
+    "baseline": ["--records", "2", "--document-type", "note"],
     "secrets": ["count", "--data", "n.csv", "--text", "note", "--secret-detectors", "email"],
 }
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from run_fixtures import Said, runs_charged
 
 import understudy as us
-from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import ConfigError
 from understudy.evolution.loop import candidates_per_round
@@ -25,6 +24,7 @@ from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.models.types import Completion
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Receipt
+from understudy.run import pipeline as running
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
 BUDGET = us.Budget(4, "1e-6")
@@ -56,7 +56,7 @@ def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..
     assert sorted(path.name for path in (tmp_path / "out" / "private").iterdir()) == [
         *("diary.jsonl", "run.lock", "run.sqlite")
     ]
-    said = understudy("inspect", str(tmp_path / "out" / "release" / "aug-pe.release"))
+    said = understudy("show", str(tmp_path / "out" / "release" / "aug-pe.release"))
     assert "votes-2" in said.out
 
 
@@ -70,7 +70,7 @@ def test_flags_yaml_and_python_make_the_same(tmp_path: Path, understudy: Callabl
     by_yaml = us.load_release(tmp_path / "yaml" / "release" / "aug-pe.release")
     corpus = us.read_corpus(tmp_path / "notes.csv", text="note", label="department", labels=LABELS)
     method = us.AugPE(rounds=2, population=4, variations=3)
-    by_python = us.synthesize(corpus, method, us.Budget(3, "1e-6"), llm="fake", records_per_label=4, **SEEDED)
+    by_python = us.run(corpus, method, us.Budget(3, "1e-6"), llm="fake", records_per_label=4, **SEEDED)
     assert by_flags.columns == by_python.columns
     assert by_flags.release.digest == by_yaml.digest == by_python.release.digest
     assert by_python.columns["department"] == ["cardiology"] * 4 + ["dermatology"] * 4
@@ -79,7 +79,7 @@ def test_flags_yaml_and_python_make_the_same(tmp_path: Path, understudy: Callabl
 def test_python_charges_the_ledger(tmp_path: Path) -> None:
     corpus = us.read_corpus(rows(), text="note", label="department", labels=LABELS)
     method, ledger = us.AugPE(rounds=2, population=4, variations=3), str(tmp_path / "l.sqlite")
-    result = us.synthesize(corpus, method, BUDGET, llm="fake", records=3, ledger=ledger, dataset="v")
+    result = us.run(corpus, method, BUDGET, llm="fake", records=3, ledger=ledger, dataset="v")
     assert (len(result.records), result.missing) == (3, 0)
     assert runs_charged(ledger, "v") == 1
     assert result.statement.budget == BUDGET

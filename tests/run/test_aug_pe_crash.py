@@ -22,7 +22,6 @@ from run_fixtures import runs_charged
 from test_copies import assert_refused, copied, run, stopped
 from test_crash import forgetful
 
-import understudy.run.measuring
 from understudy.evolution.embeddings import PrivateEmbeddings
 from understudy.evolution.loop import Population
 from understudy.ledger import Ledger
@@ -31,6 +30,7 @@ from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.plan import Receipt
 from understudy.privacy.sealed import SealedValue
 from understudy.release import Release
+from understudy.run import measuring
 from understudy.run.measuring import Measurements
 from understudy.run.session import Session
 from understudy.store import AnswerStore, RunStore
@@ -42,7 +42,7 @@ KEPT = (*NOISY, "population-0", "population-1")
 STEPS: tuple[tuple[Any, str], ...] = (
     *((Ledger, name) for name in ("charge", "confirm")),
     *((RunStore, name) for name in ("keep", "mark")),
-    *((understudy.run.measuring, "measure"), (PrivateEmbeddings, "_written"), (shutil, "rmtree"), (Release, "save")),
+    *((measuring, "measure"), (PrivateEmbeddings, "_written"), (shutil, "rmtree"), (Release, "save")),
     *((AnswerStore, "put_many"), (Session, "begin")),
 )
 Used = dict[str, set[bytes]]
@@ -264,7 +264,7 @@ def test_a_copy_from_before_the_votes_draws_none_again(tmp_path: Path, varied_ch
     copy = copied(values)
     first = run(values).release
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("understudy.run.measuring.measure", lambda *_, **__: pytest.fail("it sampled again"))
+        patch.setattr(measuring, "measure", lambda *_, **__: pytest.fail("it sampled again"))
         assert_refused(copy)
     assert run(values).release.digest == first.digest
 

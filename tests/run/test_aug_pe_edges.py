@@ -13,10 +13,10 @@ from evolution_fixtures import evolving, varied
 from run_fixtures import runs_charged
 
 import understudy as us
-from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import ModelError
 from understudy.models.types import ChatRequest, Completion
+from understudy.run import pipeline as running
 from understudy.store.database import MOST_BLANK
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")

@@ -20,7 +20,9 @@ from secret_fixtures import protecting
 import understudy as us
 from understudy.config import run_config
 from understudy.errors import ConfigError, ModelError, StorageError, UnderstudyError
-from understudy.run import Result, release, run
+from understudy.release import reading
+from understudy.run import Result
+from understudy.run.pipeline import release, run
 
 
 def refused(
@@ -91,7 +93,7 @@ def test_a_label_that_no_release_could_name_is_told_before_the_charge(
 def test_a_manifest_that_could_not_be_read_again_is_told_before_the_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("understudy.release.reading.MOST_BYTES", 1000)
+    monkeypatch.setattr(reading, "MOST_BYTES", 1000)
     refused(settings(tmp_path), ConfigError, "could be read again")
 
 

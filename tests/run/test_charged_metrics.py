@@ -16,11 +16,10 @@ from run_fixtures import Said, runs_charged
 from secret_fixtures import protecting
 
 import understudy as us
-from understudy import run as running
 from understudy.assess.charged import ChargedMetrics
 from understudy.assess.counting import MetricCounts
-from understudy.assess.reading import read_sample
-from understudy.assess.synthetic import table_sha256
+from understudy.assess.synthetic import read_evaluation, read_released, table_sha256
+from understudy.assess.tables import read_sample
 from understudy.config import run_config
 from understudy.corpus.write import write_table
 from understudy.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ResumeError
@@ -28,8 +27,9 @@ from understudy.ledger import Ledger
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
-from understudy.report.contents import read_charged, read_evaluation
-from understudy.run import Listener, measuring
+from understudy.run import measuring
+from understudy.run import pipeline as running
+from understudy.run.session import Listener
 
 
 class Crash(BaseException):
@@ -75,9 +75,9 @@ def test_metrics_are_booked_as_a_run_of_their_own(tmp_path: Path, made: OutputFo
     assert found["private"] is True
     assert found["budget"] == {"epsilon": "1/2", "delta": "0"}
     assert [charge["event"] for charge in found["charges"]] == [{"kind": "pure", "epsilon": 0.5}]
-    named = [each["metric"] for each in found["evaluation"]["figures"]]
+    named = [each["metric"]["name"] for each in found["values"]]
     assert {"records", "label_share", "length_share", "accuracy"} == set(named)
-    assert not any(each["reads_private"] for each in found["evaluation"]["figures"])
+    assert not any(each["reads_private"] for each in found["values"])
 
 
 def test_the_same_command_again_draws_and_charges_nothing(tmp_path: Path, made: OutputFolder) -> None:
@@ -158,7 +158,7 @@ def test_an_owner_s_records_are_averaged_as_in_the_run(tmp_path: Path) -> None:
     us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, insecure_no_noise=True))
     found = released(made)
     assert found["unit"] == {"kind": "owner", "max_records": 3, "column": "clinician"}
-    records = [each["value"] for each in found["evaluation"]["figures"] if each["metric"] == "records"]
+    records = [each["value"] for each in found["values"] if each["metric"]["name"] == "records"]
     assert records == [pytest.approx(5)]  # five clinicians, each of weight 1
 
 
@@ -194,7 +194,7 @@ def test_how_few_records_there_are_does_not_show_in_how_a_charged_evaluation_end
     assert said.code == 0, said.err
     assert released(made)["private"] is True
     inside = json.loads(made.evaluation_file.read_text("utf-8"))
-    assert bool(inside["figures"]) is (count >= 2)
+    assert bool(inside["values"]) is (count >= 2)
     assert understudy("report", str(made.root)).code == 0
     if count < 2:
         assert understudy(*command).code == ConfigError.exit_code, "nothing was charged, so nothing is out"
@@ -331,7 +331,7 @@ def test_metrics_stand_beside_the_same_texts_saved_in_another_format(tmp_path: P
     path = made.synthetic_file("parquet")
     write_table(made.synthetic_file("csv"), pq.read_table(path).to_pydict())
     path.unlink()
-    assert read_charged(made.shareable) is not None
+    assert read_released(made.shareable) is not None
     us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
     assert made.metrics_file.read_bytes() == first
     assert runs_charged(tmp_path / "ledger.sqlite") == 2
@@ -343,17 +343,17 @@ def test_what_is_said_of_metrics_of_another_table_is_true(tmp_path: Path, made: 
     own = pq.read_table(path)
     pq.write_table(own.slice(1), path)
     with pytest.raises(ConfigError, match="another synthetic table") as caught:
-        read_charged(made.shareable)
+        read_released(made.shareable)
     assert "Put that table back" in caught.value.cure
     assert "--fresh` makes it anew, and charges again" in caught.value.cure
     with pytest.raises(ConfigError, match="free of charge"):
         read_evaluation(made.shareable, made.evaluation_file)
     us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, fresh=True))
-    assert read_charged(made.shareable) is not None
+    assert read_released(made.shareable) is not None
     assert runs_charged(tmp_path / "ledger.sqlite") == 3
     pq.write_table(own, path)
     with pytest.raises(ConfigError, match="another synthetic table"):
-        read_charged(made.shareable)
+        read_released(made.shareable)
 
 
 def test_a_table_that_is_replaced_while_it_is_read_is_not_charged_for(
@@ -398,7 +398,7 @@ def test_what_is_said_does_not_tell_one_record_from_many(tmp_path: Path, metrics
     assert spoken[0] == spoken[1]
 
 
-def test_figures_do_not_stand_beside_another_run_s_statement(tmp_path: Path, made: OutputFolder) -> None:
+def test_metrics_do_not_stand_beside_another_run_s_statement(tmp_path: Path, made: OutputFolder) -> None:
     apart = {"output": str(tmp_path / "other"), "ledger": str(tmp_path / "other.sqlite")}
     other = running.run(run_config(settings(tmp_path, **apart)))
     assert other.folder is not None
@@ -430,9 +430,7 @@ def test_without_noise_the_counts_are_exact_nothing_is_charged_and_it_is_said(
     found = released(made)
     assert found["private"] is False
     shares = {
-        each["settings"]["label"]: each["value"]
-        for each in found["evaluation"]["figures"]
-        if each["metric"] == "label_share"
+        each["settings"]["label"]: each["value"] for each in found["values"] if each["metric"]["name"] == "label_share"
     }
     assert shares == {"cardiology": 0.5, "dermatology": 0.5}
     assert runs_charged(tmp_path / "ledger.sqlite") == 1

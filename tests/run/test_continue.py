@@ -14,11 +14,11 @@ from parts_method import BATCHES, Drawing, InParts, WithModel, install, parts
 from run_fixtures import Said, runs_charged
 
 import understudy as us
-from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import ConfigError, LedgerError, ReleaseError, ResumeError
 from understudy.methods.registry import load_release
 from understudy.release import Release
+from understudy.run import pipeline as running
 from understudy.store import RunStore
 
 LABELS = 2
@@ -255,8 +255,8 @@ def test_it_continues_from_python_and_without_noise(tmp_path: Path) -> None:
     corpus = us.read_corpus(rows(), text="note")
     for name, changes in [("private", {}), ("insecure", {"insecure_no_noise": True})]:
         options = {"output": str(tmp_path / name), "ledger": str(tmp_path / "l.sqlite"), "dataset": "notes", **changes}
-        first = running.release_corpus(corpus, InParts(texts_per_batch=1), us.Budget(1, 0), **options)
-        second = running.release_corpus(corpus, InParts(texts_per_batch=4), us.Budget(1, 0), resume=True, **options)
+        first = us.release(corpus, InParts(texts_per_batch=1), us.Budget(1, 0), **options)
+        second = us.release(corpus, InParts(texts_per_batch=4), us.Budget(1, 0), resume=True, **options)
         assert texts(first) < texts(second)
     assert runs_charged(tmp_path / "l.sqlite") == 1
 

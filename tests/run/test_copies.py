@@ -12,7 +12,6 @@ import pytest
 from clinic import settings
 from run_fixtures import runs_charged
 
-from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import LedgerError
 from understudy.ledger import Ledger
@@ -22,6 +21,7 @@ from understudy.privacy.sealed import Seal
 from understudy.privacy.unit import Unit
 from understudy.release import Release
 from understudy.run import measuring
+from understudy.run import pipeline as running
 from understudy.store import RunStore
 
 REFUSED = r"sampled and used already, from another copy of this folder.*--fresh"

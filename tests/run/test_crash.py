@@ -17,21 +17,21 @@ from clinic import FakeChat, settings
 from run_fixtures import runs_charged
 
 import understudy.outputs
-import understudy.run.measuring
-from understudy import run as running
 from understudy.config import run_config
 from understudy.corpus import Corpus
 from understudy.ledger import Ledger
 from understudy.outputs import OutputFolder
 from understudy.privacy.sealed import Seal, SealedValue
 from understudy.release import Release
+from understudy.run import measuring
+from understudy.run import pipeline as running
 from understudy.run.measuring import Measurements
 from understudy.store import AnswerStore, RunStore
 
 STEPS = (
     *((Ledger, name) for name in ("check", "open_dataset", "identify", "charge", "confirm")),
     *((RunStore, name) for name in ("begin", "keep", "mark")),
-    *((Corpus, "fingerprint"), (understudy.run.measuring, "measure"), (Release, "save")),
+    *((Corpus, "fingerprint"), (measuring, "measure"), (Release, "save")),
     *(
         (OutputFolder, "clear"),
         (OutputFolder, "write_statement"),

@@ -17,7 +17,6 @@ from run_fixtures import runs_charged
 from secret_fixtures import protecting, public_rows, secret_rows
 
 import understudy as us
-from understudy import run as running
 from understudy.config import run_config
 from understudy.corpus.secrets import Incidence, incidence, secret_finder
 from understudy.errors import ConfigError, CorpusError, ResumeError
@@ -25,6 +24,7 @@ from understudy.evolution.embeddings import integer_vectors
 from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.privacy.noise import SystemNoise
 from understudy.run import measuring
+from understudy.run import pipeline as running
 from understudy.run.session import Listener
 from understudy.store import RunStore
 
@@ -117,7 +117,7 @@ def by_python(folder: Path, read: Mapping[str, Any], options: Mapping[str, Any])
     cap = "max_records_per_owner" if owners else "max_records_per_secret"
     method = us.AugPE(rounds=1, population=2, variations=2)
     more = {"dataset": "notes", "ledger": str(folder / "ledger.sqlite"), "llm": "fake", cap: 8, **options}
-    return us.release_corpus(corpus, method, budget, **more)
+    return us.release(corpus, method, budget, **more)
 
 
 @pytest.mark.parametrize("what", READ_WITH)

@@ -14,15 +14,15 @@ from clinic import LABELS, rows, settings, write_csv
 from run_fixtures import Said
 
 import understudy as us
-from understudy import run as running
 from understudy.assess.parameters import CLASSIFIERS, EvaluationParameters
 from understudy.assess.synthetic import table_sha256
 from understudy.config import run_config
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, UnderstudyError
-from understudy.metrics.evaluation import Evaluation, load_evaluation
-from understudy.metrics.utility.kinds import KINDS
+from understudy.metrics.results import Evaluation, load_evaluation
+from understudy.metrics.utility.classifiers import KINDS
 from understudy.outputs import OutputFolder
+from understudy.run import pipeline as running
 
 FEW: dict[str, Any] = {"embedder": "none", "seeds": 1}
 
@@ -37,8 +37,8 @@ def made(tmp_path: Path) -> OutputFolder:
 
 def named(evaluation: Evaluation) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for figure in evaluation.figures:
-        found.setdefault(figure.metric.family, set()).add(figure.of)
+    for measured in evaluation.values:
+        found.setdefault(measured.metric.family, set()).add(measured.of)
     return found
 
 
@@ -50,9 +50,9 @@ def test_an_output_folder_says_how_the_columns_of_the_real_table_are_called(
     assert said.out == ""
     found = load_evaluation(made.evaluation_file)
     assert named(found).keys() == {"fidelity", "utility", "leakage"}
-    assert found.picture is not None
-    assert set(found.picture.profiles) == {"real", "synthetic"}
-    assert set(found.picture.profiles["real"].labels) == set(LABELS)
+    assert found.overview is not None
+    assert set(found.overview.profiles) == {"real", "synthetic"}
+    assert set(found.overview.profiles["real"].labels) == set(LABELS)
     if os.name == "posix":
         assert made.evaluation_file.stat().st_mode & 0o777 == 0o600
 
@@ -82,22 +82,22 @@ def test_held_out_texts_are_the_reference_and_the_test_set(tmp_path: Path, made:
     found = us.evaluate(tmp_path / "notes.csv", made.root, holdout=str(other), **FEW)
     assert "holdout" in named(found)["fidelity"]
     assert "holdout" in named(found)["leakage"]
-    ceiling = [each for each in found.figures if each.of == "real (all)"]
-    assert ceiling[0].settings["training texts"] == 40  # all of them: the test texts are others
+    ceiling = [each for each in found.values if each.of == "real (all)"]
+    assert ceiling[0].sample_size == 40  # all of them: the test texts are others
 
 
 def test_without_held_out_texts_half_of_the_real_ones_are_tested_on(tmp_path: Path, made: OutputFolder) -> None:
     found = us.evaluate(tmp_path / "notes.csv", made.root, **FEW)
-    assert {each.settings["training texts"] for each in found.figures if each.of == "real (all)"} == {20}
+    assert {each.sample_size for each in found.values if each.of == "real (all)"} == {20}
 
 
 def test_other_tables_stand_beside_by_name(tmp_path: Path, made: OutputFolder) -> None:
     path = tmp_path / "floor.jsonl"
     path.write_text("".join(json.dumps({"text": f"about {label}", "label": label}) + "\n" for label in LABELS))
     found = us.evaluate(
-        tmp_path / "notes.csv", made.root, beside=(f"zero-shot={path}", f"again={made.root}"), metrics="utility", **FEW
+        tmp_path / "notes.csv", made.root, beside=(f"baseline={path}", f"again={made.root}"), metrics="utility", **FEW
     )
-    assert {"synthetic", "zero-shot", "again"} <= named(found)["utility"]
+    assert {"synthetic", "baseline", "again"} <= named(found)["utility"]
 
 
 def test_a_corpus_and_a_table_in_memory_do_as_well_and_write_nothing(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_an_evaluation_reads_itself_again(tmp_path: Path, made: OutputFolder) ->
     assert load_evaluation(made.evaluation_file) == found
 
 
-def test_the_same_seed_gives_the_same_figures(tmp_path: Path, made: OutputFolder) -> None:
+def test_the_same_seed_gives_the_same_values(tmp_path: Path, made: OutputFolder) -> None:
     first, again = (us.evaluate(tmp_path / "notes.csv", made.root, **FEW) for _ in range(2))
     assert first == again
 
@@ -164,7 +164,7 @@ def test_personal_data_of_public_texts_are_told_apart(tmp_path: Path, made: Outp
     real = write_csv(tmp_path / "mailed.csv", table)
     (tmp_path / "examples.txt").write_text("Write to desk@clinic.example.\n", "utf-8")
     options = {"detectors": "email", "metrics": "leakage", "public_texts": str(tmp_path / "examples.txt"), **FEW}
-    found = {each.metric.name: each for each in us.evaluate(real, made.root, **options).figures}
+    found = {each.metric.name: each for each in us.evaluate(real, made.root, **options).values}
     assert found["pii_replayed"].value == 0
     assert found["pii_replayed_public"].settings["detector"] == "email"
 
@@ -178,7 +178,7 @@ def test_a_table_may_have_our_columns_or_the_real_table_s(
     write_table(path, columns)
     words = {"text": "note", "label": "department", "labels": ",".join(LABELS)}
     found = us.evaluate(tmp_path / "notes.csv", path, metrics="utility", **words, **FEW)
-    assert {each.settings["training texts"] for each in found.figures if each.of == "synthetic"} == {2}
+    assert {each.sample_size for each in found.values if each.of == "synthetic"} == {2}
 
 
 @pytest.mark.parametrize(
@@ -207,12 +207,12 @@ def test_figures_that_would_go_nowhere_are_not_measured(
     table = str(made.synthetic_file("parquet"))
     said = understudy("evaluate", str(tmp_path / "notes.csv"), table, "--text", "note")
     assert said.code == 2
-    assert "no place for the figures" in said.err
+    assert "No place given for the metrics" in said.err
 
 
 def test_an_evaluation_names_the_table_that_it_measured(tmp_path: Path, made: OutputFolder) -> None:
     found = us.evaluate(tmp_path / "notes.csv", made.root, metrics="leakage", **FEW)
-    assert found.settings["table_sha256"] == table_sha256(made.synthetic_file("parquet"))
+    assert found.table_sha256 == table_sha256(made.synthetic_file("parquet"))
 
 
 def test_a_recipient_s_texts_add_a_network_that_is_aligned_to_them(
@@ -221,7 +221,7 @@ def test_a_recipient_s_texts_add_a_network_that_is_aligned_to_them(
     (tmp_path / "recipient.jsonl").write_text('{"text": "heart"}\n{"text": "skin rash"}\n', "utf-8")
     words = {"recipient": str(tmp_path / "recipient.jsonl"), "classifiers": "tf-idf", "metrics": "utility", "seeds": 1}
     found = us.evaluate(tmp_path / "notes.csv", made.root, **words)
-    assert {each.settings["classifier"] for each in found.figures} == {"tf-idf", "coral"}
+    assert {each.settings["classifier"] for each in found.values} == {"tf-idf", "coral"}
 
 
 def test_language_models_are_measured_when_asked_for_and_on_the_model_that_is_named(
@@ -248,14 +248,14 @@ def test_language_models_are_measured_when_asked_for_and_on_the_model_that_is_na
 def test_texts_are_held_to_a_json_schema(tmp_path: Path, made: OutputFolder) -> None:
     (tmp_path / "schema.json").write_text('{"type": "object"}', "utf-8")
     options = {"json_schema": str(tmp_path / "schema.json"), "metrics": "fidelity", **FEW}
-    found = {each.metric.name: each.value for each in us.evaluate(tmp_path / "notes.csv", made.root, **options).figures}
+    found = {each.metric.name: each.value for each in us.evaluate(tmp_path / "notes.csv", made.root, **options).values}
     assert found["json_parsed"] == 0
 
 
 def test_no_more_texts_are_looked_at_than_asked_for(tmp_path: Path, made: OutputFolder) -> None:
-    picture = us.evaluate(tmp_path / "notes.csv", made.root, metrics="fidelity", max_texts=7, **FEW).picture
-    assert picture is not None
-    assert {each.texts for each in picture.profiles.values()} == {7}
+    overview = us.evaluate(tmp_path / "notes.csv", made.root, metrics="fidelity", max_texts=7, **FEW).overview
+    assert overview is not None
+    assert {each.texts for each in overview.profiles.values()} == {7}
 
 
 def test_every_classifier_that_can_be_named_is_known() -> None:
@@ -270,7 +270,7 @@ def test_a_folder_without_a_synthetic_table_is_named(tmp_path: Path, made: Outpu
 
 
 def test_a_table_beside_no_output_folder_needs_the_column_of_the_texts(tmp_path: Path, made: OutputFolder) -> None:
-    with pytest.raises(ConfigError, match="which column"):
+    with pytest.raises(ConfigError, match="No text column"):
         us.evaluate(tmp_path / "notes.csv", made.synthetic_file("parquet"), **FEW)
 
 

@@ -12,7 +12,6 @@ import pytest
 from clinic import FakeChat, settings
 from run_fixtures import runs_charged
 
-from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import BudgetExceeded, ResumeError, UnderstudyError
 from understudy.ledger import Ledger
@@ -21,6 +20,7 @@ from understudy.models.types import ChatRequest, Completion
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
+from understudy.run import pipeline as running
 from understudy.statement import NOT_PRIVATE
 
 

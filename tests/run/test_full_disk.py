@@ -21,11 +21,11 @@ from run_fixtures import Said, runs_charged
 from secret_fixtures import protecting
 
 import understudy as us
-from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import StorageError
 from understudy.ledger import Ledger
 from understudy.privacy.guarantee import Budget
+from understudy.run import pipeline as running
 from understudy.store import database
 
 TMPFS = 4 * 1024  # KiB

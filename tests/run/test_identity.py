@@ -11,13 +11,13 @@ from clinic import COLUMNS, flags, rows, settings, write_csv
 from run_fixtures import Said, runs_charged
 
 import understudy as us
-from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import ConfigError, LedgerError, ResumeError
 from understudy.ledger import Ledger
 from understudy.methods.registry import load_release
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
+from understudy.run import pipeline as running
 
 
 def release(values: dict[str, Any], **changes: Any) -> running.Result:
@@ -67,7 +67,7 @@ def test_a_dataset_opened_for_the_owners_of_a_column_takes_their_run(
     tmp_path: Path, understudy: Callable[..., Said]
 ) -> None:
     values = settings(tmp_path, owner="clinician")
-    words = ["--epsilon", "3", "--delta", "1e-6", "--unit", "owner", "--owner-column", "clinician"]
+    words = ["--epsilon", "3", "--delta", "1e-6", "--owner", "clinician"]
     assert understudy("ledger", "open", "notes", *words, "--ledger", values["ledger"]).code == 0
     assert understudy("run", *flags(values)).code == 0
     assert runs_charged(values["ledger"]) == 1

@@ -17,7 +17,6 @@ from clinic import COLUMNS, flags, rows, settings, write_csv
 from run_fixtures import Said, runs_charged
 
 import understudy as us
-from understudy import run as running
 from understudy.config import run_config
 from understudy.corpus import read_corpus
 from understudy.corpus.identity import Lines
@@ -25,6 +24,7 @@ from understudy.errors import CorpusError, LedgerError, ResumeError, UnderstudyW
 from understudy.ledger import Ledger
 from understudy.ledger.values import Sketch
 from understudy.privacy.unit import Unit
+from understudy.run import pipeline as running
 
 KEY = b"key"
 
@@ -159,7 +159,7 @@ def test_a_strict_ledger_refuses_a_dataset_that_nobody_opened_before_anything_is
     (tmp_path / "notes.csv").unlink()
     with pytest.raises(LedgerError, match=r"strict.*understudy ledger open clinic --epsilon E --delta D"):
         release(values)
-    with pytest.raises(LedgerError, match=r"understudy ledger open clinic --unit owner --owner-column clinician"):
+    with pytest.raises(LedgerError, match=r"understudy ledger open clinic --owner clinician"):
         release(values, owner="clinician")
     settings(tmp_path)  # writes the table again
     with Ledger(values["ledger"]) as ledger:

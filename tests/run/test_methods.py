@@ -142,7 +142,7 @@ def test_its_release_is_generated_from_with_its_own_flags(tmp_path: Path, unders
 
 def test_it_runs_from_python_and_from_yaml(tmp_path: Path, understudy: Callable[..., Said]) -> None:
     corpus = us.read_corpus(rows(), text="note")
-    result = us.synthesize(
+    result = us.run(
         corpus, Counting(word="skin"), us.Budget(1, 0), llm="none", records=2, ledger=str(tmp_path / "l"), dataset="v"
     )
     assert result.columns["text"] == ["skin, skin"] * 2

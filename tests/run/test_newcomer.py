@@ -11,12 +11,14 @@ from clinic import flags, settings
 from run_fixtures import Said
 
 import understudy as us
-from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import ConfigError, ModelError, ResumeError, UnderstudyWarning
 from understudy.models.machine import best_device
 from understudy.models.types import ChatRequest, Completion
-from understudy.run import Listener, release
+from understudy.run import pipeline as running
+from understudy.run.forecast import forecast
+from understudy.run.pipeline import release
+from understudy.run.session import Listener
 
 ROWS = [{"note": "fever and cough", "ward": "a", "owner": "x"}, {"note": "rash", "ward": "b", "owner": "y"}]
 METHOD = us.DPKPS(vocabulary_size=50, top_terms=10, length=2)
@@ -35,7 +37,7 @@ def test_owners_are_not_read_from_the_data_as_labels() -> None:
 def test_a_label_set_read_from_the_data_is_said_aloud_and_in_the_promise(tmp_path: Path) -> None:
     lines: list[str] = []
     corpus = us.read_corpus(ROWS, text="note", label="ward", labels_from_data=True)
-    made = us.release_corpus(
+    made = us.release(
         corpus,
         METHOD,
         us.Budget(1, "1e-6"),
@@ -60,7 +62,7 @@ def test_a_misspelt_parameter_is_recognised() -> None:
 
 def test_results_and_releases_show_themselves_in_one_line(tmp_path: Path) -> None:
     corpus = us.read_corpus(ROWS, text="note", label="ward", labels=["a", "b"])
-    result = us.synthesize(
+    result = us.run(
         corpus,
         METHOD,
         us.Budget(1, "1e-6"),
@@ -72,15 +74,15 @@ def test_results_and_releases_show_themselves_in_one_line(tmp_path: Path) -> Non
     )
     assert "3 synthetic records" in repr(result)
     assert "\n" not in repr(result) + repr(result.release)
-    assert {"DPKPS", "synthesize", "read_corpus"} <= set(dir(us))
+    assert {"DPKPS", "run", "read_corpus"} <= set(dir(us))
 
 
 def test_a_statement_that_was_deleted_comes_back(tmp_path: Path) -> None:
     corpus = us.read_corpus(ROWS, text="note", label="ward", labels=["a", "b"])
     options = {"dataset": "d", "ledger": str(tmp_path / "l.sqlite"), "output": tmp_path / "out"}
-    us.release_corpus(corpus, METHOD, us.Budget(1, "1e-6"), **options)
+    us.release(corpus, METHOD, us.Budget(1, "1e-6"), **options)
     (tmp_path / "out" / "release" / "statement.md").unlink()
-    us.release_corpus(corpus, METHOD, us.Budget(1, "1e-6"), **options)
+    us.release(corpus, METHOD, us.Budget(1, "1e-6"), **options)
     assert (tmp_path / "out" / "release" / "statement.md").exists()
 
 
@@ -98,7 +100,7 @@ def test_a_model_that_writes_nothing_is_an_error(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("understudy.models.catalog.load_chat", lambda *_args, **_options: Mute())
     corpus = us.read_corpus(ROWS, text="note", label="ward", labels=["a", "b"])
     with pytest.raises(ModelError, match="no text at all"):
-        us.synthesize(
+        us.run(
             corpus,
             METHOD,
             us.Budget(1, "1e-6"),
@@ -118,7 +120,7 @@ def test_a_plan_for_owners_counts_owners() -> None:
 def test_generate_with_other_settings_does_not_speak_of_charges(tmp_path: Path) -> None:
     corpus = us.read_corpus(ROWS, text="note", label="ward", labels=["a", "b"])
     options = {"dataset": "d", "ledger": str(tmp_path / "l.sqlite")}
-    made = us.release_corpus(corpus, METHOD, us.Budget(1, "1e-6"), **options)
+    made = us.release(corpus, METHOD, us.Budget(1, "1e-6"), **options)
     us.generate(made, llm="none", records=2, output=tmp_path / "out")
     with pytest.raises(ResumeError) as caught:
         us.generate(made, llm="none", records=3, output=tmp_path / "out")
@@ -138,7 +140,7 @@ def test_skipping_is_said_without_a_count(tmp_path: Path) -> None:
 def test_what_is_no_method_is_one_clear_error_in_python(tmp_path: Path, method: Any) -> None:
     corpus = us.read_corpus([{"note": "a"}], text="note")
     with pytest.raises(ConfigError, match="no method with its parameters"):
-        us.synthesize(corpus, method, us.Budget(1, "1e-6"), llm="none", records=1, ledger=str(tmp_path / "l.sqlite"))
+        us.run(corpus, method, us.Budget(1, "1e-6"), llm="none", records=1, ledger=str(tmp_path / "l.sqlite"))
     with pytest.raises(ConfigError, match="no method with its parameters"):
         us.plan(method, us.Budget(1, "1e-6"))
 
@@ -180,6 +182,6 @@ def test_what_cannot_resume_does_not_say_so(
     def stop(*_arguments: object, **_named: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("understudy.run.forecast.make_plan", stop)
+    monkeypatch.setattr(forecast, "make_plan", stop)
     said = understudy("plan", *flags(settings(tmp_path, output=None)))
     assert (said.code, said.err.splitlines()[-1]) == (130, "Interrupted.")

@@ -19,7 +19,6 @@ from run_fixtures import Said, runs_charged
 from secret_fixtures import protecting
 
 import understudy as us
-from understudy import run as running
 from understudy.assess.counting import NAME
 from understudy.config import run_config
 from understudy.errors import ConfigError, PrivacyError, ResumeError
@@ -28,6 +27,7 @@ from understudy.methods.registry import load_release
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.sealed import NoiseOrigin
+from understudy.run import pipeline as running
 from understudy.statement import NOT_PRIVATE
 from understudy.store import RunStore
 
@@ -137,11 +137,11 @@ def test_what_metrics_say_of_themselves_is_read_off_the_stored_values(tmp_path: 
 def test_the_report_of_seeded_metrics_says_so_and_that_of_private_ones_does_not(
     tmp_path: Path, made: OutputFolder
 ) -> None:
-    from understudy.report.contents import read_charged
+    from understudy.metrics.results import load_released
 
     for changes, private in [({"insecure_noise_seed": 0}, False), ({}, True)]:
         evaluate(tmp_path, made, **changes)
-        charged = read_charged(made.shareable)
+        charged = load_released(made.metrics_file)
         assert charged is not None
         assert charged.private is private
 
@@ -304,7 +304,7 @@ def test_texts_of_a_release_without_a_promise_carry_the_stamp_whoever_generates_
     said = understudy("generate", str(made.folder.release_file("dp-kps")), *flags(words))
     assert said.code == 0, said.err
     assert_all_of_one_kind(words, private=False)
-    said = understudy("inspect", str(made.folder.release_file("dp-kps")))
+    said = understudy("show", str(made.folder.release_file("dp-kps")))
     assert NOT_PRIVATE in said.out
 
 

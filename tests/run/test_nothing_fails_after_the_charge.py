@@ -21,7 +21,7 @@ from secret_fixtures import PUBLIC_COLUMNS, public_rows, secret_rows
 import understudy as us
 from understudy.config import run_config
 from understudy.errors import UnderstudyError
-from understudy.run import run
+from understudy.run.pipeline import run
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -21,7 +21,6 @@ from parts_method import BATCHES, CHARGE, Drawing, InParts, install, parts
 from run_fixtures import runs_charged
 from test_crash import forgetful
 
-from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import LedgerError, PrivacyError
 from understudy.ledger import Ledger
@@ -33,6 +32,7 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import Seal
 from understudy.privacy.unit import Unit
 from understudy.release import Release
+from understudy.run import pipeline as running
 from understudy.run.measuring import Measurements
 from understudy.store import RunStore
 

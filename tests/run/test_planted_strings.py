@@ -88,7 +88,7 @@ def test_nothing_planted_leaves_a_run_without_a_language_model(
     assert_clean(said.out + said.err, "what was said")
     assert_clean(caplog.text, "the log")
     assert assert_clean_folder(tmp_path / "out" / "release") == 4
-    said = understudy("inspect", str(tmp_path / "out" / "release" / "dp-kps.release"), "--json")
+    said = understudy("show", str(tmp_path / "out" / "release" / "dp-kps.release"), "--json")
     assert_clean(said.out + said.err, "what was said")
 
 
@@ -154,7 +154,7 @@ def test_nothing_planted_leaves_a_private_evolution(
         release = str(tmp_path / "out" / "release" / "aug-pe.release")
         more = ("--records-per-label", "6", "--harvest", "variations", "--output", str(tmp_path / "more"))
         spoken = ("--llm", "openai:test", "--base-url", endpoint.base_url)
-        again = [understudy("generate", release, *spoken, *more), understudy("inspect", release, "--json")]
+        again = [understudy("generate", release, *spoken, *more), understudy("show", release, "--json")]
         seen = endpoint.seen
     assert [each.code for each in again] == [0, 0]
     assert len(seen) > 24 + 16 + 48 + 12

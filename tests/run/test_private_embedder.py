@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from run_fixtures import Said, runs_charged
 
 import understudy as us
-from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import ModelError, ResumeError
 from understudy.ledger import Ledger
 from understudy.methods.registry import method_class
 from understudy.models.trials import ODD_TEXTS
 from understudy.privacy.guarantee import Budget
+from understudy.run import pipeline as running
 
 pytestmark = pytest.mark.usefixtures("varied_chat")
 METHODS = ("aug-pe", "sec-pe")

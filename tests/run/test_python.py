@@ -1,4 +1,4 @@
-"""The Python face: read_corpus, synthesize, plan, load_release, generate."""
+"""The Python face: the verbs, their typed keywords, what they return."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import asyncio
 import csv
 import hashlib
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -18,7 +20,23 @@ from numpy.typing import NDArray
 from run_fixtures import runs_charged
 
 import understudy as us
+from understudy import api
+from understudy.assess.tables import EvaluationConfig
+from understudy.audit.running import AuditParameters
+from understudy.config import (
+    EmbedderParameters,
+    ModelParameters,
+    OutputParameters,
+    PlanParameters,
+    RunConfig,
+    TableParameters,
+)
 from understudy.ledger import Ledger
+from understudy.methods.registry import method_class, method_names
+from understudy.parameters import Parameters
+from understudy.privacy.exact import Number
+from understudy.prompts.parameters import WritingParameters
+from understudy.run.baseline import BaselineParameters
 
 BUDGET = us.Budget(3, "1e-6")
 
@@ -56,7 +74,7 @@ def in_memory(count: int = 40) -> us.Corpus:
 
 def test_the_main_job_in_five_lines(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
     corpus = us.read_corpus(write_csv(tmp_path / "notes.csv", rows()), text="note", label="department", labels=LABELS)
-    result = us.synthesize(corpus, method, BUDGET, llm="none", records_per_label=4, ledger=ledger)
+    result = us.run(corpus, method, BUDGET, llm="none", records_per_label=4, ledger=ledger)
     assert list(result.columns) == ["text", "department", "label", "provenance"]
     assert result.columns["department"] == result.columns["label"] == ["cardiology"] * 4 + ["dermatology"] * 4
     assert all(set(text.split(", ")) <= set(TERMS) for text in result.columns["text"])
@@ -69,26 +87,26 @@ def test_the_main_job_in_five_lines(tmp_path: Path, method: us.DPKPS, ledger: st
 
 def test_rows_in_memory_need_a_name_for_the_ledger(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
     with pytest.raises(us.UnderstudyError, match="no name for the ledger"):
-        us.synthesize(in_memory(), method, BUDGET, llm="none", records_per_label=1, ledger=ledger)
-    result = us.synthesize(in_memory(), method, BUDGET, llm="none", records=3, ledger=ledger, dataset="visits")
+        us.run(in_memory(), method, BUDGET, llm="none", records_per_label=1, ledger=ledger)
+    result = us.run(in_memory(), method, BUDGET, llm="none", records=3, ledger=ledger, dataset="visits")
     assert len(result.records) == 3
     assert runs_charged(ledger, "visits") == 1
 
 
-def test_synthesize_works_inside_a_running_event_loop(
+def test_a_run_works_inside_a_running_event_loop(
     method: us.DPKPS, ledger: str, use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:
     chat = use_chat(FakeChat())
 
     async def notebook() -> us.Result:
-        return us.synthesize(in_memory(), method, BUDGET, records_per_label=3, ledger=ledger, dataset="visits")
+        return us.run(in_memory(), method, BUDGET, records_per_label=3, ledger=ledger, dataset="visits")
 
     result = asyncio.run(notebook())
     assert len(result.records) == len(chat.asked) == 6
 
 
 def test_a_release_is_written_loaded_and_generated_from(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
-    made = us.synthesize(
+    made = us.run(
         in_memory(), method, BUDGET, llm="none", records=4, ledger=ledger, dataset="v", output=tmp_path / "out"
     )
     assert made.folder is not None
@@ -130,22 +148,22 @@ def test_a_plan_needs_no_data_and_touches_no_ledger(tmp_path: Path, method: us.D
 def test_owners_are_protected_as_a_whole(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
     corpus = us.read_corpus(rows(), text="note", label="department", labels=LABELS, owner="clinician")
     options: dict[str, Any] = {"llm": "none", "records": 2, "ledger": ledger, "dataset": "v"}
-    result = us.synthesize(corpus, method, BUDGET, max_records_per_owner=2, **options)
+    result = us.run(corpus, method, BUDGET, max_records_per_owner=2, **options)
     assert result.statement.unit.to_json() == {"kind": "owner", "max_records": 2, "column": "clinician"}
     assert (
         "one owner (column 'clinician'): all of its records, of which at most 2 are used"
         in result.statement.to_markdown()
     )
     with pytest.raises(us.UnderstudyError, match=r"protects one owner \(column 'clinician'\), this run one record"):
-        us.synthesize(in_memory(), method, BUDGET, **options)
+        us.run(in_memory(), method, BUDGET, **options)
     with pytest.raises(us.UnderstudyError, match="The corpus has no owner column"):
-        us.synthesize(in_memory(), method, BUDGET, **{**options, "dataset": "w"}, owner="clinician")
+        us.run(in_memory(), method, BUDGET, **{**options, "dataset": "w"}, owner="clinician")
     assert runs_charged(ledger, "v") == 1
 
 
 def test_without_labels_there_is_one_table_of_n_records(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
     corpus = us.read_corpus(rows(), text="note")
-    result = us.synthesize(corpus, method, BUDGET, llm="none", records=7, ledger=ledger, dataset="v")
+    result = us.run(corpus, method, BUDGET, llm="none", records=7, ledger=ledger, dataset="v")
     assert list(result.columns) == ["text", "provenance"]
     assert len(result.records) == 7
 
@@ -156,7 +174,7 @@ def test_labels_keep_their_type_in_every_format(
 ) -> None:
     numbered = [{"note": row["note"], "code": LABELS.index(row["department"])} for row in rows()]
     corpus = us.read_corpus(numbered, text="note", label="code", labels=[0, 1])
-    result = us.synthesize(
+    result = us.run(
         corpus,
         method,
         BUDGET,
@@ -189,21 +207,21 @@ def test_a_label_column_may_have_the_name_of_an_output_column(tmp_path: Path, me
     for number, name in enumerate(("label", "text", "provenance")):
         table = [{"note": row["note"], name: row["department"]} for row in rows(40 + number)]
         corpus = us.read_corpus(table, text="note", label=name, labels=LABELS)
-        result = us.synthesize(corpus, method, BUDGET, llm="none", records=2, ledger=ledger, dataset=name)
+        result = us.run(corpus, method, BUDGET, llm="none", records=2, ledger=ledger, dataset=name)
         assert list(result.columns) == ["text", "label", "provenance"]
         assert result.columns["label"] == ["cardiology", "dermatology"]
 
 
 def test_several_columns_make_a_record(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
     corpus = us.read_corpus(rows(), record_columns=["note", "clinician"], label="department", labels=LABELS)
-    result = us.synthesize(corpus, method, BUDGET, llm="none", records=2, ledger=ledger, dataset="v")
+    result = us.run(corpus, method, BUDGET, llm="none", records=2, ledger=ledger, dataset="v")
     assert result.release.schema.record_columns == ("note", "clinician")
     assert list(result.columns) == ["text", "department", "label", "provenance"]
 
 
 def test_labels_read_from_the_data_are_said_not_to_be_protected(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
     corpus = us.read_corpus(rows(), text="note", label="department", labels_from_data=True)
-    result = us.synthesize(corpus, method, BUDGET, llm="none", records_per_label=1, ledger=ledger, dataset="v")
+    result = us.run(corpus, method, BUDGET, llm="none", records_per_label=1, ledger=ledger, dataset="v")
     assert result.columns["label"] == list(LABELS)
     assert "**read from the data: not protected**" in result.statement.to_markdown()
 
@@ -215,7 +233,7 @@ def test_a_density_on_embeddings_runs_to_the_end(
     monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: HashEmbedder())
     smooth = us.DPKPS(**{**method.dump(), "bandwidth": 0.5, "features": 50, "mode": mode, "coherence": 0.5})
     options: dict[str, Any] = {"llm": "none", "records": 4, "ledger": ledger, "dataset": "v"}
-    result = us.synthesize(in_memory(), smooth, BUDGET, **options, output=tmp_path / "out")
+    result = us.run(in_memory(), smooth, BUDGET, **options, output=tmp_path / "out")
     assert len(result.records) == 4
     assert result.statement.public_inputs["embedder"] == {"source": "fake:hash", "sha256": "0" * 64}
     loaded = us.load_release(tmp_path / "out" / "release" / "dp-kps.release")
@@ -224,9 +242,9 @@ def test_a_density_on_embeddings_runs_to_the_end(
 
 def test_insecure_noise_is_stamped_and_needs_no_ledger(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
     options: dict[str, Any] = {"llm": "none", "records": 4, "ledger": ledger, "dataset": "v"}
-    seeded = [us.synthesize(in_memory(), method, BUDGET, **options, insecure_noise_seed=3) for _ in range(2)]
+    seeded = [us.run(in_memory(), method, BUDGET, **options, insecure_noise_seed=3) for _ in range(2)]
     assert seeded[0].columns == seeded[1].columns
-    silent = us.synthesize(in_memory(), method, BUDGET, **options, insecure_no_noise=True)
+    silent = us.run(in_memory(), method, BUDGET, **options, insecure_no_noise=True)
     for result in (*seeded, silent):
         assert "**NOT PRIVATE.**" in result.statement.to_markdown()
         assert result.statement.to_json()["stamp"] == "NOT PRIVATE"
@@ -236,14 +254,14 @@ def test_insecure_noise_is_stamped_and_needs_no_ledger(tmp_path: Path, method: u
 
 def test_a_run_beyond_the_cap_ends_before_a_row_is_read(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
     options: dict[str, Any] = {"llm": "none", "records": 4, "ledger": ledger, "dataset": "v"}
-    us.synthesize(in_memory(), method, BUDGET, **options)
+    us.run(in_memory(), method, BUDGET, **options)
     corpus = in_memory()
     corpus._rows = _never_read
     with pytest.raises(us.UnderstudyError, match="no epsilon remains"):
-        us.synthesize(corpus, method, BUDGET, **options)
+        us.run(corpus, method, BUDGET, **options)
     with Ledger(ledger) as book:
         book.raise_cap("v", cap=us.Budget(6, "1e-5"))
-    us.synthesize(in_memory(), method, BUDGET, **options)
+    us.run(in_memory(), method, BUDGET, **options)
     assert runs_charged(ledger, "v") == 2
 
 
@@ -268,7 +286,7 @@ def test_a_poor_corpus_runs_to_the_end_like_any_other(
     path = write_csv(tmp_path / "notes.csv", SMALL[what])
     corpus = us.read_corpus(path, text="note", label="department", labels=LABELS)
     chosen = us.DPKPS(**{**method.dump(), "noise": noise})
-    result = us.synthesize(corpus, chosen, BUDGET, llm="none", records_per_label=3, ledger=ledger)
+    result = us.run(corpus, chosen, BUDGET, llm="none", records_per_label=3, ledger=ledger)
     assert result.columns["label"] == [LABELS[0]] * 3 + [LABELS[1]] * 3
     assert all(len(text.split(", ")) == 3 for text in result.columns["text"])
     assert {name: array.shape for name, array in result.release.arrays.items()} == {
@@ -279,30 +297,30 @@ def test_a_poor_corpus_runs_to_the_end_like_any_other(
 
 def test_a_corpus_too_small_for_its_budget_is_said_to_be_one(method: us.DPKPS) -> None:
     options: dict[str, Any] = {"llm": "none", "records": 2, "dataset": "v", "insecure_no_noise": True}
-    small = us.synthesize(in_memory(1), method, us.Budget("0.1", "1e-6"), **options)
+    small = us.run(in_memory(1), method, us.Budget("0.1", "1e-6"), **options)
     assert "does not stand above the noise" in small.release.noise_check.warnings[0]
-    large = us.synthesize(in_memory(400), method, BUDGET, **options)
+    large = us.run(in_memory(400), method, BUDGET, **options)
     assert not large.release.noise_check.warnings
 
 
 def test_labels_read_from_an_empty_table_are_null(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
     path = write_csv(tmp_path / "notes.csv", [])
     corpus = us.read_corpus(path, text="note", label="department", labels_from_data=True)
-    result = us.synthesize(
+    result = us.run(
         corpus, method, BUDGET, llm="none", records=2, ledger=ledger, output=tmp_path / "out", output_format="csv"
     )
     assert result.columns["department"] == result.columns["label"] == [None, None]
 
 
 def test_fewer_records_than_labels(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
-    result = us.synthesize(in_memory(), method, BUDGET, llm="none", records=1, ledger=ledger, dataset="v")
+    result = us.run(in_memory(), method, BUDGET, llm="none", records=1, ledger=ledger, dataset="v")
     assert result.columns["label"] == ["cardiology"]
 
 
 def test_yaml_flags_and_python_are_one_configuration(tmp_path: Path, method: us.DPKPS) -> None:
+    from understudy.api import corpus_config
     from understudy.cli.options import given
     from understudy.config import run_config
-    from understudy.run import corpus_config
 
     flags = settings(tmp_path)
     (tmp_path / "run.yaml").write_text(
@@ -315,7 +333,7 @@ def test_yaml_flags_and_python_are_one_configuration(tmp_path: Path, method: us.
     ways = [
         run_config(flags).lasting,
         run_config(given({}, str(tmp_path / "run.yaml"))).lasting,
-        corpus_config(corpus, method, BUDGET, llm="none", records_per_label=4).lasting,
+        corpus_config(corpus, method, BUDGET, {"llm": "none", "records_per_label": 4}).lasting,
     ]
     assert ways[0] == ways[1] == ways[2]
     assert ways[0]["content of files"].keys() == {"vocabulary"}
@@ -327,3 +345,74 @@ def test_the_names_of_the_package_are_all_there() -> None:
         assert getattr(us, name) is not None
     with pytest.raises(AttributeError):
         us.nothing  # noqa: B018
+
+
+def test_a_verb_wins_over_the_package_of_its_name() -> None:
+    code = "import understudy.run, understudy.release, understudy.audit, understudy.report, understudy as us; "
+    code += "from understudy.run import Result; assert all(map(callable, (us.run, us.release, us.audit, us.report)))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+_WIDER = {  # by the models' types: what a caller may give too
+    tuple[str, ...]: {api.Names},
+    str | tuple[str | int | float | bool, ...] | None: {api.Labels | None},
+    str | None: {str | None, api.Folder | None, Number | None},
+}
+BY_ROUND = {"population", "blank_probability", "temperatures"}
+_FREE = [method_class(name).generation_parameters for name in method_names()]
+OPTIONS: dict[type, set[type[Parameters]]] = {
+    api.RunOptions: {RunConfig},
+    api.GenerateOptions: {
+        *(EmbedderParameters, WritingParameters, ModelParameters, PlanParameters, OutputParameters, *_FREE)
+    },
+    api.BaselineOptions: {*(WritingParameters, ModelParameters, PlanParameters, OutputParameters, BaselineParameters)},
+    api.EvaluateOptions: set(EvaluationConfig.__bases__),
+    api.AuditOptions: {AuditParameters, RunConfig},
+    api.PlanOptions: {RunConfig},
+}
+_BUDGET = {"epsilon", "delta", "secret_prior", "secret_posterior", "method", "method_parameters"}
+_OF_THE_CORPUS = {*TableParameters.model_fields, "data", "secrets"} - {"max_records_per_owner"}
+_OF_FILES = {"data", "format", "delimiter", "quotes", "encoding", "on_bad_row", "max_cell_bytes"}
+ELSEWHERE = {
+    api.RunOptions: _OF_THE_CORPUS | _BUDGET,
+    api.AuditOptions: _OF_THE_CORPUS | _BUDGET,
+    api.PlanOptions: _OF_FILES | _BUDGET,
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: options.__name__)
+def test_the_typed_keywords_are_the_parameters_with_their_types(options: type) -> None:
+    fields = {name: field for group in OPTIONS[options] for name, field in group.model_fields.items()}
+    expected = fields.keys() - ELSEWHERE.get(options, set())
+    typed = get_type_hints(options)
+    assert typed.keys() == expected
+    for name in expected - BY_ROUND:
+        annotation = fields[name].annotation
+        assert typed[name] == annotation or typed[name] in _WIDER[annotation], name
+
+
+def test_a_report_and_a_comparison_are_made_from_python(
+    tmp_path: Path, method: us.DPKPS, ledger: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: HashEmbedder())
+    options: dict[str, Any] = {"llm": "none", "records": 8, "ledger": ledger, "dataset": "v"}
+    us.run(in_memory(), method, BUDGET, **options, output=tmp_path / "out")
+    made = us.evaluate(in_memory(), tmp_path / "out", metrics="utility", classifiers="tf-idf", max_texts=20)
+    assert isinstance(made, us.Evaluation)
+    (paths,) = us.report(tmp_path / "out")
+    assert isinstance(paths, us.ReportPaths)
+    assert paths.shareable.is_file()
+    assert paths.internal is not None
+    page = us.compare([tmp_path / "out"], tmp_path / "page.html")
+    assert page.read_text("utf-8").startswith("<!")
+    with pytest.raises(us.UnderstudyError, match="statement"):
+        us.report(tmp_path)
+
+
+def test_a_mechanism_and_a_run_are_audited_from_python(tmp_path: Path, method: us.DPKPS) -> None:
+    done = us.audit_mechanism("label-counts", us.Budget(4, "1e-6"), runs=100, confidence=0.999999)
+    assert isinstance(done, us.MechanismAudit)
+    with pytest.raises(us.UnderstudyError, match="'all' is not one mechanism"):
+        us.audit_mechanism("all", us.Budget(4, "1e-6"))
+    with pytest.raises(us.UnderstudyError, match="canaries"):
+        us.audit(in_memory(), method, BUDGET, llm="none", records=4, output=tmp_path / "out", canaries=3)

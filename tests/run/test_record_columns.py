@@ -7,7 +7,7 @@ from pathlib import Path
 
 from understudy.config import run_config
 from understudy.methods.registry import load_release
-from understudy.run import release
+from understudy.run.pipeline import release
 
 
 def test_the_private_vocabulary_of_json_records_holds_no_key(tmp_path: Path) -> None:

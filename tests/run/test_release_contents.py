@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from run_fixtures import Said
 from sample_releases import SAMPLES, dp_kps, sec_pe
 
-from understudy import run as running
 from understudy.errors import ReleaseError, UnderstudyError
 from understudy.methods.registry import load_release
 from understudy.privacy.facts import Fact, Facts
 from understudy.release import Release
+from understudy.run import pipeline as running
 
 DROPPED = object()
 BAD = (DROPPED, None, "x", "", -1, 0, 10**30, 1e300, True, [], {}, [None], ["a", "b"], {"a": 1}, "1e999999999")
@@ -157,7 +157,7 @@ def test_a_release_of_a_method_that_is_not_installed_says_so(tmp_path: Path, und
     good = dp_kps()
     statement = replace(good.statement, method="theirs")
     replace(good, method="theirs", statement=statement).save(tmp_path / "f.release")
-    for words in (("inspect",), ("generate", "--records", "3", "--output", str(tmp_path / "out"))):
+    for words in (("show",), ("generate", "--records", "3", "--output", str(tmp_path / "out"))):
         said = understudy(words[0], str(tmp_path / "f.release"), *words[1:])
         assert (said.code, "not installed here" in said.err) == (7, True)
 
@@ -169,7 +169,7 @@ def test_what_a_release_says_cannot_steer_the_terminal(tmp_path: Path, understud
     check = Facts((Fact("name", steering, f"name{steering}"),), (steering,))
     made = replace(good, statement=statement, noise_check=check)
     made.save(tmp_path / "f.release")
-    said = understudy("inspect", str(tmp_path / "f.release"))
+    said = understudy("show", str(tmp_path / "f.release"))
     assert said.code == 0
     assert "clinic\\x1b[2J\\x1b]0;title\\x07\\u202etxet\\r\\x9b" in said.out
     assert not set(said.out) & set("\x1b\x07\r\x9b\u202e")
@@ -177,7 +177,7 @@ def test_what_a_release_says_cannot_steer_the_terminal(tmp_path: Path, understud
 
 def test_a_raised_bound_is_an_option_of_inspect_and_generate(tmp_path: Path, understudy: Callable[..., Said]) -> None:
     dp_kps().save(tmp_path / "f.release")
-    for words in (("inspect",), ("generate", "--llm", "none", "--records", "2", "--output", str(tmp_path / "out"))):
+    for words in (("show",), ("generate", "--llm", "none", "--records", "2", "--output", str(tmp_path / "out"))):
         said = understudy(words[0], str(tmp_path / "f.release"), *words[1:], "--max-release-bytes", "1000")
         assert (said.code, "more than the 1,000 that are read" in said.err) == (7, True)
         assert understudy(words[0], str(tmp_path / "f.release"), *words[1:]).code == 0

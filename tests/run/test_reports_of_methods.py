@@ -10,10 +10,10 @@ from evolution_fixtures import evolving
 from sample_releases import SAMPLES
 from secret_fixtures import protecting
 
-from understudy import run as running
 from understudy.config import run_config
 from understudy.outputs import OutputFolder
 from understudy.report import write_reports
+from understudy.run import pipeline as running
 from understudy.writing.records import SyntheticRecord
 
 

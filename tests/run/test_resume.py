@@ -11,7 +11,6 @@ from clinic import TERMS, FakeChat, flags, rows, settings, write_csv
 from run_fixtures import Said, runs_charged
 from server import FakeEndpoint, answer
 
-from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ModelError, ResumeError
 from understudy.ledger import Ledger
@@ -19,6 +18,9 @@ from understudy.methods.registry import load_release
 from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
+from understudy.release import Release
+from understudy.run import measuring
+from understudy.run import pipeline as running
 
 
 def run(values: dict[str, Any], **changes: Any) -> running.Result:
@@ -32,7 +34,7 @@ def killed(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
         def stop(*arguments: object, **named: object) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr("understudy.run.measuring.measure", stop)
+        patch.setattr(measuring, "measure", stop)
         with pytest.raises(KeyboardInterrupt):
             run(values)
 
@@ -207,7 +209,7 @@ def test_two_runs_beyond_the_cap_end_before_the_private_file_is_opened(
     def opened(*arguments: object, **named: object) -> None:
         raise AssertionError("the private file was opened")
 
-    monkeypatch.setattr("understudy.run.releasing.read_corpus", opened)
+    monkeypatch.setattr("understudy.config.read_corpus", opened)
     (tmp_path / "notes.csv").unlink()
     with pytest.raises(BudgetExceeded, match="no epsilon remains"):
         run(values, output=str(tmp_path / "second"))
@@ -268,7 +270,7 @@ def test_ctrl_c_is_exit_code_130_and_the_same_command_resumes(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("understudy.release.Release.save", stop)
+        patch.setattr(Release, "save", stop)
         said = understudy("run", *flags(values))
     assert said.code == 130
     assert said.err.splitlines()[-1] == "Interrupted. The same command (without --fresh) resumes."

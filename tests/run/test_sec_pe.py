@@ -16,7 +16,6 @@ from run_fixtures import Said, runs_charged
 from secret_fixtures import MOST, PUBLIC_COLUMNS, protecting, public_rows, secret_rows
 
 import understudy as us
-from understudy import run as running
 from understudy.config import run_config
 from understudy.corpus.secrets import Incidence, incidence, secret_finder
 from understudy.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ReleaseError
@@ -25,6 +24,7 @@ from understudy.methods.sec_pe.clusters import Clusters, noisy_centres
 from understudy.methods.sec_pe.generate import CentreVotes
 from understudy.privacy.events import MixtureEvent
 from understudy.privacy.secrets.composition import calibrate
+from understudy.run import pipeline as running
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
 BUDGET = us.SecretBudget("1e-3", "1e-2")
@@ -66,7 +66,7 @@ def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..
         "run.lock",
         "run.sqlite",
     ]
-    said = understudy("inspect", str(tmp_path / "out" / "release" / "sec-pe.release"))
+    said = understudy("show", str(tmp_path / "out" / "release" / "sec-pe.release"))
     assert "(p=0.001, r=0.01)" in said.out
     assert "clusters" in said.out
 
@@ -90,7 +90,7 @@ def test_flags_yaml_and_python_make_the_same(tmp_path: Path, understudy: Callabl
         variations=3,
     )
     secrets = {"secret_detectors": "email", "max_records_per_secret": 3}
-    by_python = us.synthesize(corpus, method, BUDGET, llm="fake", records_per_label=4, **secrets, **SEEDED)
+    by_python = us.run(corpus, method, BUDGET, llm="fake", records_per_label=4, **secrets, **SEEDED)
     assert by_flags.columns == by_python.columns
     assert by_flags.release.digest == by_yaml.digest == by_python.release.digest
     assert by_python.columns["department"] == ["cardiology"] * 4 + ["dermatology"] * 4
@@ -104,7 +104,7 @@ def test_release_here_and_generate_elsewhere_from_python(tmp_path: Path, varied_
     )
     ledger = str(tmp_path / "l.sqlite")
     secrets = {"secret_detectors": "email", "max_records_per_secret": 3}
-    made = us.release_corpus(corpus, method, BUDGET, dataset="v", ledger=ledger, output=tmp_path / "o", **secrets)
+    made = us.release(corpus, method, BUDGET, dataset="v", ledger=ledger, output=tmp_path / "o", **secrets)
     assert varied_chat.asked == [], "the release asks no language model"
     assert runs_charged(ledger, "v") == 1
     assert made.statement.budget == BUDGET
@@ -311,7 +311,7 @@ def test_records_without_secrets_are_always_drawn_and_the_others_by_their_weight
     )
     secrets = {"secret_detectors": "email", "max_records_per_secret": 3}
     counts = [
-        float(us.release_corpus(corpus, method, BUDGET, insecure_no_noise=True, **secrets).arrays["sizes"].sum())
+        float(us.release(corpus, method, BUDGET, insecure_no_noise=True, **secrets).arrays["sizes"].sum())
         for _ in range(5)
     ]
     assert len({round(count) for count in counts}) > 1

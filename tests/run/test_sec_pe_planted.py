@@ -45,7 +45,7 @@ def test_nothing_planted_reaches_an_endpoint_a_log_or_the_results(
     assert_clean(said.out + said.err, "what was said")
     assert_clean(caplog.text, "the log")
     assert assert_clean_folder(tmp_path / "out" / "release") == 4
-    said = understudy("inspect", str(tmp_path / "out" / "release" / "sec-pe.release"), "--json")
+    said = understudy("show", str(tmp_path / "out" / "release" / "sec-pe.release"), "--json")
     assert_clean(said.out + said.err, "what was said")
     template = load_template("document")
     public = json.dumps([template.model_dump(mode="json"), TERMS, LABELS], ensure_ascii=False)

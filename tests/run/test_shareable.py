@@ -19,7 +19,7 @@ def test_a_release_names_the_vocabulary_file_and_not_its_folder(tmp_path: Path) 
     (folder / "terms.txt").write_text("fever\ncough\nrash\n", "utf-8")
     corpus = us.read_corpus([{"note": "fever and cough"}], text="note")
     method = us.DPKPS(vocabulary=str(folder / "terms.txt"), vocabulary_is_public=True, top_terms=3, length=2)
-    made = us.release_corpus(
+    made = us.release(
         corpus, method, us.Budget(1, "1e-6"), dataset="d", ledger=str(tmp_path / "l.sqlite"), output=tmp_path / "out"
     )
     assert made.parameters["vocabulary"] == "terms.txt"

@@ -13,16 +13,16 @@ from clinic import FakeChat, settings
 from run_fixtures import Said
 
 import understudy as us
-from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import ConfigError
+from understudy.run import pipeline as running
 
 
 def test_the_floor_has_so_many_texts_of_each_label_and_charges_nothing(
     tmp_path: Path, varied_chat: FakeChat, understudy: Callable[..., Said]
 ) -> None:
     words = ("--labels", "cardiology,dermatology", "--records-per-label", "3", "--output", str(tmp_path / "floor"))
-    said = understudy("zero-shot", *words, "--document-type", "clinical note")
+    said = understudy("baseline", *words, "--document-type", "clinical note")
     assert said.code == 0, said.err
     table = pq.read_table(said.out.strip())
     assert table["label"].to_pylist() == ["cardiology"] * 3 + ["dermatology"] * 3
@@ -33,21 +33,21 @@ def test_the_floor_has_so_many_texts_of_each_label_and_charges_nothing(
 
 
 def test_the_same_command_asks_for_nothing_twice(tmp_path: Path, varied_chat: FakeChat) -> None:
-    first = us.zero_shot(labels=["a", "b"], records_per_label=2, output=str(tmp_path / "floor"))
+    first = us.baseline(labels=["a", "b"], records_per_label=2, output=str(tmp_path / "floor"))
     asked = len(varied_chat.asked)
-    again = us.zero_shot(labels=["a", "b"], records_per_label=2, output=str(tmp_path / "floor"))
+    again = us.baseline(labels=["a", "b"], records_per_label=2, output=str(tmp_path / "floor"))
     assert len(varied_chat.asked) == asked
     assert again == first
 
 
 def test_every_prompt_names_its_label(varied_chat: FakeChat) -> None:
-    us.zero_shot(labels=["zebras", "lions"], records=4, document_type="clinical note")
+    us.baseline(labels=["zebras", "lions"], records=4, document_type="clinical note")
     prompts = [request.messages[-1].content for request in varied_chat.asked]
     assert sum("zebras" in prompt for prompt in prompts) == sum("lions" in prompt for prompt in prompts) == 2
 
 
 def test_texts_without_labels_can_be_had(varied_chat: FakeChat) -> None:
-    assert [record.label for record in us.zero_shot(records=3)] == [0, 0, 0]
+    assert [record.label for record in us.baseline(records=3)] == [0, 0, 0]
 
 
 def test_a_folder_with_a_promise_is_not_written_to(tmp_path: Path, varied_chat: FakeChat) -> None:
@@ -57,7 +57,7 @@ def test_a_folder_with_a_promise_is_not_written_to(tmp_path: Path, varied_chat: 
     before = [path.read_bytes() for path in kept]
     for fresh in (False, True):
         with pytest.raises(ConfigError, match="privacy statement"):
-            us.zero_shot(labels=["a"], records=1, output=str(result.folder.root), fresh=fresh)
+            us.baseline(labels=["a"], records=1, output=str(result.folder.root), fresh=fresh)
     assert [path.read_bytes() for path in kept] == before
 
 
@@ -73,5 +73,5 @@ def test_a_folder_with_a_promise_is_not_written_to(tmp_path: Path, varied_chat: 
 )
 def test_what_cannot_be_asked_for_is_one_clear_error(options: dict[str, Any], told: str, varied_chat: FakeChat) -> None:
     with pytest.raises(ConfigError, match=told):
-        us.zero_shot(**options)
+        us.baseline(**options)
     assert not varied_chat.asked

@@ -1,4 +1,4 @@
-"""Metrics on private records that may be shared: plan, charge, draw, store, use, as for any release."""
+"""Metrics on private records that may be shared: plan, charge, sample, store, use, as for any release."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.assess.charged_values import charged_figures
-from understudy.assess.counting import NAME, MetricCounts, Right
+from understudy.assess.counting import NAME, MetricCounts, Right, charged_values
 from understudy.config import LedgerParameters
 from understudy.corpus import Corpus, canonical
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.errors import ConfigError, LedgerError
-from understudy.files import atomic_file, private_folder
+from understudy.files import private_folder
 from understudy.labels import LabelSet
-from understudy.metrics.evaluation import Evaluation
+from understudy.metrics.results import ReleasedMetrics
 from understudy.metrics.sample import Sample
-from understudy.metrics.utility.kinds import kind_named
+from understudy.metrics.utility.classifiers import kind_named
 from understudy.models.trials import require_embeds_all, require_text_invariance, trusted_with_texts
 from understudy.models.types import Embedder
 from understudy.outputs import OutputFolder
@@ -39,7 +38,6 @@ from understudy.run.session import Listener, Session, noise_source
 if TYPE_CHECKING:
     from understudy.ledger import Ledger
 
-VERSION = 1
 _STORE = "metrics"
 
 
@@ -99,8 +97,8 @@ def release_metrics(
     embedder: Embedder | None,
     fresh: bool,
     listener: Listener,
-) -> Evaluation:
-    """Charge, count, add noise, and write ``release/metrics.json``. The same call again draws nothing anew.
+) -> ReleasedMetrics:
+    """Charge, count, add noise, and write ``release/metrics.json``. The same call again resamples nothing anew.
 
     Args:
         corpus: the private table, with its declared label set.
@@ -118,7 +116,7 @@ def release_metrics(
     if wanted.unit.kind == "secret":
         raise ConfigError(
             "Metrics are charged by epsilon, and this dataset's budget protects secrets.",
-            "Leave --charge-metrics out: the figures in private/ are for the data's holder.",
+            "Leave --charge-metrics out: the metrics in private/ are for the data's holder.",
         )
     if not corpus.schema.labels_declared:
         raise ConfigError(
@@ -131,9 +129,8 @@ def release_metrics(
     classifiers = _classifiers(wanted, synthetic, labels, embedder)
     query = MetricCounts(LabelSet(tuple(labels)).size, classifiers, wanted.unit)
     mechanism = wanted.mechanism(query)
-    reads_vectors = any(kind_named(name).embeddings for name in classifiers)
-    if embedder is not None and reads_vectors:
-        listener.say("Trying on this machine that texts do not change the embeddings of others (under a minute).")
+    if embedder is not None and any(kind_named(name).embeddings for name in classifiers):
+        listener.say("Checking that texts do not change the embeddings of others (under a minute).")
         require_text_invariance(embedder)
     plan, noise = wanted.plan(mechanism, list(classifiers)), noise_source(settings)
     insecure = {"insecure_no_noise": settings.insecure_no_noise, "insecure_noise_seed": settings.insecure_noise_seed}
@@ -146,21 +143,44 @@ def release_metrics(
         session = Session(folder, store, lasting, folder, noise)
         if session.begun:
             session.begin()  # with the same settings, or it is an error
-        values = _counts(query, plan, wanted, corpus, session, settings, listener)
+        counts = _counts(query, plan, wanted, corpus, session, settings, listener)
         private, run_id = store.private, store.run_id
-    figures = charged_figures(
-        values,
+    values = charged_values(
+        counts,
         labels=labels,
         classifiers=list(classifiers),
         training_texts=len(synthetic),
         noise_scale=mechanism.scale / mechanism.sensitivity.grid,
         seed=wanted.seed,
     )
-    made = Evaluation(figures, None, {"classifiers": list(classifiers), "seed": wanted.seed})
-    trusted = trusted_with_texts(embedder)  # the figures in private/ have it read the real texts, if no classifier does
-    _write(folder, wanted, plan, made, private, run_id, trusted, table_sha256)
+    made = _released(
+        plan,
+        private=private,
+        run_id=run_id,
+        dataset=wanted.dataset,
+        values=values,
+        settings={"classifiers": list(classifiers), "seed": wanted.seed},
+        trusted=trusted_with_texts(embedder),  # the metrics in private/ have it read the real texts in any case
+        table_sha256=table_sha256,
+    )
+    made.save(folder.metrics_file)
     listener.say(f"Wrote what was released to {folder.metrics_file}.")
     return made
+
+
+def _released(plan: Plan, *, private: bool, run_id: str, trusted: Sequence[str], **measured: Any) -> ReleasedMetrics:
+    """What is handed out: the values, and what they promise and cost."""
+    assert isinstance(plan.budget, Budget)
+    return ReleasedMetrics(
+        private=private,
+        run=run_id,
+        trusted=tuple(trusted),
+        unit=plan.unit,
+        protects=plan.unit.describe(),
+        budget=plan.budget,
+        charges=plan.charges,
+        **measured,
+    )
 
 
 def _counts(
@@ -245,32 +265,5 @@ def _lasting(
         "unit": wanted.unit.to_json(),
         "seed": wanted.seed,
         "embedder": embedder.fingerprint if embedder is not None and any(reads_vectors) else None,
-        "synthetic table": hashlib.sha256(table.encode()).hexdigest(),
+        "synthetic_table": hashlib.sha256(table.encode()).hexdigest(),
     }
-
-
-def _write(
-    folder: OutputFolder,
-    wanted: ChargedMetrics,
-    plan: Plan,
-    made: Evaluation,
-    private: bool,
-    run_id: str,
-    trusted: Sequence[str],
-    table_sha256: str,
-) -> None:
-    fields = {
-        "version": VERSION,
-        "table_sha256": table_sha256,
-        "private": private,
-        "dataset": wanted.dataset,
-        "run": run_id,
-        "trusted": list(trusted),
-        "unit": plan.unit.to_json(),
-        "protects": plan.unit.describe(),
-        "budget": plan.budget.to_json(),
-        "charges": [charge.to_json() for charge in plan.charges],
-        "evaluation": made.to_json(),
-    }
-    with atomic_file(folder.metrics_file) as file:
-        file.write(json.dumps(fields, indent=1).encode())

@@ -1,19 +1,19 @@
-"""One evaluation from start to finish: what was made, beside the real texts that it was made of."""
+"""One evaluation from start to finish: the synthetic texts beside the real ones."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from understudy.assess.charged import ChargedMetrics, release_metrics
-from understudy.assess.measure import Tables, embedded, measure
 from understudy.assess.parameters import EvaluationParameters
-from understudy.assess.reading import read_sample
 from understudy.assess.tables import (
     EvaluationConfig,
     Made,
@@ -22,14 +22,16 @@ from understudy.assess.tables import (
     open_beside,
     open_real,
     open_synthetic,
+    read_sample,
     reopened,
 )
 from understudy.config import LedgerParameters
 from understudy.corpus import Corpus
 from understudy.errors import ConfigError, CorpusError
 from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, disk_faults, private_folder, read_lines, read_whole
-from understudy.metrics.evaluation import Evaluation
+from understudy.metrics.results import Evaluation
 from understudy.metrics.sample import Sample
+from understudy.metrics.value import REAL, SYNTHETIC, MetricValue
 from understudy.models.trials import require_trusted
 from understudy.models.types import Embedder
 from understudy.outputs import OutputFolder
@@ -39,6 +41,131 @@ from understudy.privacy.unit import Unit
 from understudy.run.measuring import ledger_of
 from understudy.run.session import SILENT, Listener
 from understudy.statement import Statement
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The texts of an evaluation.
+
+    Args:
+        synthetic: what is judged.
+        beside: other tables to train on, by name.
+        holdout: real texts that the synthetic ones were not made from.
+        recipient: unlabelled texts of whoever will use a classifier.
+        public: public texts that the synthetic ones may have strings from.
+        schema: a JSON schema that texts should keep to.
+    """
+
+    synthetic: Sample
+    beside: Mapping[str, Sample]
+    holdout: Sample | None
+    recipient: Sample | None
+    public: tuple[str, ...]
+    schema: Mapping[str, Any] | None
+
+    def embedded(self, embedder: Embedder | None, listener: Listener) -> Tables:
+        """The same with embeddings."""
+        if embedder is None:
+            return self
+        return replace(
+            self,
+            synthetic=embedded(self.synthetic, embedder, listener, "synthetic"),
+            beside={name: embedded(table, embedder, listener, name) for name, table in self.beside.items()},
+            holdout=self.holdout and embedded(self.holdout, embedder, listener, "held out"),
+            recipient=self.recipient and embedded(self.recipient, embedder, listener, "the recipient's"),
+        )
+
+
+def embedded(sample: Sample, embedder: Embedder | None, listener: Listener, name: str) -> Sample:
+    """A sample with embeddings, if there is an embedder."""
+    if embedder is None:
+        return sample
+    listener.say(f"Embedding {name} texts with {embedder.model_id}.")
+    return sample.with_embeddings(embedder.embed(list(sample.texts)))
+
+
+def measure(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Evaluation:
+    """Measure the synthetic texts against the real ones.
+
+    Raises:
+        UnderstudyError: of the kind that says what is wrong.
+    """
+    from understudy.metrics.overview import make_overview
+
+    families = {"fidelity": _fidelity, "utility": _utility, "leakage": _leakage}
+    measures = [families[name] for name in families if name in config.metrics]
+    values = tuple(measured for each in measures for measured in each(config, real, tables, listener))
+    listener.say("Making a map of the texts.")
+    overview = make_overview({REAL: real, SYNTHETIC: tables.synthetic}, seed=config.seed)
+    files = {"holdout", "beside", "recipient", "public_texts", "json_schema"}
+    settings = config.model_dump(mode="json", exclude=files) | {"holdout": tables.holdout is not None}
+    return Evaluation(values, overview, settings)
+
+
+def _fidelity(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Iterable[MetricValue]:
+    from understudy.metrics.fidelity import measure_fidelity
+
+    listener.say("Measuring fidelity.")
+    return measure_fidelity(real, tables.synthetic, holdout=tables.holdout, schema=tables.schema, seed=config.seed)
+
+
+def _leakage(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Iterable[MetricValue]:
+    from understudy.metrics.leakage import measure_leakage
+
+    listener.say("Looking for leaks.")
+    return measure_leakage(
+        real,
+        tables.synthetic,
+        holdout=tables.holdout,
+        public=tables.public,
+        detectors=config.detectors,
+        seed=config.seed,
+    )
+
+
+def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Iterable[MetricValue]:
+    """What the texts are good for, tested on held out texts, or on one half of the real ones."""
+    train, test = (real, tables.holdout) if tables.holdout is not None else _halves(real, seed=config.seed)
+    trained_on = {SYNTHETIC: tables.synthetic, **tables.beside}
+    values: list[MetricValue] = []
+    if test.labels is not None and tables.synthetic.labels is not None:
+        from understudy.metrics.utility.classifiers import measure_classifiers
+
+        listener.say("Training classifiers.")
+        words_only = test.embeddings is None
+        kinds = [kind for kind in config.classifiers if not words_only or kind in ("tf-idf", "encoder")]
+        values += measure_classifiers(
+            train,
+            test,
+            trained_on,
+            kinds=[*kinds, "coral"] if tables.recipient is not None and not words_only else kinds,
+            seeds=config.seeds,
+            seed=config.seed,
+            recipient=tables.recipient,
+            encoder="builtin" if words_only else config.embedder,
+        )
+    if config.language_model:
+        from understudy.metrics.utility.language import measure_language_model
+
+        listener.say("Tuning a small language model.")
+        values += measure_language_model(train, test, trained_on, model=config.local_model, seed=config.seed)
+    if config.shots and test.labels is not None and train.labels is not None:
+        from understudy.metrics.utility.in_context import measure_in_context
+
+        listener.say("Asking a language model with examples.")
+        names = sorted({*train.labels, *test.labels})
+        pools = {**trained_on, REAL: train}
+        values += measure_in_context(
+            test, pools, label_names=names, model=config.local_model, shots=config.shots, seed=config.seed
+        )
+    return values
+
+
+def _halves(real: Sample, *, seed: int) -> tuple[Sample, Sample]:
+    """Real texts to train on and others to test on, at random."""
+    order = np.random.default_rng(seed).permutation(len(real))
+    return real.take(np.sort(order[: len(real) // 2])), real.take(np.sort(order[len(real) // 2 :]))
+
 
 _FEWEST = 2
 
@@ -60,7 +187,7 @@ def evaluate(
     Raises:
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
-    from understudy.metrics.extra import require_evaluate
+    from understudy.metrics import require_evaluate
 
     require_evaluate()
     config = EvaluationConfig(**options)
@@ -103,17 +230,17 @@ def evaluate(
         if len(sample) < _FEWEST and wanted is None:
             raise ConfigError("The real table holds too few texts to compare with.", "Give one with two or more.")
         if len(sample) < _FEWEST:  # what was charged for is out: how this ends must not tell how many records there are
-            evaluation = Evaluation((), None, {"nothing measured": "too few real texts to compare with"})
+            evaluation = Evaluation((), None, {"nothing_measured": "too few real texts to compare with"})
         else:
             sample = embedded(sample, embedder, told, "real")
             evaluation = measure(config.part(EvaluationParameters), sample, tables, told)
     if made.folder is not None:
-        evaluation = replace(evaluation, settings={**evaluation.settings, "table_sha256": made.sha256})
+        evaluation = replace(evaluation, table_sha256=made.sha256)
     if folder is not None:
         with disk_faults(folder.root):
             private_folder(folder.private)
             evaluation.save(folder.evaluation_file)
-        listener.say(f"Wrote the figures to {folder.evaluation_file}: they are not covered by epsilon.")
+        listener.say(f"Wrote the metrics to {folder.evaluation_file}: they are not covered by epsilon.")
     return evaluation
 
 
@@ -145,12 +272,12 @@ def _read(config: EvaluationConfig, corpus: Corpus, made: Made) -> Tables:
 
 
 def _check_folder(folder: OutputFolder | None, made: Made) -> None:
-    """See that figures do not come to stand beside another table's statement."""
+    """See that the metrics do not come to stand beside another table's statement."""
     if folder is None or not (folder.shareable / "statement.json").exists():
         return
     if made.folder is None or made.folder.root.resolve() != folder.root.resolve():
         raise ConfigError(
-            f"The folder {folder.root.name} holds another run, beside whose statement these figures would stand.",
+            f"The folder {folder.root.name} holds another run, beside whose statement these metrics would stand.",
             "Evaluate that folder, or use another --output.",
         )
 

@@ -15,9 +15,9 @@ class EvaluationParameters(Parameters):
     """What is measured."""
 
     holdout: str | None = None
-    """Real texts that were never used for the synthetic ones: the reference for every figure."""
+    """Real texts that were never used for the synthetic ones: the reference for every metric."""
     beside: CommaSeparated = ()
-    """Other synthetic tables or output folders to train on and compare, as NAME=PATH: ``zero-shot=floor.parquet``."""
+    """Other synthetic tables or output folders to train on and compare, as NAME=PATH: ``baseline=baseline.parquet``."""
     metrics: CommaSeparated = FAMILIES
     """Which questions: ``fidelity``, ``utility``, ``leakage``."""
     classifiers: CommaSeparated = CLASSIFIERS[:3]

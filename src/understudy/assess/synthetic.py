@@ -1,20 +1,135 @@
-"""The synthetic table, read back."""
+"""The synthetic table, read back: a stranger may have made it."""
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
-from understudy.assess.rows import MOST_BYTES, MOST_ROWS, TooLarge, read_rows
 from understudy.corpus import canonical
+from understudy.corpus.delimited import lift_cell_limit, unescaped
 from understudy.errors import ConfigError
-from understudy.files import file_sha256
+from understudy.metrics.results import Evaluation, ReleasedMetrics, load_evaluation, load_released
 from understudy.outputs import LABEL, PROVENANCE, TEXT, find_table
+from understudy.parquet import count_values
 from understudy.untrusted import parse_json
+
+MOST_ROWS = 2_000_000
+"""Rows of a synthetic table that a report is made of."""
+MOST_BYTES = 1024**3
+"""Bytes of its texts, labels and provenance, uncompressed."""
+_AT_ONCE = 4096
+_LONGEST = 64 * 1024**2
+_COLUMNS = (TEXT, LABEL, PROVENANCE)
+
+
+class TooLarge(ValueError):
+    """The table has more rows or bytes than are read."""
+
+
+def read_rows(path: Path, *, at_once: int = _AT_ONCE) -> Iterator[Mapping[str, Any]]:
+    """The rows of a table in Parquet, CSV or JSON lines.
+
+    Args:
+        at_once: rows of Parquet that are decoded together.
+
+    Raises:
+        TooLarge: beyond :data:`MOST_ROWS` or :data:`MOST_BYTES`.
+        Exception: the table is damaged.
+    """
+    if not path.is_file():  # a pipe would be waited for
+        raise ValueError("no file")
+    if path.stat().st_size > MOST_BYTES:
+        raise TooLarge
+    readers = {".parquet": _parquet_rows, ".csv": _csv_rows}
+    for count, row in enumerate(readers.get(path.suffix, _json_rows)(path, at_once)):
+        if count >= MOST_ROWS:
+            raise TooLarge
+        yield row
+
+
+def _csv_rows(path: Path, _: int) -> Iterator[Mapping[str, Any]]:
+    lift_cell_limit()
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        cells = filter(None, csv.reader(lines))
+        names = [unescaped(name) for name in next(cells)]
+        for row in cells:
+            yield dict(zip(names, map(unescaped, row), strict=True))
+
+
+def _json_rows(path: Path, _: int) -> Iterator[Mapping[str, Any]]:
+    with path.open(encoding="utf-8-sig", newline="\n") as lines:
+        for line in lines:
+            if line.strip():
+                yield json.loads(line)
+
+
+def _parquet_rows(path: Path, at_once: int) -> Iterator[Mapping[str, Any]]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as plain:
+        _check_size(path, plain.metadata)
+        names, strings = _flat_columns(plain)
+    size = 0
+    with pq.ParquetFile(path, read_dictionary=strings) as file:  # a string that stands there often is there once
+        for batch in file.iter_batches(at_once, columns=names, use_threads=False):
+            size += sum(map(_decoded_size, batch.columns))
+            if size > MOST_BYTES:
+                raise TooLarge
+            columns = {name: batch.column(name) for name in names}
+            for row in range(batch.num_rows):  # one by one: what stands there once for all would be there for each
+                yield {name: column[row].as_py() for name, column in columns.items()}
+
+
+def _flat_columns(file: Any) -> tuple[list[str], list[str]]:
+    """The columns that are read, and which of them hold strings; before anything in them is decoded.
+
+    Raises:
+        ValueError: one is of a type that understudy does not write: in a list or a struct a page of a few bytes is
+            gigabytes.
+    """
+    import pyarrow as pa
+
+    names = [name for name in _COLUMNS if name in file.schema_arrow.names]
+    types = {name: file.schema_arrow.field(name).type for name in names}
+    strings = [name for name, kind in types.items() if kind in (pa.string(), pa.large_string())]
+    plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+    if set(names) - set(strings) - {LABEL} or not all(
+        name in strings or any(is_one(types[name]) for is_one in plain) for name in names
+    ):
+        raise ValueError("a column is of another type")
+    paths = [file.metadata.schema.column(place).path for place in range(file.metadata.num_columns)]
+    if sum(path.split(".")[0] in names for path in paths) > len(names):  # read together with a column of that name
+        raise ValueError("a column is there twice")
+    return names, strings
+
+
+def _check_size(path: Path, metadata: Any) -> None:
+    """By the footer and by the headers of all pages, before one is decoded."""
+    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+    if metadata.num_rows > MOST_ROWS or sum(group.total_byte_size for group in groups) > MOST_BYTES:
+        raise TooLarge
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+        if count_values(data, metadata, most=MOST_BYTES) > MOST_ROWS * max(1, metadata.num_columns):
+            raise TooLarge
+
+
+def _decoded_size(column: Any) -> int:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    lengths = pc.binary_length(column.dictionary).cast(pa.int64())
+    if (pc.max(lengths).as_py() or 0) > _LONGEST:
+        raise ValueError("a cell is too long")
+    return int(pc.sum(lengths.take(column.indices)).as_py() or 0)
+
 
 MOST_CHARACTERS = 20_000
 """Of one text; the rest of a longer one is in no chart, and an ellipsis stands for it."""
@@ -94,29 +209,46 @@ def table_sha256(table: Path) -> str:
     return digest.hexdigest()
 
 
-def require_measured_on(release: Path, digest: object, path: Path) -> None:
-    """See that figures are of the synthetic table in ``release``.
-
-    Args:
-        release: the shareable folder of a run.
-        digest: :func:`table_sha256` when it was measured; of the file's bytes, or None, as older versions have it.
-        path: the file of the figures.
+def read_evaluation(release: Path, path: Path) -> Evaluation | None:
+    """What was measured of the table in ``release``, a run's shareable folder; None where ``path`` is no file.
 
     Raises:
-        ConfigError: if the table is another one by now.
+        ConfigError: if it cannot be read, or is of another table.
     """
+    if not path.exists():
+        return None
+    evaluation = load_evaluation(path)
+    again = "`understudy evaluate` makes it anew, free of charge"
+    _require_measured_on(release, evaluation.table_sha256, path, again)
+    return evaluation
+
+
+def read_released(release: Path) -> ReleasedMetrics | None:
+    """The metrics in ``release/metrics.json``; None where there is no such file.
+
+    Raises:
+        ConfigError: if it cannot be read, or is of another table.
+    """
+    path = release / "metrics.json"
+    if not path.exists():
+        return None
+    released = load_released(path)
+    again = "`understudy evaluate --charge-metrics EPSILON --fresh` makes it anew, and charges again"
+    _require_measured_on(release, released.table_sha256, path, again)
+    return released
+
+
+def _require_measured_on(release: Path, digest: str | None, path: Path, again: str) -> None:
+    """See that the values in ``path`` are of the table in ``release``; ``digest`` is its :func:`table_sha256`."""
     table = find_table(release)
     if digest is None or table is None:
         return
     try:
-        if digest in (table_sha256(table), file_sha256(table)):
+        if digest == table_sha256(table):
             return
     except Exception:  # a damaged table fails in many ways
         raise ConfigError(f"The synthetic table {table.name} cannot be read.", "See that it may be read.") from None
     name = "/".join(path.parts[-3:])
-    again = "`understudy evaluate` makes it anew, free of charge"
-    if path.parent == release:
-        again = "`understudy evaluate --charge-metrics EPSILON --fresh` makes it anew, and charges again"
     raise ConfigError(
         f"{name} was measured on another synthetic table than the one in the folder.",
         f"Put that table back, or remove {name}; {again}.",

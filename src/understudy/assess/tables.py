@@ -1,4 +1,4 @@
-"""The tables of an evaluation: which files they are, and how their columns are called."""
+"""The tables of an evaluation: opened, and read into memory as a random sample."""
 
 from __future__ import annotations
 
@@ -8,25 +8,81 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from understudy.assess.parameters import ChargeParameters, EvaluationParameters
-from understudy.assess.reading import open_table
 from understudy.assess.synthetic import origins, table_sha256
 from understudy.config import LedgerParameters, TableParameters
-from understudy.corpus import Corpus, no_table, read_corpus
-from understudy.errors import ConfigError
+from understudy.corpus import Corpus, canonical, no_table, read_corpus
+from understudy.errors import ConfigError, CorpusError
 from understudy.methods.registry import load_release
+from understudy.metrics.sample import Sample
 from understudy.outputs import LABEL, TEXT, OutputFolder, find_table
 from understudy.parameters import Parameters
 from understudy.release import PublicSchema
 from understudy.statement import Statement
 from understudy.statement.form import load_statement
 
+
+def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
+    """At most so many records of a table, each equally likely, in the table's order. One pass.
+
+    Source: Vitter 1985, algorithm R.
+    """
+    generator = np.random.default_rng(seed)
+    kept: list[tuple[int, str, int]] = []
+    seen = 0
+    for batch in corpus.batches():
+        for text, label in zip(batch.texts, batch.labels.tolist(), strict=True):
+            if seen < at_most:
+                kept.append((seen, text, label))
+            elif (place := int(generator.integers(seen + 1))) < at_most:
+                kept[place] = (seen, text, label)
+            seen += 1
+    kept.sort()
+    names = [canonical(label) for label in corpus.labels]
+    return Sample(tuple(text for _, text, _ in kept), tuple(names[label] for *_, label in kept) if names else None)
+
+
+def open_table(path: Path, columns: Sequence[tuple[str, str | None]]) -> Corpus:
+    """A table of which it is not known how its columns are called.
+
+    Args:
+        path: CSV, TSV, JSONL or Parquet.
+        columns: text and label columns to try, in turn.
+
+    Raises:
+        CorpusError: if the table has none of them, or cannot be read.
+    """
+    problems: list[CorpusError] = []
+    empty: list[Corpus] = []
+    for text, label in columns:
+        try:
+            found = read_corpus(
+                path,
+                text=text,
+                label=label,
+                labels_from_data=label is not None,
+                on_bad_row="skip",
+                formulas_escaped=True,  # of ours they are; in another's CSV at most an apostrophe is lost
+            )
+        except CorpusError as error:
+            problems.append(error)
+            continue
+        if next(found.batches(1), None) is not None:
+            return found
+        empty.append(found)  # of JSON lines nobody knows which keys are there
+    if empty:
+        return empty[0]
+    raise problems[0]
+
+
 Table = str | os.PathLike[str] | Corpus
 """A file, or a table that is open."""
 
 
 class ResultParameters(Parameters):
-    """Where the figures go."""
+    """Where the results go."""
 
     output: str | None = None
     """Folder for the results. Default: the output folder that is evaluated."""
@@ -35,11 +91,7 @@ class ResultParameters(Parameters):
 
 
 class EvaluationConfig(TableParameters, EvaluationParameters, ChargeParameters, LedgerParameters, ResultParameters):
-    """Everything an evaluation may be told."""
-
-    def part(self, group: type[Parameters]) -> Any:
-        """The fields of one group as that group's model."""
-        return group(**{name: getattr(self, name) for name in group.model_fields})
+    """Every setting of an evaluation."""
 
 
 @dataclass(frozen=True)
@@ -177,15 +229,14 @@ def open_real(real: Table | Sequence[str], config: EvaluationConfig, private: Pa
     if isinstance(real, Corpus):
         return real
     if config.text is None and not config.record_columns:
-        raise ConfigError("It is not said which column of the real table holds the texts.", "Name it with --text.")
-    fields = _reading(config)
-    return read_corpus(real, **fields, private_dir=private)
+        raise ConfigError("No text column given for the real table.", "Name it with --text.")
+    return read_corpus(real, **config.reading, private_dir=private)
 
 
 def reopened(corpus: Corpus, path: str, config: EvaluationConfig) -> Corpus:
     """Another table with the columns of the real one, and no owners."""
     schema = corpus.schema
-    fields = _reading(config) | {
+    fields = config.reading | {
         "text": schema.text,
         "record_columns": schema.record_columns,
         "label": schema.label,
@@ -194,8 +245,3 @@ def reopened(corpus: Corpus, path: str, config: EvaluationConfig) -> Corpus:
         "owner": None,
     }
     return read_corpus(path, **fields)
-
-
-def _reading(config: EvaluationConfig) -> dict[str, Any]:
-    table: TableParameters = config.part(TableParameters)
-    return table.model_dump(exclude={"max_records_per_owner"})

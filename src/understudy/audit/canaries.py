@@ -2,8 +2,7 @@
 
 A canary begins like a record of the corpus (in-distribution prefix) and ends in rare public terms that are in no record
 of the corpus and in no other canary (rare suffix). Prefix, suffix and label are chosen before the coins, and the coins
-come from the operating system: nothing but the run's output tells them.
-"""
+come from the operating system: nothing but the run's output tells them."""
 
 from __future__ import annotations
 
@@ -13,14 +12,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.config import RunConfig
+from understudy.corpus import Corpus
 from understudy.corpus.labels import Label
-from understudy.errors import ConfigError, ResumeError
+from understudy.corpus.secrets import SecretFinder, secret_finder
+from understudy.corpus.secrets.incidence import read_secrets
+from understudy.corpus.write import write_table
+from understudy.errors import ConfigError, CorpusError, ResumeError
 from understudy.files import PRIVATE_MODE, atomic_file
 from understudy.vocabulary.matcher import TermMatcher
+from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,3 +149,117 @@ def make_canaries(
             for number, suffix in enumerate(suffixes)
         )
     )
+
+
+CORPUS, SECRETS, LEDGER, RUN = "corpus.jsonl", "secrets.txt", "ledger.sqlite", "run"
+
+
+def vocabulary_of(config: RunConfig) -> Vocabulary:
+    """Where rare terms come from: the public vocabulary of the method, where it has one, else the built-in list."""
+    own = config.method_parameters
+    names = {"source": "vocabulary", "size": "vocabulary_size", "stop_words": "stop_words"}
+    given: dict[str, Any] = {ours: own[theirs] for ours, theirs in names.items() if own.get(theirs) is not None}
+    return load_vocabulary(**{"source": BUILT_IN, **given})
+
+
+def choose_canaries(config: RunConfig, corpus: Corpus, *, count: int, prefix_words: int, suffix_terms: int) -> Canaries:
+    """Canaries for this corpus: two passes over it at most.
+
+    Args:
+        count: how many.
+        prefix_words: words of a record that a canary begins with.
+        suffix_terms: rare terms that it ends in.
+
+    Raises:
+        ConfigError: if the vocabulary is too small.
+        CorpusError: if there is no record.
+    """
+    terms = vocabulary_of(config).terms
+    matcher = TermMatcher(terms)
+    finder = _finder(config, corpus) if config.unit.kind == "secret" else None
+    taken: set[int] = set()
+    prefixes: list[tuple[str, Label | None]] = []
+    for batch in corpus.batches():
+        for text, label in zip(batch.texts, batch.labels.tolist(), strict=True):
+            taken.update(matcher.find(text))
+            if len(prefixes) < count:
+                words = " ".join(text.split()[:prefix_words]) if not corpus.schema.record_columns else ""
+                clean = words if finder is None or not finder.find(words) else ""
+                prefixes.append((clean, corpus.labels[label] if corpus.labels else None))
+    if not prefixes:
+        raise CorpusError("There is no record to plant canaries among.", "Give a table with records.")
+    return make_canaries(count, terms=terms, taken=frozenset(taken), per_canary=suffix_terms, prefixes=prefixes)
+
+
+def plant(config: RunConfig, corpus: Corpus, canaries: Canaries, private: Path) -> None:
+    """Write the corpus with the planted canaries in it into ``private``: one pass, all rows in memory.
+
+    A canary is a whole unit of the greatest weight: one record, also where it is an owner, whose records would be
+    averaged; but as many records as may hold one secret, where its suffix is a secret.
+    """
+    copies = 1
+    if config.unit.kind == "secret":
+        copies = config.unit.max_records
+        _write_secrets(config, canaries, private / SECRETS)
+    rows = [*_rows(corpus), *(_row(corpus, canary) for canary in canaries if canary.planted for _ in range(copies))]
+    write_table(private / CORPUS, {name: [row[name] for row in rows] for name in corpus.schema.columns})
+    (private / CORPUS).chmod(PRIVATE_MODE)
+
+
+def on_the_copy(config: RunConfig, private: Path) -> RunConfig:
+    """The configuration of a run on what :func:`plant` wrote.
+
+    It has a ledger of its own, so that the user's dataset is not charged, and all that it makes is under ``private``.
+    """
+    changes: dict[str, Any] = {
+        "data": (str(private / CORPUS),),
+        "format": "jsonl",
+        "delimiter": None,
+        "quotes": None,
+        "encoding": "utf-8",
+        "on_bad_row": "error",
+        "dataset": "audit",
+        "ledger": str(private / LEDGER),
+        "ledger_id": None,
+        "output": str(private / RUN),
+        "fresh": False,
+    }
+    if config.unit.kind == "secret":
+        changes["secrets_file"] = str(private / SECRETS)
+    return config.model_copy(update=changes)
+
+
+def _rows(corpus: Corpus) -> Iterator[dict[str, object]]:
+    """The good rows, with the columns that are read."""
+    schema = corpus.schema
+    for batch in corpus.batches():
+        owners: Sequence[str | None] = batch.owners or [None] * len(batch.texts)
+        secrets = batch.secrets or [[] for _ in batch.texts]
+        for text, label, owner, listed in zip(batch.texts, batch.labels.tolist(), owners, secrets, strict=True):
+            row: dict[str, object] = json.loads(text) if schema.record_columns else {schema.text or "": text}
+            row |= dict.fromkeys(schema.secrets, listed)
+            row |= {} if schema.owner is None else {schema.owner: owner}
+            row |= {} if schema.label is None else {schema.label: corpus.labels[label]}
+            yield row
+
+
+def _row(corpus: Corpus, canary: Canary) -> dict[str, object]:
+    """A canary as a row: of several columns that make a record, the last one holds its text."""
+    schema = corpus.schema
+    row: dict[str, object] = dict.fromkeys(schema.record_columns, "")
+    row[schema.text or schema.record_columns[-1]] = canary.text
+    row |= {name: [] for name in schema.secrets}
+    row |= {} if schema.owner is None else {schema.owner: canary.name}
+    row |= {} if schema.label is None else {schema.label: canary.label}
+    return row
+
+
+def _finder(config: RunConfig, corpus: Corpus) -> SecretFinder:
+    return secret_finder(corpus, file=config.secrets_file, detectors=config.secret_detectors)
+
+
+def _write_secrets(config: RunConfig, canaries: Canaries, path: Path) -> None:
+    """The user's secrets file, if there is one, and every canary's suffix as a secret of its own."""
+    theirs = [] if config.secrets_file is None else read_secrets(Path(config.secrets_file))
+    with atomic_file(path, mode=PRIVATE_MODE) as file:
+        file.write("\n".join([*theirs, *(canary.suffix for canary in canaries)]).encode("utf-8"))

@@ -9,7 +9,7 @@ Source: Steinke, Nasr and Jagielski 2023, *Privacy Auditing with One (1) Trainin
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,9 +70,14 @@ def lower_bound(correct: int, guesses: int, *, canaries: int, delta: float, conf
         low, high = high, 2 * high
         if low >= CEILING:
             return CEILING
+    return bisect(rejected, low, high)
+
+
+def bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """The largest number, about and never above, up to which ``holds``, by halving: it does at low and not at high."""
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if rejected(middle) else (low, middle)
+        low, high = (middle, high) if holds(middle) else (low, middle)
     return low
 
 

@@ -24,10 +24,18 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from understudy.audit.canaries import Canaries, load_canaries
+from understudy.audit.canaries import (
+    CORPUS,
+    LEDGER,
+    RUN,
+    Canaries,
+    choose_canaries,
+    load_canaries,
+    on_the_copy,
+    plant,
+)
 from understudy.audit.one_run import MOST_CANARIES, canaries_needed, guess_rules, largest_bound
-from understudy.audit.planting import CORPUS, LEDGER, RUN, choose_canaries, on_the_copy, open_corpus, plant
-from understudy.audit.run_audit import RunAudit, judge
+from understudy.audit.result import RunAudit, judge
 from understudy.audit.scoring import EMBEDDING, attacks_of, score
 from understudy.config import RunConfig
 from understudy.corpus import Corpus
@@ -38,9 +46,9 @@ from understudy.outputs import OutputFolder
 from understudy.parameters import CommaSeparated, Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
-from understudy.run import Listener, make_plan, require_language_model, run
-from understudy.run.planning import check_wanted
-from understudy.run.session import SILENT
+from understudy.run.pipeline import run
+from understudy.run.planning import check_wanted, make_plan, require_language_model
+from understudy.run.session import SILENT, Listener
 from understudy.store.folder import FolderLock
 
 FOLDER, CANARIES, AUDIT, LOCK = "audit", "canaries.json", "audit.json", "run.lock"
@@ -145,12 +153,13 @@ def audit_run(
         private=result.statement.private,
         canaries=len(canaries),
         planted=int(canaries.planted.sum()),
+        synthetic_texts=len(texts),
         confidence=parameters.confidence,
         attacks=found,
         largest_bound=power,
         canaries_needed=needed,
         seconds=time.monotonic() - started,
-        settings={**parameters.model_dump(mode="json"), "synthetic_texts": len(texts)},
+        settings=parameters.model_dump(mode="json"),
     )
     with disk_faults(private):
         audit.save(private / AUDIT)
@@ -204,7 +213,7 @@ def _prepare(
     kept = load_canaries(folder / CANARIES, settings=settings) if (folder / CANARIES).exists() else None
     if kept is not None and (folder / CORPUS).exists():
         return kept
-    with open_corpus(config, folder) if corpus is None else nullcontext(corpus) as opened:
+    with config.open_corpus(folder) if corpus is None else nullcontext(corpus) as opened:
         if kept is None:
             kept = choose_canaries(
                 config,

@@ -12,41 +12,35 @@ from typing import Any
 import click
 
 from understudy import __version__
-from understudy.cli.printable import printable
+from understudy.cli.output import say
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.files import disk_faults
 
-_VERBS = {
-    "plan": "understudy.cli.private:plan",
-    "run": "understudy.cli.private:run",
-    "release": "understudy.cli.private:release",
-    "generate": "understudy.cli.generate:generate",
-    "inspect": "understudy.cli.inspect:inspect",
-    "zero-shot": "understudy.cli.zero_shot:zero_shot",
-    "evaluate": "understudy.cli.evaluate:evaluate",
-    "audit": "understudy.cli.audit:audit",
-    "report": "understudy.cli.report:report",
-    "ledger": "understudy.cli.ledger:ledger",
-    "models": "understudy.cli.models:models",
-    "schema": "understudy.cli.schema:schema",
-    "secrets": "understudy.cli.secrets:secrets",
+_SECTIONS = {
+    "Make": {
+        "run": "From a private table to a synthetic one: release, then generate.",
+        "release": "Make a Release of a private table: the only step that reads it.",
+        "generate": "Turn a Release into synthetic texts. Free, any number of times.",
+        "plan": "Forecast what a run would release, cost and buy. Reads no private data.",
+        "baseline": "Texts from the labels alone, without private data: the baseline to compare with.",
+    },
+    "Judge": {
+        "evaluate": "Measure a synthetic table against the real one: fidelity, utility, leakage.",
+        "audit": "Try to break the promise: audits of mechanisms and of whole runs.",
+        "report": "Write the report of a run as one HTML file, or compare several runs.",
+        "show": "Show the privacy statement of a Release.",
+    },
+    "Manage": {
+        "ledger": "What each dataset has spent: create, open, show, history.",
+        "models": "Language models and embedders: list, pull, check.",
+        "config": "The JSON Schema of the YAML configuration.",
+        "secrets": "Secrets of a private table: the incidence file, and counts for its owner.",
+    },
 }
-_SHORT = {
-    "plan": "Show what a run would release, cost and buy. Reads no private data.",
-    "run": "From a private table to a synthetic one: release, then generate.",
-    "release": "Make a Release of a private table: the only step that reads it.",
-    "generate": "Turn a Release into synthetic texts. Free, any number of times.",
-    "inspect": "Show the privacy statement of a Release.",
-    "zero-shot": "Texts from the labels alone, without private data: the floor to compare with.",
-    "evaluate": "Measure a synthetic table against the real one: fidelity, utility, leakage.",
-    "audit": "Try to break the promise: audits of mechanisms and of whole runs.",
-    "report": "Write the report of a run as one HTML file, or compare several runs.",
-    "ledger": "What each dataset has spent: create, open, show, history.",
-    "models": "Language models and embedders: list, pull, check.",
-    "schema": "Print the JSON Schema of the YAML configuration.",
-    "secrets": "Secrets of a private table: the incidence file, and counts for its owner.",
-}
-_RESUMABLE = (["run"], ["release"], ["generate"], ["zero-shot"])
+VERBS = {verb: f"understudy.cli.{section.lower()}" for section, verbs in _SECTIONS.items() for verb in verbs}
+"""Each verb, and the module that defines it."""
+_RENAMED = {"inspect": "show", "schema": "config schema", "zero-shot": "baseline"}
+_RESUMABLE = (["run"], ["release"], ["generate"], ["baseline"])
 INTERNAL_ERROR = 70
 _python_shows = warnings.showwarning
 INTERRUPTED = 130
@@ -56,18 +50,20 @@ class _LazyGroup(click.Group):
     """Imports a verb's module when the verb is called; ``--help`` imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(_VERBS)
+        return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in _VERBS:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _RENAMED:
+            ctx.fail(f"No such command {cmd_name!r}. It is `understudy {_RENAMED[cmd_name]}` now.")
+        if cmd_name not in VERBS:
             return None
-        module, name = _VERBS[cmd_name].split(":")
-        command: click.Command = getattr(import_module(module), name)
+        command: click.Command = getattr(import_module(VERBS[cmd_name]), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, _SHORT[verb]) for verb in _VERBS])
+        for section, verbs in _SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl(list(verbs.items()))
 
 
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -83,7 +79,7 @@ def main() -> None:
         with disk_faults(Path("the output")):
             cli.main(prog_name="understudy", standalone_mode=False)
     except UnderstudyError as error:
-        click.echo(printable(f"Error: {error.problem}\n{error.cure}"), err=True)
+        say(f"Error: {error.problem}\n{error.cure}")
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()

@@ -4,27 +4,42 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import click
 from pydantic.fields import FieldInfo
 
-from understudy.config import DEFAULT_METHOD, configured_method, read_config
-from understudy.methods.registry import method_class
+from understudy.errors import ConfigError
 from understudy.parameters import Parameters
 
-MAX_RELEASE_BYTES = "Bytes that the Release may unpack to. [default: 268435456, at most 100 times its own size]"
+TABLE = ("text", "label", "labels", "owner")
+WRITING = ("document_type", "llm", "base_url", "records_per_label", "output")
+_OF_METHODS = (
+    *("vocabulary", "vocabulary_is_public", "length", "rounds", "population", "public_corpus"),
+    *("public_corpus_is_public", "batches", "sampling_rate", "exemplars"),
+)
 _RECORDS = ("records", "records_per_label")
+
+config_option = click.option("--config", default=None, metavar="FILE", help="YAML configuration; flags override it.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+release_size_option = click.option(
+    "--max-release-bytes",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Bytes that the Release may unpack to. [default: 268435456, at most 100 times its own size]",
+)
 
 
 def options_of(group: type[Parameters]) -> list[click.Option]:
-    """One flag a field; all default to "not given", so that a configuration file shows through."""
+    """One flag per field; all default to "not given", so that a configuration file shows through."""
     return [_option(name, field) for name, field in group.model_fields.items()]
 
 
 def given(values: dict[str, Any], config: str | None) -> dict[str, Any]:
     """The values of the configuration file, overridden by the flags that were given."""
+    from understudy.config import read_config
+
     flags = {name: value for name, value in values.items() if value not in (None, ())}
     written = read_config(config) if config else {}
     for first, second in (_RECORDS, _RECORDS[::-1]):
@@ -33,49 +48,78 @@ def given(values: dict[str, Any], config: str | None) -> dict[str, Any]:
     return {**written, **flags}
 
 
+def require_output(output: object, kind: str = "FOLDER") -> None:
+    """Raises ConfigError if there is nowhere to write the results."""
+    if not output:
+        raise ConfigError(f"No output {kind.lower()} given.", f"Name it with --output {kind}.")
+
+
 class ParametersCommand(click.Command):
-    """A command whose flags come from parameter groups, and from the method of this call."""
+    """A command whose flags come from parameter groups.
 
-    groups: Sequence[type[Parameters]] = ()
-    _method = DEFAULT_METHOD
+    Args:
+        groups: those of a command line, which may name a method.
+        main: the parameters that ``--help`` shows, beside the main ones of the methods; ``--help-all`` shows all.
+        without: parameters that are no flags here.
+    """
 
-    def method_of(self, args: Sequence[str]) -> str:
-        """The method's name: of ``--method``, else of the configuration file, else the default."""
-        config = _value_of("--config", args)
-        return _value_of("--method", args) or configured_method(read_config(config) if config else {})
-
-    def groups_of(self, method: type[Any]) -> Sequence[type[Parameters]]:  # noqa: ARG002 - for commands that differ
-        """The groups of flags beside the method's own."""
-        return self.groups
-
-    def method_parameters(self, method: type[Any]) -> type[Parameters]:
-        """Those of the method's parameters that are flags here."""
-        parameters: type[Parameters] = method.parameters
-        return parameters
+    def __init__(
+        self,
+        *args: Any,
+        groups: Callable[[Sequence[str]], Sequence[type[Parameters]]],
+        main: Sequence[str],
+        without: Iterable[str] = (),
+        **named: Any,
+    ) -> None:
+        super().__init__(*args, **named)
+        self._groups, self._main, self._without = groups, (*main, *_OF_METHODS), set(without)
+        self._titled: list[tuple[str, list[click.Option]]] = []
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        self._method = self.method_of(args)
+        self._titled, seen = [], set(self._without)
+        for group in self._groups(tuple(args)):
+            options = [option for option in options_of(group) if option.name not in seen]
+            self._titled.append(((group.__doc__ or group.__name__).split("\n")[0].rstrip("."), options))
+            seen |= {str(option.name) for option in options}
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        made = {option.name: option for group in self._all_groups() for option in options_of(group)}
-        return [*super().get_params(ctx), *made.values()]
+        made = {option.name: option for _, options in self._titled for option in options}
+        return [*super().get_params(ctx), _HELP_ALL, *made.values()]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for group in self._all_groups():
-            records = [record for option in options_of(group) if (record := option.get_help_record(ctx))]
-            title = (group.__doc__ or group.__name__).split("\n")[0].rstrip(".")
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
-        with formatter.section("Other"):
-            options = [param for param in super().get_params(ctx) if isinstance(param, click.Option)]
-            own = [option.get_help_record(ctx) for option in options]
-            formatter.write_dl([record for record in own if record])
+        everything = ctx.meta.get(_HELP_ALL.name, False)
+        left_out = 0
+        for title, options in self._titled:
+            shown = [option for option in options if everything or option.name in self._main]
+            if title == self._titled[-1][0]:
+                shown = shown or options  # of a method that nobody here knows
+            left_out += len(options) - len(shown)
+            shown.sort(key=lambda option: (*self._main, option.name).index(option.name))
+            _section(ctx, formatter, title, shown)
+        own = [param for param in super().get_params(ctx) if isinstance(param, click.Option)]
+        _section(ctx, formatter, "Other", [*own, _HELP_ALL])
+        if left_out:
+            formatter.write_paragraph()
+            formatter.write_text(f"{left_out} more options: --help-all.")
 
-    def _all_groups(self) -> list[type[Parameters]]:
-        method = method_class(self._method)
-        return [*self.groups_of(method), self.method_parameters(method)]
+
+def _section(ctx: click.Context, formatter: click.HelpFormatter, title: str, options: Sequence[click.Option]) -> None:
+    if records := [record for option in options if (record := option.get_help_record(ctx))]:
+        with formatter.section(title):
+            formatter.write_dl(records)
+
+
+def _show_all(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        ctx.meta[str(option.name)] = True
+        click.echo(ctx.get_help())
+        ctx.exit()
+
+
+_HELP_ALL = click.Option(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all, help="Show every option."
+)
 
 
 def _option(name: str, field: FieldInfo) -> click.Option:
@@ -111,7 +155,7 @@ def _without_none(annotation: Any) -> Any:
     return annotation
 
 
-def _value_of(flag: str, args: Iterable[str]) -> str | None:
+def value_of(flag: str, args: Iterable[str]) -> str | None:
     """The value of a flag before click has parsed anything: the last one counts, as in click."""
     words = list(args)
     found = None

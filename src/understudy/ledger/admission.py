@@ -75,8 +75,8 @@ def not_opened(name: str, unit: Unit) -> LedgerError:
     require_name(name)  # so that the message quotes no more than a name
     flags = {
         "record": "--epsilon E --delta D",
-        "owner": f"--unit owner --owner-column {unit.column} --epsilon E --delta D",
-        "secret": "--unit secret ... --secret-prior P --secret-posterior R",
+        "owner": f"--owner {unit.column} --epsilon E --delta D",
+        "secret": "--secret-detectors ... --max-records-per-secret M --secret-prior P --secret-posterior R",
     }[unit.kind]
     return LedgerError(
         f"The ledger is strict, and has no dataset {name!r}: a run cannot open one.",

@@ -1,20 +1,41 @@
-"""What a metric is, and one value of it: never a bare number."""
+"""What a metric is, and one value of it: never a bare number.
+
+These values are their own JSON form: what is read from a file, which may come from anybody, is checked against the
+types of their fields (:mod:`understudy.metrics.results`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
 
 Family = Literal["fidelity", "utility", "leakage"]
 Better = Literal["lower", "higher", "same", "none"]
-"""Which way is good; ``same``: the nearer to the same figure of the reference texts (real or held out), the better."""
-
-Setting = str | int | float
+"""Which way is good; ``same``: the nearer to the value of the reference texts (real or held out), the better."""
 
 SYNTHETIC, REAL, HOLDOUT = "synthetic", "real", "holdout"
-"""Whose figure it is; other tables (a zero-shot floor, say) have names of their own."""
+"""Whose value it is; other tables (a baseline, say) have names of their own."""
+REAL_ALL = "real (all)"
+"""Whose value it is where a classifier is trained on all real texts."""
+
+SETTING_TITLES = {"reference_texts": "reference texts"}
+"""Of settings whose names are not their titles."""
+_LARGEST = 1e30
+
+
+def _in_range(value: float) -> float:
+    if not abs(value) <= _LARGEST:
+        raise ValueError("a number is out of range")
+    return value
+
+
+Number = Annotated[float, AfterValidator(_in_range)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+Setting = str | Annotated[int | float, AfterValidator(_in_range)]
 
 
 @dataclass(frozen=True)
@@ -37,16 +58,6 @@ class Metric:
     source: str
     better: Better
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "title": self.title,
-            "family": self.family,
-            "definition": self.definition,
-            "source": self.source,
-            "better": self.better,
-        }
-
 
 @dataclass(frozen=True)
 class Interval:
@@ -58,57 +69,33 @@ class Interval:
         level: its confidence, in (0, 1).
     """
 
-    low: float
-    high: float
+    low: Number
+    high: Number
     method: str
-    level: float = 0.95
-
-    def to_json(self) -> dict[str, Any]:
-        return {"low": self.low, "high": self.high, "method": self.method, "level": self.level}
+    level: Share = 0.95
 
 
 @dataclass(frozen=True)
-class Figure:
+class MetricValue:
     """One value of a metric.
 
     Args:
         metric: what was measured.
         value: None where it cannot be told from these texts; ``note`` then says why.
-        of: whose figure: ``synthetic``, ``real``, ``holdout``, or the name of another table.
+        of: whose: ``synthetic``, ``real``, ``holdout``, or the name of another table.
         interval: its uncertainty; None where there is none (or none is known: ``note`` says so).
-        settings: what tells apart the figures of one metric (``classifier``, ``label``, ``shots``, ``n`` ...).
+        settings: what tells apart the values of one metric (``classifier``, ``label``, ``shots``, ``n`` ...).
         note: a remark in one sentence.
         reads_private: whether real texts went into it. If so, it is not covered by epsilon and stays in ``private/``.
+        sample_size: on how many texts of the table it rests: those trained on, or those that every table was cut to;
+            None where that is all of them.
     """
 
     metric: Metric
-    value: float | None
+    value: Number | None
     of: str = SYNTHETIC
     interval: Interval | None = None
-    settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
+    settings: Mapping[str, Setting] = field(default_factory=dict)
     note: str = ""
     reads_private: bool = True
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "metric": self.metric.name,
-            "value": self.value,
-            "of": self.of,
-            "interval": None if self.interval is None else self.interval.to_json(),
-            "settings": dict(self.settings),
-            "note": self.note,
-            "reads_private": self.reads_private,
-        }
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any], metrics: Mapping[str, Metric]) -> Figure:
-        interval = fields["interval"]
-        return cls(
-            metric=metrics[fields["metric"]],
-            value=fields["value"],
-            of=fields["of"],
-            interval=None if interval is None else Interval(**interval),
-            settings=fields["settings"],
-            note=fields["note"],
-            reads_private=fields["reads_private"],
-        )
+    sample_size: Count | None = None

@@ -3,52 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from understudy.assess.synthetic import SyntheticText, read_synthetic, require_measured_on
+from understudy.assess.synthetic import SyntheticText, read_evaluation, read_released, read_synthetic
+from understudy.audit.result import RunAudit, load_audit
 from understudy.errors import ConfigError
 from understudy.methods.registry import load_release
-from understudy.metrics.evaluation import Evaluation, load_evaluation
-from understudy.metrics.form import EvaluationForm
-from understudy.metrics.picture import Picture
-from understudy.metrics.value import Figure
+from understudy.metrics import require_evaluate
+from understudy.metrics.overview import Overview, make_overview, profiles
+from understudy.metrics.results import ReleasedMetrics
+from understudy.metrics.sample import Sample
+from understudy.metrics.value import SYNTHETIC, MetricValue
 from understudy.models.types import Embedder
-from understudy.privacy.guarantee import Budget
-from understudy.privacy.plan import Charge
 from understudy.release import Release
-from understudy.report.audited import Audited, read_audit
-from understudy.report.intrinsic import summarise
 from understudy.statement import Statement
-from understudy.statement.form import ChargeForm, Exact, load_statement
-from understudy.untrusted import Form, read_json
+from understudy.statement.form import load_statement
+from understudy.vocabulary.words import split_words
 
-
-class ChargedForm(Form):
-    """What ``release/metrics.json`` holds."""
-
-    budget: dict[str, Exact]
-    private: bool
-    charges: list[ChargeForm]
-    evaluation: EvaluationForm
-    run: str = ""
-    table_sha256: str | None = None
-
-
-@dataclass(frozen=True)
-class Charged:
-    """Figures of private texts that were released with noise, and what that cost; ``private`` False: noise was off.
-
-    ``run`` names them in the ledger; empty where the file does not say.
-    """
-
-    budget: Budget
-    private: bool
-    charges: tuple[Charge, ...]
-    figures: tuple[Figure, ...]
-    run: str = ""
+MOST = 2000
+"""Texts that are looked at for topics and the map; embedding more would take minutes."""
+RESAMPLES = 100
 
 
 @dataclass(frozen=True)
@@ -60,11 +37,11 @@ class Contents:
         statement: the promise.
         release: the Release, where it stands beside the statement.
         texts: the synthetic table.
-        figures: what was measured.
-        picture: what the tables look like; None where there are no texts.
+        values: what was measured.
+        overview: what the tables look like; None where there are no texts.
         no_map: why there is no map; empty where there is one.
-        charged: None where no figure was paid for.
-        settings: how the figures were measured.
+        charged: None where no value was paid for.
+        settings: how the values were measured.
         audit: the audit of the run; None where there was none.
     """
 
@@ -72,12 +49,12 @@ class Contents:
     statement: Statement
     release: Release | None
     texts: tuple[SyntheticText, ...]
-    figures: tuple[Figure, ...]
-    picture: Picture | None
+    values: tuple[MetricValue, ...]
+    overview: Overview | None
     no_map: str
-    charged: Charged | None
+    charged: ReleasedMetrics | None
     settings: Mapping[str, Any]
-    audit: Audited | None = None
+    audit: RunAudit | None = None
 
     @property
     def promises(self) -> bool:
@@ -98,18 +75,19 @@ def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Content
         ConfigError: if the folder is none of a run, or what is in it cannot be read.
     """
     statement, texts = read_statement(release), read_synthetic(release)
-    alone = summarise(texts, embedder=embedder, seed=seed)
-    return Contents(
+    path = release / f"{statement.method}.release"
+    contents = Contents(
         internal=False,
         statement=statement,
-        release=_read_release(release, statement.method),
+        release=load_release(path) if path.exists() else None,
         texts=texts,
-        figures=alone.figures,
-        picture=alone.picture,
-        no_map=alone.no_map,
-        charged=read_charged(release),
+        values=(),
+        overview=None,
+        no_map="",
+        charged=read_released(release),
         settings={},
     )
+    return replace(contents, **_summary(texts, embedder, seed)) if texts else contents
 
 
 def internal(public: Contents, release: Path, private: Path) -> Contents | None:
@@ -126,14 +104,15 @@ def internal(public: Contents, release: Path, private: Path) -> Contents | None:
     evaluated, audited = private / "evaluation.json", private / "audit.json"
     if not os.access(private, os.R_OK | os.X_OK) or not (evaluated.exists() or audited.exists()):
         return None
-    evaluation = read_evaluation(release, evaluated) or Evaluation((), None, {})
+    found = replace(public, internal=True, audit=load_audit(audited) if audited.exists() else None)
+    evaluation = read_evaluation(release, evaluated)
+    if evaluation is None:
+        return found
     return replace(
-        public,
-        internal=True,
-        figures=evaluation.figures or public.figures,
-        picture=evaluation.picture or public.picture,
+        found,
+        values=evaluation.values or public.values,
+        overview=evaluation.overview or public.overview,
         settings=evaluation.settings,
-        audit=read_audit(audited) if audited.exists() else None,
     )
 
 
@@ -152,45 +131,27 @@ def read_statement(release: Path) -> Statement:
     return load_statement(path)
 
 
-def _read_release(release: Path, method: str) -> Release | None:
-    path = release / f"{method}.release"
-    return load_release(path) if path.exists() else None
+def _summary(texts: Sequence[SyntheticText], embedder: Embedder | None, seed: int) -> dict[str, Any]:
+    """Of the synthetic texts alone, so that it may be handed out: lengths, labels, topics, a map, distinct n-grams.
 
-
-def read_evaluation(release: Path, path: Path) -> Evaluation | None:
-    """What was measured of the table in ``release``; None where there is no such file.
-
-    Raises:
-        ConfigError: if it cannot be read, or is of another table.
+    (Self-BLEU takes a minute; an evaluation has it.)
     """
-    if not path.exists():
-        return None
-    evaluation = load_evaluation(path)
-    require_measured_on(release, evaluation.settings.get("table_sha256"), path)
-    return evaluation
-
-
-def read_charged(release: Path) -> Charged | None:
-    """What ``release/metrics.json`` holds; None where there is no such file.
-
-    Raises:
-        ConfigError: if it cannot be read, or is of another table.
-    """
-    path = release / "metrics.json"
-    if not path.exists():
-        return None
+    labels = tuple(text.label for text in texts if text.label is not None)
+    sample = Sample(tuple(text.text for text in texts), labels if len(labels) == len(texts) else None)
+    words = [split_words(text) for text in sample.texts]
+    profile = profiles({SYNTHETIC: sample}, {SYNTHETIC: words})
     try:
-        fields = read_json(path)
-        ChargedForm.model_validate(fields)
-        charges = tuple(Charge.from_json(each) for each in fields["charges"])
-        figures = Evaluation.from_json(fields["evaluation"]).figures
-        charged = Charged(
-            Budget.from_json(fields["budget"]), fields["private"], charges, figures, fields.get("run", "")
-        )
-    except Exception:  # a stranger's file fails in many ways
-        raise ConfigError(
-            f"{path.name} cannot be read: it is damaged or was made by another version.",
-            "Make it anew with `understudy evaluate --charge-metrics`.",
-        ) from None
-    require_measured_on(release, fields.get("table_sha256"), path)
-    return charged
+        require_evaluate()
+    except ConfigError as missing:
+        why = f"There is no map: {missing.problem[0].lower()}{missing.problem[1:]}"
+        return {"overview": Overview(profile, (), ()), "no_map": why}
+    from understudy.metrics.fidelity.texts import distinct_values
+
+    some = sample.at_most(MOST, seed=seed)
+    if embedder is not None:
+        some = some.with_embeddings(embedder.embed(some.texts))
+    overview = replace(make_overview({SYNTHETIC: some}, seed=seed), profiles=profile)
+    total = sum(map(len, words))
+    several = len(sample) > 1
+    values = distinct_values(words, SYNTHETIC, total=total, seed=seed, resamples=RESAMPLES) if several else ()
+    return {"values": tuple(replace(each, reads_private=False) for each in values), "overview": overview}

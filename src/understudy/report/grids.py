@@ -1,45 +1,58 @@
-"""Figures laid out in rows and columns."""
+"""Values laid out in rows and columns, and the shares of tables of texts as rows."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from understudy.metrics.value import HOLDOUT, REAL, SYNTHETIC, Figure, Metric
+from understudy.metrics.overview import Overview, Profile
+from understudy.metrics.value import (
+    HOLDOUT,
+    REAL,
+    REAL_ALL,
+    SETTING_TITLES,
+    SYNTHETIC,
+    Metric,
+    MetricValue,
+)
 
-_TABLES = {SYNTHETIC: "synthetic", REAL: "real", HOLDOUT: "held-out real", "charged": "real, with noise"}
-_TRAINED_ON = {SYNTHETIC: "synthetic texts", REAL: "as many real texts", "real (all)": "all real texts"}
-SIZE = "training texts"
-_CUT = re.compile(r"On ([0-9]{1,3}(?:,[0-9]{3}){0,4}) texts of each table\.")
+FLOORS = ("baseline", "untuned")
+REFERENCES = (REAL_ALL, REAL, *FLOORS)
+"""What synthetic texts are compared with, where it was measured: the ceiling, as many real texts, and the floors."""
+CHARGED = "charged"
+"""Real texts, as values that were released with a charge tell of them."""
+_SHARES = ("label_share", "length_share")
+_TABLES = {SYNTHETIC: "synthetic", REAL: "real", HOLDOUT: "held-out real", CHARGED: "real, with noise"}
+_TRAINED_ON = {SYNTHETIC: "synthetic texts", REAL: "as many real texts", REAL_ALL: "all real texts"}
 T = TypeVar("T")
+U = TypeVar("U")
 BETTER = {"lower": "lower is better", "higher": "higher is better", "same": "best if alike", "none": ""}
 SIGNS = {"lower": "↓", "higher": "↑", "same": "≈", "none": ""}
-MOST_FIGURES = 1000
+MOST_VALUES = 1000
 """Of one run and family that a page shows: some times what an evaluation measures."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A title, what is said below, a figure a column (None where there is none), and its metric where rows differ."""
+    """A title, what is said below, a value per column (None where there is none), and its metric where rows differ."""
 
     title: str
     below: str
-    cells: tuple[Figure | None, ...]
+    cells: tuple[MetricValue | None, ...]
     metric: Metric | None = None
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of figures, and the metrics in it.
+    """A table of values, and the metrics in it.
 
     Args:
         title: for people.
         columns: their names.
         rows: those of one metric stand together.
         metrics: by the titles of the rows, or the one that all rows are of.
-        remarks: how intervals came about, and the notes of figures, each once.
+        remarks: how intervals came about, and the notes of values, each once.
     """
 
     title: str
@@ -49,89 +62,66 @@ class Grid:
     remarks: tuple[str, ...]
 
 
-def by_table(figures: Sequence[Figure], title: str) -> Grid:
-    """A row a metric and setting, a column for each table of texts. Rows without a number are told in the remarks."""
-    metrics = {figure.metric.name: figure.metric for figure in figures}
+def by_table(values: Sequence[MetricValue], title: str) -> Grid:
+    """A row per metric and setting, a column for each table of texts. Rows without a number are told in the remarks."""
+    metrics = {measured.metric.name: measured.metric for measured in values}
+    known = [measured for measured in values if measured.value is not None]
+    columns = _distinct(known, lambda measured: measured.of)
+    cells = {(*_row(measured), measured.of): measured for measured in values}
+    sizes = {_row(measured): f"{measured.sample_size:,} texts each" for measured in known if measured.sample_size}
     order = {name: place for place, name in enumerate(metrics)}
-    known = [figure for figure in figures if figure.value is not None]
-    columns = _distinct(known, lambda figure: figure.of)
-    keys = _distinct(known, lambda figure: (figure.metric.name, setting_words(figure)))
-    cells = {(figure.metric.name, setting_words(figure), figure.of): figure for figure in figures}
-    sizes = {
-        (figure.metric.name, setting_words(figure)): f"{texts:,} texts each"
-        for figure in known
-        if (texts := texts_each(figure)) is not None
-    }
-    return Grid(
-        title,
-        tuple(table_words(of) for of in columns),
-        tuple(
-            Row(
-                metrics[name].title,
-                ", ".join(filter(None, (words, sizes.get((name, words))))),
-                tuple(cells.get((name, words, of)) for of in columns),
-                metrics[name],
-            )
-            for name, words in sorted(keys, key=lambda key: order[key[0]])
-        ),
-        tuple(metrics.values()),
-        remarks(figures),
-    )
+    rows = [
+        Row(
+            metrics[name].title,
+            ", ".join(filter(None, (words, sizes.get((name, words))))),
+            tuple(cells.get((name, words, of)) for of in columns),
+            metrics[name],
+        )
+        for name, words in sorted(_distinct(known, _row), key=lambda key: order[key[0]])
+    ]
+    return Grid(title, tuple(map(table_words, columns)), tuple(rows), tuple(metrics.values()), remarks(values))
 
 
-def first_figures(figures: Sequence[Figure]) -> tuple[tuple[Figure, ...], int]:
+def by_training(values: Sequence[MetricValue]) -> tuple[Grid, ...]:
+    """A grid per metric: a row for each training set, a column for each setting, such as the classifier."""
+    metrics = {measured.metric.name: measured.metric for measured in values}
+    return tuple(_of_metric(metric, [v for v in values if v.metric.name == name]) for name, metric in metrics.items())
+
+
+def _of_metric(metric: Metric, values: Sequence[MetricValue]) -> Grid:
+    columns, tables = _distinct(values, setting_words), _distinct(values, lambda measured: measured.of)
+    cells = {(measured.of, setting_words(measured)): measured for measured in values}
+    rows = [training_row(of, [cells.get((of, column)) for column in columns]) for of in tables]
+    return Grid(metric.title, tuple(columns), tuple(rows), (metric,), remarks(values))
+
+
+def training_row(of: str, cells: Sequence[MetricValue | None]) -> Row:
+    return Row(training_words(of), size_words(cells), tuple(cells))
+
+
+def size_words(cells: Iterable[MetricValue | None]) -> str:
+    """How many texts were trained on; empty where that is not known."""
+    size = next((cell.sample_size for cell in cells if cell is not None and cell.sample_size is not None), None)
+    return "" if size is None else f"{size:,} texts"
+
+
+def first_values(values: Sequence[MetricValue]) -> tuple[tuple[MetricValue, ...], int]:
     """Those that a page shows, and how many more there are."""
-    return tuple(figures[:MOST_FIGURES]), max(0, len(figures) - MOST_FIGURES)
+    return tuple(values[:MOST_VALUES]), max(0, len(values) - MOST_VALUES)
 
 
-def texts_each(figure: Figure) -> int | None:
-    """How many texts of each table it was cut to, where its note says so."""
-    found = _CUT.match(figure.note)
-    return int(found[1].replace(",", "")) if found else None
-
-
-def remarks(figures: Sequence[Figure]) -> tuple[str, ...]:
-    """How the intervals came about, and each note with the figures that it is about."""
-    ways = _distinct(
-        [figure for figure in figures if figure.interval],
-        lambda figure: f"{figure.interval.method} ({figure.interval.level:.0%})" if figure.interval else "",
-    )
+def remarks(values: Sequence[MetricValue]) -> tuple[str, ...]:
+    """How the intervals came about, and each note with the values that it is about."""
+    intervals = [measured.interval for measured in values if measured.interval]
+    ways = _distinct(intervals, lambda interval: f"{interval.method} ({interval.level:.0%})")
     notes: dict[str, dict[str, None]] = {}
-    for figure in figures:
-        if figure.note:
-            words = ", ".join(filter(None, (figure.metric.title, table_words(figure.of), setting_words(figure))))
-            notes.setdefault(figure.note, {})[words] = None
-    everything = len({(figure.metric.name, figure.of, setting_words(figure)) for figure in figures})
+    for measured in values:
+        if measured.note:
+            words = filter(None, (measured.metric.title, table_words(measured.of), setting_words(measured)))
+            notes.setdefault(measured.note, {})[", ".join(words)] = None
+    everything = len({(*_row(measured), measured.of) for measured in values})
     said = [note if len(about) == everything else f"{note} ({'; '.join(about)})" for note, about in notes.items()]
     return tuple([f"Intervals: {'; '.join(ways)}."] * bool(ways) + said)
-
-
-def by_training(figures: Sequence[Figure]) -> tuple[Grid, ...]:
-    """A grid a metric: a row for each training set, a column for each setting, such as the classifier."""
-    metrics = {figure.metric.name: figure.metric for figure in figures}
-    return tuple(
-        _of_metric(metric, [f for f in figures if f.metric.name == metric.name]) for metric in metrics.values()
-    )
-
-
-def _of_metric(metric: Metric, figures: Sequence[Figure]) -> Grid:
-    columns, rows = _distinct(figures, column_words), _distinct(figures, lambda figure: figure.of)
-    cells = {(figure.of, column_words(figure)): figure for figure in figures}
-    sizes = {figure.of: figure.settings[SIZE] for figure in figures if SIZE in figure.settings}
-    return Grid(
-        metric.title,
-        tuple(columns),
-        tuple(
-            Row(
-                training_words(of),
-                f"{sizes[of]:,} texts" if of in sizes else "",
-                tuple(cells.get((of, column)) for column in columns),
-            )
-            for of in rows
-        ),
-        (metric,),
-        remarks(figures),
-    )
 
 
 def table_words(of: str) -> str:
@@ -144,19 +134,83 @@ def training_words(of: str) -> str:
     return _TRAINED_ON.get(of, table_words(of))
 
 
-def column_words(figure: Figure) -> str:
-    """The settings that make a column: all but how many texts were trained on."""
-    return setting_words(figure, leave_out=(SIZE,))
-
-
-def setting_words(figure: Figure, leave_out: Sequence[str] = ()) -> str:
-    """What tells a figure apart from others of its metric: names alone, numbers with what they count."""
+def setting_words(measured: MetricValue) -> str:
+    """What tells a value apart from others of its metric: names alone, numbers with what they count."""
     return ", ".join(
-        str(value) if isinstance(value, str) else f"{name.replace('_', ' ')} = {value:g}"
-        for name, value in figure.settings.items()
-        if name not in leave_out
+        value if isinstance(value, str) else f"{SETTING_TITLES.get(name, name)} = {value:g}"
+        for name, value in measured.settings.items()
     )
 
 
-def _distinct(figures: Iterable[Figure], key: Callable[[Figure], T]) -> list[T]:
-    return list(dict.fromkeys(map(key, figures)))
+def _row(measured: MetricValue) -> tuple[str, str]:
+    return measured.metric.name, setting_words(measured)
+
+
+def _distinct(values: Iterable[T], key: Callable[[T], U]) -> list[U]:
+    return list(dict.fromkeys(map(key, values)))
+
+
+@dataclass(frozen=True)
+class Shares:
+    """A row: its name, and the share of each table's texts that it stands for."""
+
+    name: str
+    shares: Mapping[str, float]
+
+    @property
+    def largest(self) -> float:
+        return max(self.shares.values(), default=0.0)
+
+
+def label_rows(overview: Overview, charged: Sequence[MetricValue]) -> tuple[Shares, ...]:
+    """Each label's share of every table that has labels, largest first; the charged ones as a table of their own."""
+    shares = {
+        of: {label: count / max(1, profile.texts) for label, count in profile.labels.items()}
+        for of, profile in overview.profiles.items()
+        if profile.labels
+    }
+    if paid := _charged_shares(charged, "label_share"):
+        shares[CHARGED] = paid
+    labels = sorted({label for of_table in shares.values() for label in of_table})
+    rows = [Shares(label, {of: of_table.get(label, 0.0) for of, of_table in shares.items()}) for label in labels]
+    return tuple(sorted(rows, key=lambda row: -row.largest))
+
+
+def charged_length_rows(charged: Sequence[MetricValue]) -> tuple[Shares, ...]:
+    """The shares of lengths that were paid for."""
+    return tuple(Shares(words, {CHARGED: share}) for words, share in _charged_shares(charged, "length_share").items())
+
+
+def _charged_shares(values: Sequence[MetricValue], metric: str) -> dict[str, float]:
+    return {setting_words(v): v.value for v in values if v.metric.name == metric and v.value is not None}
+
+
+def topic_rows(overview: Overview) -> tuple[Shares, ...]:
+    """Each topic by its terms, largest first."""
+    rows = [Shares(", ".join(topic.terms), topic.shares) for topic in overview.topics]
+    return tuple(sorted(rows, key=lambda row: -row.largest))
+
+
+def length_rows(profiles: Mapping[str, Profile]) -> tuple[Shares, ...]:
+    """Each bin of lengths, where all tables have the same bins; else none."""
+    edges = {profile.words.edges for profile in profiles.values()}
+    if len(edges) != 1:
+        return ()
+    (shared,) = edges
+    return tuple(
+        Shares(
+            f"{shared[place]:,.0f} to {shared[place + 1]:,.0f}",
+            {of: profile.words.counts[place] / max(1, profile.texts) for of, profile in profiles.items()},
+        )
+        for place in range(len(shared) - 1)
+    )
+
+
+def largest(rows: Sequence[Shares]) -> float:
+    """The largest share of all; never 0."""
+    return max((row.largest for row in rows), default=0) or 1.0
+
+
+def without_shares(values: Sequence[MetricValue]) -> tuple[MetricValue, ...]:
+    """All but the shares of labels and lengths, which stand in tables of their own."""
+    return tuple(measured for measured in values if measured.metric.name not in _SHARES)

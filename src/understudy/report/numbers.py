@@ -70,8 +70,8 @@ def span(interval: Interval | None) -> str:
 def cut(text: str, longest: int) -> str:
     """At most so many characters, the last one an ellipsis where there were more.
 
-    >>> cut("zero-shot", 5), cut("zero", 5)
-    ('zero…', 'zero')
+    >>> cut("baseline", 5), cut("base", 5)
+    ('base…', 'base')
     """
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 

@@ -2,41 +2,53 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from understudy.metrics.picture import Picture
-from understudy.metrics.value import HOLDOUT, Figure
+import numpy as np
+
+from understudy.assess.synthetic import SyntheticText
+from understudy.metrics.overview import Overview
+from understudy.metrics.value import HOLDOUT, REAL_ALL, MetricValue
 from understudy.privacy.accountant import Composition
 from understudy.privacy.exact import as_typed
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.report.audited import Audited
-from understudy.report.charts.bars import bars
-from understudy.report.charts.curve import tradeoff_chart
-from understudy.report.charts.dots import FLOORS, dots_chart
-from understudy.report.charts.histogram import lengths_chart
-from understudy.report.charts.line import value_line
-from understudy.report.charts.scatter import COLOURS, colours_of, map_chart
-from understudy.report.contents import Charged, Contents
-from understudy.report.effort import MOST_SECONDS, seconds_of_losses
-from understudy.report.grids import BETTER, SIGNS, Grid, by_table, by_training, first_figures, table_words, texts_each
-from understudy.report.looks import (
+from understudy.report.budget import MOST_SECONDS, seconds_of_losses, spending, tradeoff
+from understudy.report.charts import (
+    COLOURS,
+    bars,
+    colours_of,
+    dots_chart,
+    lengths_chart,
+    map_chart,
+    number_line,
+    tradeoff_chart,
+)
+from understudy.report.contents import Contents
+from understudy.report.grids import (
+    BETTER,
     CHARGED,
+    FLOORS,
+    SIGNS,
+    Grid,
+    by_table,
+    by_training,
     charged_length_rows,
+    first_values,
     label_rows,
     largest,
     length_rows,
+    table_words,
     topic_rows,
     without_shares,
 )
 from understudy.report.numbers import cut, power_of_ten
 from understudy.report.recipe import recipe
-from understudy.report.samples import as_record, samples_of
-from understudy.report.spending import spending
-from understudy.report.tradeoff import tradeoff
 from understudy.statement import FALSE_ALARMS, Statement
 from understudy.statement.rounding import in_a_hundred, round_up
 
@@ -60,28 +72,65 @@ MOST_ROWS = 400
 """Labels, topics or lengths in one table of the page."""
 _EXPONENT = 700.0
 FEW = 100
-"""Below so many texts a table the page says that distances mean little."""
-
-
+"""Below so many texts per table the page says that distances mean little."""
 _FAMILIES = ("utility", "fidelity", "leakage")
 _KEY = "↓ lower is better, ↑ higher is better, ≈ best if like the real texts"
+LABELS_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Some of a label's texts, and how many it has in all."""
+
+    label: str | None
+    texts: tuple[SyntheticText, ...]
+    count: int
+
+
+def as_record(text: str) -> Mapping[str, str] | None:
+    """The fields of a text that is a JSON object; None for any other."""
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fields, dict):
+        return None
+    return {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in fields.items()
+    }
+
+
+def samples_of(texts: Sequence[SyntheticText], *, seed: int, each: int = 3) -> tuple[Samples, ...]:
+    """``each`` texts of each label at random, in the table's order; at most ``LABELS_SHOWN`` labels, by name."""
+    by_label: dict[str | None, list[SyntheticText]] = {}
+    for text in texts:
+        by_label.setdefault(text.label, []).append(text)
+    generator, found = np.random.default_rng(seed), []
+    for label in sorted(by_label, key=lambda label: label or "")[:LABELS_SHOWN]:
+        own = by_label[label]
+        chosen = np.sort(generator.choice(len(own), size=min(each, len(own)), replace=False))
+        found.append(Samples(label, tuple(own[place] for place in chosen), len(own)))
+    return tuple(found)
 
 
 def view(contents: Contents, *, seed: int) -> dict[str, Any]:
     """The values of ``report.html``."""
-    statement, picture = contents.statement, contents.picture
-    measured = {family: first_figures(_of_family(contents.figures, family)) for family in _FAMILIES}
-    paid = {family: first_figures(_of_family(_paid_figures(contents), family)) for family in _FAMILIES}
-    families = {family: figures for family, (figures, _) in measured.items()}
-    paid_for = {family: _paid(figures, family) for family, (figures, _) in paid.items()}
-    looks = None if picture is None else _looks(picture, contents.charged)
-    left_out = {family: (measured[family][1] + paid[family][1], "figures") for family in _FAMILIES}
+    statement, overview = contents.statement, contents.overview
+    charged = contents.charged.values if contents.charged else ()
+    families, paid, left_out = {}, {}, {}
+    for family in _FAMILIES:
+        families[family], more = _of_family(contents.values, family)
+        values, charged_more = _of_family(charged, family)
+        paid[family] = _paid(values, family)
+        left_out[family] = more + charged_more, "values"
+    looks = None if overview is None else _looks(overview, charged)
     there = {
-        "corpus": picture is not None,
-        "map": picture is not None and bool(picture.points or contents.no_map),
+        "corpus": overview is not None,
+        "map": overview is not None and bool(overview.points or contents.no_map),
         "audit": contents.audit is not None,
         "inside": not contents.internal,
-        **{family: bool(families[family] or paid_for[family]) for family in families},
+        **{family: bool(families[family] or paid[family]) for family in families},
     }
     titles = TITLES if contents.internal else {**TITLES, "fidelity": "How varied they are"}
     return {
@@ -89,7 +138,7 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         "facts": _facts(contents),
         "sections": [(anchor, title) for anchor, title in titles.items() if there.get(anchor, True)],
         "unit": statement.unit.kind,
-        "charts": {"tradeoff": _tradeoff(statement), **_picture_charts(picture), **_audit_chart(contents.audit)},
+        "charts": _charts(contents),
         "bars": bars,
         "largest": largest,
         "better": BETTER,
@@ -97,18 +146,18 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         "spending": spending(statement),
         "looks": looks,
         "left_out": {**left_out, "corpus": (looks["left_out"] if looks else 0, "labels, topics or lengths")},
-        "map": None if picture is None else _map(picture),
+        "map": None if overview is None else _map(overview),
         "samples": samples_of(contents.texts, seed=seed),
         "as_record": as_record,
-        "ceiling": any(figure.of == "real (all)" for figure in families["utility"]),
-        "floor": any(figure.of in FLOORS for figure in families["utility"]),
+        "ceiling": any(each.of == REAL_ALL for each in families["utility"]),
+        "floor": any(each.of in FLOORS for each in families["utility"]),
         "utility": [(grid, _dots(grid, number)) for number, grid in enumerate(by_training(families["utility"]))],
         "fidelity": _grid(
             families["fidelity"], f"{'Beside the real texts' if contents.internal else 'By themselves'}. {_KEY}"
         ),
         "few": _few(contents, families["fidelity"]),
         "leakage": _grid(families["leakage"], f"{_beside(families['leakage'])}. {_KEY}"),
-        "paid_for": paid_for,
+        "paid_for": paid,
         "charged_epsilon": as_typed(contents.charged.budget.epsilon) if contents.charged else "",
         "together": _together(contents),
         "charged_table": [CHARGED],
@@ -132,23 +181,17 @@ def _facts(contents: Contents) -> list[tuple[str, str]]:
         promised = {"epsilon": budget.epsilon, "delta": budget.delta}
     typed = [(name, power_of_ten(as_typed(value))) for name, value in promised.items()]
     if contents.charged is not None and contents.charged.private:
-        typed[0] = ("epsilon", f"{typed[0][1]} + {as_typed(contents.charged.budget.epsilon)} for figures")
+        typed[0] = ("epsilon", f"{typed[0][1]} + {as_typed(contents.charged.budget.epsilon)} for metrics")
     return [*typed, ("protects", f"one {statement.unit.kind}"), texts]
 
 
-def _tradeoff(statement: Statement) -> str:
-    unit = statement.unit.kind
-    curve = tradeoff(statement)
-    return "" if curve is None else tradeoff_chart(curve, at=(FALSE_ALARMS, statement.power), unit=unit)
-
-
 def _together(contents: Contents) -> dict[str, str] | None:
-    """What the texts and the figures that were paid for promise together; None without such figures."""
+    """What the texts and the charged metrics promise together; None without such metrics."""
     statement, charged = contents.statement, contents.charged
     if charged is None or not contents.promises or isinstance(statement.budget, SecretBudget):
         return None
     events = tuple(charge.event for charge in (*statement.charges, *charged.charges))
-    # whatever the figures say, it is e^epsilon likelier at most
+    # whatever the metrics say, it is e^epsilon likelier at most
     pure = math.exp(min(float(charged.budget.epsilon), _EXPONENT)) * statement.power
     composed = 1.0 if seconds_of_losses(events) > MOST_SECONDS else Composition(events).power(FALSE_ALARMS)
     return {
@@ -166,99 +209,93 @@ def _elsewhere(statement: Statement) -> dict[str, Any]:
     return {"at_rows": rows, "at_heads": ("delta", "epsilon"), "at_caption": "The same noise at other deltas"}
 
 
-def _picture_charts(picture: Picture | None) -> dict[str, str]:
-    if picture is None:
-        return {}
-    some = any(profile.texts for profile in picture.profiles.values())
-    charts: dict[str, str] = {"lengths": lengths_chart(picture.profiles) if some else ""}
-    if picture.points:
-        tables = Counter(point.of for point in picture.points)
+def _charts(contents: Contents) -> dict[str, str]:
+    statement, overview, audit = contents.statement, contents.overview, contents.audit
+    curve, at = tradeoff(statement), (FALSE_ALARMS, statement.power)
+    charts: dict[str, str] = {"tradeoff": tradeoff_chart(curve, at=at, unit=statement.unit.kind) if curve else ""}
+    if overview is not None:
+        some = any(profile.texts for profile in overview.profiles.values())
+        charts["lengths"] = lengths_chart(overview.profiles) if some else ""
+    if overview is not None and overview.points:
+        tables = Counter(point.of for point in overview.points)
         counted = " and ".join(f"{count} {table_words(of)}" for of, count in tables.items())
-        charts["map"] = map_chart(picture.points, f"{counted} texts by what they say. The table below counts them.")
+        charts["map"] = map_chart(overview.points, f"{counted} texts by what they say. The table below counts them.")
+    if audit is not None:
+        bounds = {
+            "promised": (audit.epsilon, "synthetic"),
+            "found at least": (audit.bound, "real"),
+            "could be found": (audit.largest_bound, "holdout"),
+        }
+        charts["audit"] = number_line("audit-line", "epsilon", bounds)
     return charts
 
 
-def _looks(picture: Picture, charged: Charged | None) -> dict[str, Any]:
-    paid = charged.figures if charged else ()
-    every = (label_rows(picture, paid), topic_rows(picture), charged_length_rows(paid))
+def _looks(overview: Overview, charged: Sequence[MetricValue]) -> dict[str, Any]:
+    every = (label_rows(overview, charged), topic_rows(overview), charged_length_rows(charged))
     labels, topics, lengths = (rows[:MOST_ROWS] for rows in every)
     return {
         "label_tables": list(labels[0].shares) if labels else [],
         "left_out": sum(max(0, len(rows) - MOST_ROWS) for rows in every),
         "charged_lengths": lengths,
-        "picture": picture,
-        "tables": list(picture.profiles),
-        "lengths": length_rows(picture.profiles),
+        "overview": overview,
+        "tables": list(overview.profiles),
+        "lengths": length_rows(overview.profiles),
         "labels": labels,
         "topics": topics,
     }
 
 
-def _map(picture: Picture) -> dict[str, Any]:
-    colours = colours_of(picture.points)
-    tables = list(dict.fromkeys(point.of for point in picture.points))
-    counted = Counter((point.label, point.of) for point in picture.points)
+def _map(overview: Overview) -> dict[str, Any]:
+    colours = colours_of(overview.points)
+    tables = list(dict.fromkeys(point.of for point in overview.points))
+    counted = Counter((point.label, point.of) for point in overview.points)
     return {
-        "points": picture.points,
+        "points": overview.points,
         "tables": tables,
         "colours": colours,
         "coloured": 1 < len(colours) <= COLOURS,
-        "data": [{"of": p.of, "label": p.label, "text": cut(p.text, MAP_TEXT)} for p in picture.points],
+        "data": [{"of": p.of, "label": p.label, "text": cut(p.text, MAP_TEXT)} for p in overview.points],
         "counts": [(label, [counted[label, of] for of in tables]) for label in colours],
     }
 
 
-def _beside(figures: Sequence[Figure]) -> str:
-    held_out = any(figure.of == HOLDOUT for figure in figures)
+def _beside(values: Sequence[MetricValue]) -> str:
+    held_out = any(measured.of == HOLDOUT for measured in values)
     return (
         "Beside real texts that were never used" if held_out else "Without held-out texts to compare with (--holdout)"
     )
 
 
-def _grid(figures: Sequence[Figure], title: str) -> Grid | None:
-    return by_table(figures, title) if figures else None
+def _grid(values: Sequence[MetricValue], title: str) -> Grid | None:
+    return by_table(values, title) if values else None
 
 
-def _few(contents: Contents, fidelity: Sequence[Figure]) -> int | None:
-    """How many texts a table were compared, where they are so few that it must be said."""
+def _few(contents: Contents, fidelity: Sequence[MetricValue]) -> int | None:
+    """How many texts per table were compared, where they are so few that it must be said."""
     if not (contents.internal and fidelity):
         return None
-    counts = [texts for figure in fidelity if (texts := texts_each(figure)) is not None]
-    if contents.picture is not None:
-        counts += [profile.texts for profile in contents.picture.profiles.values()]
+    counts = [measured.sample_size for measured in fidelity if measured.sample_size is not None]
+    if contents.overview is not None:
+        counts += [profile.texts for profile in contents.overview.profiles.values()]
     fewest = min(counts, default=FEW)
     return fewest if fewest < FEW else None
 
 
-def _of_family(figures: Sequence[Figure], family: str) -> list[Figure]:
-    return [figure for figure in without_shares(figures) if figure.metric.family == family]
+def _of_family(values: Sequence[MetricValue], family: str) -> tuple[tuple[MetricValue, ...], int]:
+    """Those of a family that a page shows, and how many more there are."""
+    return first_values([measured for measured in without_shares(values) if measured.metric.family == family])
 
 
-def _paid_figures(contents: Contents) -> Sequence[Figure]:
-    return contents.charged.figures if contents.charged else ()
-
-
-def _paid(figures: Sequence[Figure], family: str) -> list[Grid]:
+def _paid(values: Sequence[MetricValue], family: str) -> list[Grid]:
     if family == "utility":
-        return list(by_training(figures))
-    return [by_table(figures, "Released with noise")] if figures else []
+        return list(by_training(values))
+    return [by_table(values, "Released with noise")] if values else []
 
 
 def _dots(grid: Grid, number: int) -> str | None:
     """The chart of a grid with at least two numbers to compare."""
     values = [cell for row in grid.rows for cell in row.cells if cell is not None and cell.value is not None]
     return dots_chart(f"utility-{number}", grid) if len(values) > 1 else None
-
-
-def _audit_chart(audit: Audited | None) -> Mapping[str, str]:
-    if audit is None:
-        return {}
-    values = {
-        "promised": (audit.epsilon, "synthetic"),
-        "found at least": (audit.bound, "real"),
-        "could be found": (audit.largest_bound, "holdout"),
-    }
-    return {"audit": value_line("audit-line", "epsilon", values)}
 
 
 def _settings(settings: Mapping[str, Any]) -> list[tuple[str, str]]:

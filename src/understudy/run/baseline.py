@@ -1,13 +1,13 @@
-"""Texts that a language model writes from the labels alone: no private data, and the floor that a method must beat."""
+"""Zero-shot texts, written by a language model from the labels alone: the baseline that a method must beat."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from understudy.config import RunConfig, run_config
-from understudy.corpus import Label, canonical
+from understudy.corpus import canonical
 from understudy.corpus.labels import declared_labels
 from understudy.errors import ConfigError
 from understudy.evolution.parameters import EvolutionParameters
@@ -24,8 +24,8 @@ from understudy.writing.records import SyntheticRecord
 from understudy.writing.writer import public_name
 
 
-class ZeroShotParameters(Parameters):
-    """What is asked for."""
+class BaselineParameters(Parameters):
+    """The labels and their prompts."""
 
     labels: str | tuple[str | int | float | bool, ...] | None = None
     """The label set: a list, ``A,B,C``, or ``@FILE``."""
@@ -34,27 +34,14 @@ class ZeroShotParameters(Parameters):
     max_words: int = 100
     """Most words that a prompt asks for."""
     keywords: str | None = public_file(None)
-    """A file of keywords, one a line, or YAML with a list for each label. Default: none, the label alone."""
+    """A file of keywords, one per line, or YAML with a list for each label. Default: none, the label alone."""
     keywords_are_public: bool = False
     """Your word that the keywords do not come from the private data."""
 
 
-def zero_shot(
-    *, labels: str | Sequence[Label] | None = None, listener: Listener = SILENT, **options: Any
-) -> list[SyntheticRecord]:
-    """Ask a language model for texts of each label, by the prompts that private evolution starts with.
-
-    Nothing private is read, and nothing is promised of what comes out but that.
-
-    Args:
-        labels: the label set; None for texts without labels.
-        options: by their flag names: ``records_per_label`` or ``records``, ``document_type``, ``llm``, ``output``,
-            ``seed`` and so on. The same call with the same ``output`` asks for nothing twice.
-
-    Raises:
-        ConfigError: if something is missing or unknown, or the output folder holds a run with a promise.
-        ModelError: if the model cannot be loaded, or answers nothing.
-    """
+def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -> list[SyntheticRecord]:
+    """What :func:`understudy.baseline` says: texts of each label, by the prompts that private evolution starts with."""
+    labels = options.get("labels")
     settings = {**options, "method": "aug-pe"}
     if labels is not None:
         settings |= {"label": "label", "labels": labels if isinstance(labels, str) else tuple(labels)}
@@ -65,7 +52,7 @@ def zero_shot(
     require_language_model(config, releases=True, generates=True)
     if config.output and (OutputFolder(Path(config.output)).shareable / "statement.json").exists():
         raise ConfigError(
-            "The output folder holds texts with a privacy statement, and these are none of them.",
+            "The output folder holds texts with a privacy statement, which does not hold for these.",
             "Use another --output.",
         )
     with open_session(config, {**config.lasting, "zero-shot": True}, SystemNoise()) as session:
@@ -94,7 +81,7 @@ def zero_shot(
             )
             listener.say(f"Wrote {len(records)} texts to {path}.")
         if missing := sum(counts) - len(records):
-            listener.say(f"{missing} texts could not be had.")
+            listener.say(f"The language model did not write {missing} of the texts.")
         session.store.mark(GENERATED)
     return records
 

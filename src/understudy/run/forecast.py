@@ -12,7 +12,7 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import load_template
-from understudy.run import declared_label_set, make_plan, require_language_model, wanted
+from understudy.run.planning import declared_label_set, make_plan, require_language_model, wanted
 
 _CHARACTERS_PER_TOKEN = 4.0
 
@@ -70,7 +70,7 @@ def _calls(config: RunConfig) -> Facts:
     records = Fact("records", sum(counts), "synthetic records")
     if config.llm == "none":
         return Facts((records, Fact("calls", 0, "language model calls")))
-    writing: WritingParameters = config.part(WritingParameters)
+    writing = config.part(WritingParameters)
     template = load_template(writing.document_type, file=writing.prompt)
     estimate = method.estimate_calls(counts, writing, template)
     tokens_in = estimate.calls * round(estimate.characters / _CHARACTERS_PER_TOKEN)

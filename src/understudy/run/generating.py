@@ -61,6 +61,18 @@ class Result:
         """The synthetic table by column: ``text``, the label columns, ``provenance``."""
         return synthetic_columns(self.records, self.release.schema)
 
+    def to_json(self) -> dict[str, Any]:
+        """What it is, without the texts."""
+        return {
+            "method": self.release.method,
+            "dataset": self.statement.dataset,
+            "unit": self.statement.unit.to_json(),
+            "budget": self.statement.budget.to_json(),
+            "private": self.statement.private,
+            "records": len(self.records),
+            "missing": self.missing,
+        }
+
     def to_arrow(self) -> Any:
         """The synthetic table as a ``pyarrow.Table``."""
         import pyarrow as pa
@@ -245,7 +257,7 @@ def load_private_model_of(config: RunConfig) -> CausalModel:
     from understudy.models.catalog import load_causal
 
     spec, device = config.private_model or "builtin", config.private_device
-    return load_causal(spec, device=device, dtype=config.release_dtype)
+    return load_causal(spec, device=device, dtype=config.private_dtype)
 
 
 def _ping(chat: ChatModel) -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from understudy.config import DataParameters, RunConfig
-from understudy.corpus import Corpus, canonical, read_corpus
+from understudy.config import RunConfig
+from understudy.corpus import Corpus, canonical
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.errors import ConfigError, ModelError, PrivacyError, ResumeError, UnderstudyError, UnderstudyWarning
@@ -79,7 +79,7 @@ def make_release(
         if ledger is not None:
             ledger.check_if_open(dataset, early, run_id=session.store.run_id)  # before any private read
         if corpus is None:
-            corpus = stack.enter_context(_open_corpus(config, session.folder.private))
+            corpus = stack.enter_context(config.open_corpus(session.folder.private))
         _check_columns(config, corpus)
         labels = LabelSet(tuple(canonical(label) for label in corpus.labels))
         plan = make_plan(config, labels=labels)
@@ -255,16 +255,6 @@ def _without_folders(method: Method) -> dict[str, Any]:
         name: Path(value).name if name in files and isinstance(value, str) else value
         for name, value in method.dump().items()
     }
-
-
-def _open_corpus(config: RunConfig, private: Path) -> Corpus:
-    if not config.data:
-        raise ConfigError("No private data are named.", "Give them with --data FILE.")
-    data: DataParameters = config.part(DataParameters)
-    fields = data.model_dump(
-        exclude={"data", "max_records_per_owner", "secrets_file", "secret_detectors", "max_records_per_secret"}
-    )
-    return read_corpus(config.data[0] if len(config.data) == 1 else config.data, **fields, private_dir=private)
 
 
 def require_continuable(config: RunConfig) -> None:

@@ -174,5 +174,5 @@ def load_statement(path: Path) -> Statement:
     except Exception:  # a stranger's file fails in many ways
         raise ConfigError(
             f"{path.name} cannot be read: it is damaged or is no privacy statement.",
-            "Get it again: `understudy inspect` shows the statement that is in the Release.",
+            "Get it again: `understudy show` prints the statement that is in the Release.",
         ) from None

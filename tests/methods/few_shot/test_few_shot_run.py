@@ -16,7 +16,7 @@ from run_fixtures import runs_charged
 from understudy.config import RunConfig, run_config
 from understudy.errors import ConfigError, ResumeError
 from understudy.methods.registry import GROUP
-from understudy.run import generate, release, run
+from understudy.run.pipeline import generate, release, run
 
 PLANT = "zqxvplanted"
 PROMPT = """

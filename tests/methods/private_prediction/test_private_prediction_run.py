@@ -17,13 +17,13 @@ from run_fixtures import Said, runs_charged
 from test_planted_strings import PLANT, assert_clean, assert_clean_folder, plant
 
 import understudy as us
-from understudy import run as running
 from understudy.config import run_config
 from understudy.errors import ConfigError, ResumeError
 from understudy.methods.registry import load_release
 from understudy.models.builtin import CHAT, is_pulled
 from understudy.models.catalog import load_causal
 from understudy.release import Release
+from understudy.run import pipeline as running
 from understudy.store import RunStore
 
 Command = Callable[..., Said]
@@ -96,7 +96,7 @@ def test_flags_yaml_and_python_mean_the_same(tmp_path: Path, llama: Path, unders
     own = ("batches", "batch_size", "tokens_per_batch", "private_text_tokens", "unfinished", "texts_per_batch")
     method = us.PrivatePrediction(**{name: values[name] for name in own})
     corpus = us.read_corpus(values["data"], text="note", label="department", labels=LABELS)
-    by_python = us.release_corpus(
+    by_python = us.release(
         corpus,
         method,
         us.Budget(30, "1e-6"),
@@ -240,7 +240,7 @@ def test_nothing_planted_leaves_a_run(
     said = understudy("run", *flags(values))
     assert said.code == 0, said.err
     release = str(tmp_path / "out" / "release" / "private-prediction.release")
-    more = understudy("inspect", release, "--json")
+    more = understudy("show", release, "--json")
     assert_clean(said.out + said.err + more.out + more.err + caplog.text, "what was said")
     assert assert_clean_folder(tmp_path / "out" / "release") == 4
     assert assert_clean_folder(tmp_path / "out") > 4  # the private folder too

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.linalg import sqrtm
 
-from understudy.metrics.fidelity import kernel
-from understudy.metrics.fidelity.frechet import frechet_distance
-from understudy.metrics.fidelity.kernel import kernel_distance
+from understudy.metrics.fidelity import embeddings
+from understudy.metrics.fidelity.embeddings import frechet_distance, kernel_distance
 
 
 def normal(rows: int, columns: int, seed: int = 0) -> NDArray[np.float64]:
@@ -77,7 +76,7 @@ def by_definition(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
 
 @pytest.mark.parametrize("block", [2**22, 7])
 def test_the_kernel_distance_is_its_definition_in_any_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "_BLOCK", block)
+    monkeypatch.setattr(embeddings, "_BLOCK", block)
     a, b = unit(9, 5, 0), unit(12, 5, 1)
     assert kernel_distance(a, b)[0] == pytest.approx(by_definition(a, b), abs=1e-12)
 

@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from understudy import metrics
 from understudy.errors import ConfigError
-from understudy.metrics import extra
-from understudy.metrics.evaluation import Evaluation
 from understudy.metrics.fidelity import measure_fidelity
+from understudy.metrics.results import Evaluation, result_json
 from understudy.metrics.sample import Sample
-from understudy.metrics.value import HOLDOUT, REAL, SYNTHETIC, Figure
+from understudy.metrics.value import HOLDOUT, REAL, SYNTHETIC, MetricValue
 
 WORDS = ["a", "patient", "came", "with", "pain", "in", "the", "knee", "was", "sent", "home", "after", "some", "rest"]
 OF_EMBEDDINGS = {"frechet_distance", "kernel_distance", "mauve", "frontier_integral", "precision", "recall"}
@@ -39,43 +39,43 @@ def alike(text: str, label: str, count: int) -> Sample:
     return Sample((text,) * count, (label,) * count, np.tile(np.eye(1, 8, dtype=np.float32), (count, 1)))
 
 
-def measured(real: Sample, synthetic: Sample, holdout: Sample | None = None) -> tuple[Figure, ...]:
-    return measure_fidelity(real, synthetic, holdout=holdout, schema={"type": "object"}, seed=0, draws=5)
+def measured(real: Sample, synthetic: Sample, holdout: Sample | None = None) -> tuple[MetricValue, ...]:
+    return measure_fidelity(real, synthetic, holdout=holdout, schema={"type": "object"}, seed=0, resamples=5)
 
 
-def names(figures: Sequence[Figure]) -> set[str]:
-    return {figure.metric.name for figure in figures}
+def names(values: Sequence[MetricValue]) -> set[str]:
+    return {measured.metric.name for measured in values}
 
 
 def test_every_metric_is_measured_of_the_synthetic_texts_and_of_the_holdout() -> None:
-    figures = measured(sample(100, 0), sample(100, 1), sample(100, 2))
+    values = measured(sample(100, 0), sample(100, 1), sample(100, 2))
     everything = OF_EMBEDDINGS | OF_TEXTS | OF_LABELS | OF_JSON
     for of in (SYNTHETIC, HOLDOUT):
-        assert names([each for each in figures if each.of == of]) == everything
-    assert names([each for each in figures if each.of == REAL]) == {"distinct_n", "self_bleu", "label_share"} | OF_JSON
-    assert all(each.value is not None and each.interval is not None for each in figures)
-    assert all(each.interval.low <= each.interval.high for each in figures if each.interval)
+        assert names([each for each in values if each.of == of]) == everything
+    assert names([each for each in values if each.of == REAL]) == {"distinct_n", "self_bleu", "label_share"} | OF_JSON
+    assert all(each.value is not None and each.interval is not None for each in values)
+    assert all(each.interval.low <= each.interval.high for each in values if each.interval)
 
 
 def test_what_the_tables_do_not_have_is_left_out() -> None:
     real, bare = sample(30, 0), Sample(sample(30, 1).texts)
-    figures = measure_fidelity(real, bare, holdout=None, schema=None, seed=0, draws=5)
-    of_synthetic = names([each for each in figures if each.of == SYNTHETIC])
+    values = measure_fidelity(real, bare, holdout=None, schema=None, seed=0, resamples=5)
+    of_synthetic = names([each for each in values if each.of == SYNTHETIC])
     assert of_synthetic == OF_TEXTS
-    assert not names(figures) & OF_EMBEDDINGS
-    figures = measure_fidelity(bare, real, holdout=None, schema=None, seed=0, draws=5)
-    assert not names(figures) & (OF_EMBEDDINGS | {"label_distance"})
+    assert not names(values) & OF_EMBEDDINGS
+    values = measure_fidelity(bare, real, holdout=None, schema=None, seed=0, resamples=5)
+    assert not names(values) & (OF_EMBEDDINGS | {"label_distance"})
 
 
-def test_the_same_seed_gives_the_same_figures() -> None:
+def test_the_same_seed_gives_the_same_values() -> None:
     real, synthetic = sample(110, 0), sample(100, 1)
     assert measured(real, synthetic) == measured(real, synthetic)
 
 
 def test_metrics_that_depend_on_the_size_are_of_equally_many_texts() -> None:
-    figures = measured(sample(130, 0), sample(110, 1), sample(100, 2))
-    noted = {each.metric.name for each in figures if each.note == "On 100 texts of each table."}
-    assert noted == (OF_EMBEDDINGS - {"kernel_distance"}) | {"length_divergence", "length_ks"} | {
+    values = measured(sample(130, 0), sample(110, 1), sample(100, 2))
+    cut = {each.metric.name for each in values if each.sample_size == 100}
+    assert cut == (OF_EMBEDDINGS - {"kernel_distance"}) | {"length_divergence", "length_ks"} | {
         "vocabulary_divergence",
         "label_distance",
     }
@@ -115,13 +115,13 @@ ODD = {
 
 @pytest.mark.parametrize("synthetic", ODD)
 @pytest.mark.parametrize("real", ["usual", *ODD])
-def test_odd_tables_give_finite_figures_or_none_with_a_reason(real: str, synthetic: str) -> None:
+def test_odd_tables_give_finite_values_or_none_with_a_reason(real: str, synthetic: str) -> None:
     usual = sample(100, 0)
-    figures = measured(ODD.get(real, usual), ODD[synthetic])
-    json.dumps(Evaluation(figures, None, {}).to_json(), allow_nan=False)
-    for figure in figures:
-        assert figure.note if figure.value is None else math.isfinite(figure.value)
-        assert figure.interval is None or figure.interval.low <= figure.interval.high
+    values = measured(ODD.get(real, usual), ODD[synthetic])
+    json.dumps(result_json(Evaluation(values, None, {})), allow_nan=False)
+    for each in values:
+        assert each.note if each.value is None else math.isfinite(each.value)
+        assert each.interval is None or each.interval.low <= each.interval.high
 
 
 @pytest.mark.parametrize("name", ["usual", "all the same", "all nothing"])
@@ -137,14 +137,14 @@ def test_a_table_is_at_no_distance_from_itself(name: str) -> None:
 
 def test_only_what_the_synthetic_texts_alone_tell_is_not_private() -> None:
     real = replace(sample(30, 0), labels=("elbow",) * 30)
-    figures = measured(real, sample(30, 1))
-    public = {(each.metric.name, each.of) for each in figures if not each.reads_private}
+    values = measured(real, sample(30, 1))
+    public = {(each.metric.name, each.of) for each in values if not each.reads_private}
     assert public == {(name, SYNTHETIC) for name in ("self_bleu", "label_share", "json_parsed", "json_valid")}
-    labels = {each.settings["label"]: each.reads_private for each in figures if each.metric.name == "label_share"}
+    labels = {each.settings["label"]: each.reads_private for each in values if each.metric.name == "label_share"}
     assert labels["elbow"], "the name of a label that only the real table has is private"
 
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extra, "find_spec", lambda name: None if name == "sacrebleu" else name)
+    monkeypatch.setattr(metrics, "find_spec", lambda name: None if name == "sacrebleu" else name)
     with pytest.raises(ConfigError, match=r"missing: sacrebleu.*pip install 'understudy\[evaluate\]'"):
         measured(sample(5, 0), sample(5, 1))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from understudy.metrics.fidelity import neighbours
-from understudy.metrics.fidelity.neighbours import Neighbourhoods, neighbourhoods
+from understudy.metrics.fidelity import embeddings
+from understudy.metrics.fidelity.embeddings import Neighbourhoods, neighbourhoods
 
 
 def cloud(rows: int, seed: int, *, columns: int = 3) -> NDArray[np.float32]:
@@ -42,7 +42,7 @@ def test_all_four_are_their_definitions(seed: int, n: int, m: int, k: int) -> No
 
 @pytest.mark.parametrize("block", [2**22, 50])
 def test_a_choice_is_measured_as_if_there_were_nothing_else(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "_BLOCK", block)
+    monkeypatch.setattr(embeddings, "_BLOCK", block)
     real, other = cloud(60, 0), cloud(50, 1)
     generator = np.random.default_rng(2)
     ours, theirs = np.ones((4, 60), bool), np.ones((4, 50), bool)
@@ -78,7 +78,7 @@ def test_a_table_that_also_talks_of_something_else_has_recall_but_half_the_preci
 def test_copies_are_at_no_distance_whatever_rounding_says(monkeypatch: pytest.MonkeyPatch) -> None:
     points, generator = cloud(40, 0, columns=384) / 20, np.random.default_rng(1)
     real, other = (generator.permutation(np.repeat(points, copies, axis=0)) for copies in (7, 14))
-    monkeypatch.setattr(neighbours, "_BLOCK", 3 * len(real))  # products of other shapes, which round otherwise
+    monkeypatch.setattr(embeddings, "_BLOCK", 3 * len(real))  # products of other shapes, which round otherwise
     assert values(neighbourhoods(real, other)) == [1, 1, 7 / 5, 1]
 
 

@@ -11,16 +11,24 @@ from scipy.spatial.distance import jensenshannon
 from scipy.stats import entropy, ks_2samp
 
 from understudy.errors import ConfigError
-from understudy.metrics.fidelity.distinct import distinct, distinct_figures, first_words, ngrams
-from understudy.metrics.fidelity.divergence import jensen_shannon
-from understudy.metrics.fidelity.labels import label_distance_figures, label_share_figures
-from understudy.metrics.fidelity.lengths import length_divergence, length_ks
-from understudy.metrics.fidelity.self_bleu import self_bleu, self_bleu_figures
-from understudy.metrics.fidelity.validity import validity_figures
-from understudy.metrics.fidelity.vocabulary import vocabulary_figures
+from understudy.metrics.fidelity.texts import (
+    distinct,
+    distinct_values,
+    first_words,
+    jensen_shannon,
+    label_distance_values,
+    label_share_values,
+    length_divergence,
+    length_ks,
+    ngrams,
+    self_bleu,
+    self_bleu_values,
+    validity_values,
+    vocabulary_values,
+)
 from understudy.metrics.value import HOLDOUT, REAL, SYNTHETIC
 
-DRAWN = {"seed": 0, "draws": 5}
+DRAWN = {"seed": 0, "resamples": 5}
 LENGTHS = st.lists(st.integers(0, 50), min_size=2, max_size=60)
 
 
@@ -59,7 +67,7 @@ def test_few_different_lengths_are_compared_one_by_one() -> None:
 
 def test_vocabularies_diverge_as_their_word_counts_do() -> None:
     real, other = [["a", "b"], ["a"], []], [["b", "c"], ["b", "b", "c"]]
-    found = vocabulary_figures(real, other, of=SYNTHETIC, **DRAWN)[0]
+    found = vocabulary_values(real, other, of=SYNTHETIC, **DRAWN)[0]
     assert found.value == pytest.approx(jensenshannon([2, 1, 0], [0, 3, 2], base=2) ** 2)
     assert found.interval is None
     assert found.note
@@ -69,13 +77,13 @@ def test_vocabularies_diverge_as_their_word_counts_do() -> None:
 def test_the_vocabulary_interval_knows_the_texts_of_both_tables(turned: bool) -> None:
     tables = [[["a"], ["b"]] * 10, [["a"]] * 20]
     real, other = reversed(tables) if turned else tables
-    interval = vocabulary_figures(real, other, of=SYNTHETIC, **DRAWN)[0].interval
+    interval = vocabulary_values(real, other, of=SYNTHETIC, **DRAWN)[0].interval
     assert interval is not None
     assert interval.low < interval.high
 
 
 def test_tables_without_words_have_no_vocabulary_to_compare() -> None:
-    found = vocabulary_figures([[], []], [["a"], ["b"]], of=SYNTHETIC, **DRAWN)[0]
+    found = vocabulary_values([[], []], [["a"], ["b"]], of=SYNTHETIC, **DRAWN)[0]
     assert found.value is None
     assert found.note
 
@@ -100,7 +108,7 @@ def test_a_table_is_cut_to_just_so_many_words_of_whole_texts_but_the_last() -> N
 
 def test_distinct_is_compared_on_equally_many_words() -> None:
     few, many = [["a", "b", "c", "d"]] * 5, [["a", "b", "c", "d"]] * 500
-    one, two = (distinct_figures(words, SYNTHETIC, total=20, **DRAWN) for words in (few, many))
+    one, two = (distinct_values(words, SYNTHETIC, total=20, **DRAWN) for words in (few, many))
     assert [each.value for each in one] == [each.value for each in two] == [4 / 20, 3 / 15, 2 / 10]
 
 
@@ -114,7 +122,7 @@ def test_self_bleu_is_the_mean_of_sentence_bleu_against_the_others() -> None:
     bleu = BLEU(effective_order=True)
     expected = [bleu.sentence_score(text, [other for other in texts if other != text]).score / 100 for text in texts]
     assert self_bleu(texts) == pytest.approx(expected)
-    assert self_bleu_figures(texts, SYNTHETIC, **DRAWN)[0].value == pytest.approx(np.mean(expected))
+    assert self_bleu_values(texts, SYNTHETIC, **DRAWN)[0].value == pytest.approx(np.mean(expected))
 
 
 def test_copies_of_less_than_four_words_are_copies_too() -> None:
@@ -122,20 +130,20 @@ def test_copies_of_less_than_four_words_are_copies_too() -> None:
 
 
 def test_self_bleu_takes_two_hundred_texts() -> None:
-    figure = self_bleu_figures([f"text number {row}" for row in range(300)], REAL, **DRAWN)[0]
-    assert figure.interval is not None
-    assert "200 texts" in figure.interval.method
+    measured = self_bleu_values([f"text number {row}" for row in range(300)], REAL, **DRAWN)[0]
+    assert measured.interval is not None
+    assert "200 texts" in measured.interval.method
 
 
 def test_the_label_distance_is_half_the_sum_of_differences() -> None:
     real, other = ["a"] * 5 + ["b"] * 5, ["a"] * 2 + ["c"] * 8
-    assert label_distance_figures(real, other, of=SYNTHETIC, **DRAWN)[0].value == pytest.approx((0.3 + 0.5 + 0.8) / 2)
-    assert label_distance_figures(real, real[::-1], of=SYNTHETIC, **DRAWN)[0].value == 0
+    assert label_distance_values(real, other, of=SYNTHETIC, **DRAWN)[0].value == pytest.approx((0.3 + 0.5 + 0.8) / 2)
+    assert label_distance_values(real, real[::-1], of=SYNTHETIC, **DRAWN)[0].value == 0
 
 
 def test_every_label_of_any_table_has_its_share() -> None:
-    figures = label_share_figures(["a", "a", "b"], HOLDOUT, names=["a", "b", "c"])
-    assert {each.settings["label"]: each.value for each in figures} == {"a": 2 / 3, "b": 1 / 3, "c": 0}
+    values = label_share_values(["a", "a", "b"], HOLDOUT, names=["a", "b", "c"])
+    assert {each.settings["label"]: each.value for each in values} == {"a": 2 / 3, "b": 1 / 3, "c": 0}
 
 
 VALID = '{"age": 3}'
@@ -146,7 +154,7 @@ SCHEMA = {"type": "object", "properties": {"age": {"type": "integer"}}, "require
 
 
 def test_the_shares_of_json_and_of_valid_json_are_counted_strictly() -> None:
-    parsed, valid = validity_figures([VALID, *PARSES, *BROKEN], SYNTHETIC, schema=SCHEMA)
+    parsed, valid = validity_values([VALID, *PARSES, *BROKEN], SYNTHETIC, schema=SCHEMA)
     count = 1 + len(PARSES) + len(BROKEN)
     assert parsed.value == (1 + len(PARSES)) / count
     assert valid.value == 1 / count
@@ -157,4 +165,4 @@ def test_the_shares_of_json_and_of_valid_json_are_counted_strictly() -> None:
 @pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$ref": "https://example.org/other.json"}])
 def test_a_schema_that_cannot_be_used_is_refused(schema: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
-        validity_figures([VALID], SYNTHETIC, schema=schema)
+        validity_values([VALID], SYNTHETIC, schema=schema)

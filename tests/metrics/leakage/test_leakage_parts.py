@@ -11,10 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rapidfuzz.distance import Indel
 
-from understudy.metrics.leakage.copying import measure_copying
-from understudy.metrics.leakage.figures import chance_of_none
-from understudy.metrics.leakage.near_duplicates import measure_near_duplicates
-from understudy.metrics.leakage.neighbours import measure_neighbours
+from understudy.metrics.intervals import chance_of_none
+from understudy.metrics.leakage import measure_copying
+from understudy.metrics.leakage.near import measure_near_duplicates, measure_neighbours
 from understudy.metrics.leakage.replay import measure_replay
 from understudy.metrics.sample import Sample
 
@@ -31,9 +30,9 @@ def test_the_chance_of_none_counts_choices(lengths: list[int], data: st.DataObje
 def test_the_longest_span_of_fewer_texts_is_the_mean_over_all_choices() -> None:
     real = ["abcdefgh"]
     longer, shorter = ["abcde", "abx", "x", "cdef", "h"], ["x", "y"]
-    figures = measure_copying(real, {"synthetic": longer, "holdout": shorter}, seed=0, draws=2)
+    values = measure_copying(real, {"synthetic": longer, "holdout": shorter}, seed=0, resamples=2)
     found = {
-        (each.of, each.settings["texts"]): each.value for each in figures if each.metric.name == "longest_copied_span"
+        (each.of, each.settings["texts"]): each.value for each in values if each.metric.name == "longest_copied_span"
     }
     choices = combinations([5, 2, 0, 4, 1], 2)
     assert found["synthetic", 5] == 5
@@ -43,10 +42,10 @@ def test_the_longest_span_of_fewer_texts_is_the_mean_over_all_choices() -> None:
 
 def test_the_count_of_replayed_strings_of_fewer_texts_is_the_mean_over_all_choices() -> None:
     texts = ["a@x.org", "b@x.org and a@x.org", "c@x.org", "nothing", "b@x.org"]
-    figures = measure_replay(
+    values = measure_replay(
         ["a@x.org b@x.org d@x.org"], {"synthetic": texts, "holdout": ["", "e@x.org"]}, public=(), detectors=["email"]
     )
-    found = {(each.of, each.settings["texts"]): each.value for each in figures if each.metric.name == "pii_replayed"}
+    found = {(each.of, each.settings["texts"]): each.value for each in values if each.metric.name == "pii_replayed"}
     choices = combinations([{"a"}, {"a", "b"}, set(), set(), {"b"}], 2)
     assert found["synthetic", 5] == 2
     assert found["synthetic", 2] == pytest.approx(np.mean([len(set.union(*choice)) for choice in choices]))
@@ -74,8 +73,8 @@ def test_near_duplicates_are_those_that_all_pairs_would_show(edits: int) -> None
         return max(Indel.normalized_similarity(" ".join(words), " ".join(text)) for text in real)
 
     by_level = {
-        figure.settings["similarity"]: figure.value
-        for figure in measure_near_duplicates(real, {"synthetic": others}, seed=0)
+        measured.settings["similarity"]: measured.value
+        for measured in measure_near_duplicates(real, {"synthetic": others}, seed=0)
     }
     similar = np.array([most(words) for words in others])
     assert by_level == {level: np.mean(similar >= level) for level in (0.8, 0.9)}
@@ -109,18 +108,20 @@ def test_neighbours_are_those_of_the_definition(
 ) -> None:
     size = min(len(real), len(holdout))
     tables = placed(real[:size]), placed(synthetic), placed(holdout[:size])
-    figures = {
-        (figure.metric.name, figure.of, figure.settings.get("quantile")): figure.value
-        for figure in measure_neighbours(tables[0], {"synthetic": tables[1], "holdout": tables[2]}, seed=0, draws=3)
+    values = {
+        (measured.metric.name, measured.of, measured.settings.get("quantile")): measured.value
+        for measured in measure_neighbours(
+            tables[0], {"synthetic": tables[1], "holdout": tables[2]}, seed=0, resamples=3
+        )
     }
     for of, texts in (("synthetic", tables[1]), ("holdout", tables[2])):
         found = slow_distances(texts, tables[0])
         ratios = [row[0] / row[1] if row[1] else 1.0 for row in found]
         for level in (0.05, 0.5):
-            closest = figures["distance_to_closest_record", of, level]
+            closest = values["distance_to_closest_record", of, level]
             assert closest == pytest.approx(np.quantile([row[0] for row in found], level), abs=1e-6)
-            ratio = figures["nearest_neighbour_distance_ratio", of, level]
+            ratio = values["nearest_neighbour_distance_ratio", of, level]
             assert ratio == pytest.approx(np.quantile(ratios, level), abs=1e-6)
     pairs = zip(slow_distances(tables[1], tables[0]), slow_distances(tables[1], tables[2]), strict=True)
     wins = [0.5 if mine[0] == held[0] else float(mine[0] < held[0]) for mine, held in pairs]
-    assert figures["nearer_to_real_than_holdout", "synthetic", None] == pytest.approx(np.mean(wins))
+    assert values["nearer_to_real_than_holdout", "synthetic", None] == pytest.approx(np.mean(wins))

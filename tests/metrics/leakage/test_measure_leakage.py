@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from understudy.errors import ConfigError
 from understudy.metrics.leakage import measure_leakage
 from understudy.metrics.sample import Sample
-from understudy.metrics.value import Figure
+from understudy.metrics.value import MetricValue
 
 DETECTORS = ("email", "phone")
 
@@ -31,11 +32,11 @@ def sample(texts: list[str], seed: int) -> Sample:
     return Sample(tuple(texts), None, directions(len(texts), seed))
 
 
-def value(figures: tuple[Figure, ...], name: str, of: str = "synthetic", **settings: object) -> float | None:
+def value(values: tuple[MetricValue, ...], name: str, of: str = "synthetic", **settings: object) -> float | None:
     (found,) = [
-        figure
-        for figure in figures
-        if figure.metric.name == name and figure.of == of and settings.items() <= figure.settings.items()
+        measured
+        for measured in values
+        if measured.metric.name == name and measured.of == of and settings.items() <= measured.settings.items()
     ]
     return found.value
 
@@ -50,105 +51,105 @@ def measure(
     holdout: list[str] | None = HOLDOUT,
     public: tuple[str, ...] = (),
     detectors: tuple[str, ...] = DETECTORS,
-) -> tuple[Figure, ...]:
+) -> tuple[MetricValue, ...]:
     held = None if holdout is None else sample(holdout, 13)
     return measure_leakage(
-        sample(real, 11), sample(synthetic, 12), holdout=held, public=public, detectors=detectors, seed=0, draws=20
+        sample(real, 11), sample(synthetic, 12), holdout=held, public=public, detectors=detectors, seed=0, resamples=20
     )
 
 
 def test_a_clean_table_is_not_flagged() -> None:
-    figures = measure()
-    assert value(figures, "longest_copied_span", texts=40) <= 3
+    values = measure()
+    assert value(values, "longest_copied_span", texts=40) <= 3
     for name in ("copied_words", "pii_replayed"):
-        assert all(each.value == 0 for each in figures if each.metric.name == name)
-    assert value(figures, "ngram_containment", n=5) == value(figures, "unique_ngram_containment", n=13) == 0
-    assert value(figures, "near_duplicates", similarity=0.8) == 0
+        assert all(each.value == 0 for each in values if each.metric.name == name)
+    assert value(values, "ngram_containment", n=5) == value(values, "unique_ngram_containment", n=13) == 0
+    assert value(values, "near_duplicates", similarity=0.8) == 0
 
 
 def test_a_text_copied_whole_is_found_by_every_metric_of_texts() -> None:
-    figures = measure([*SYNTHETIC[1:], REAL[7].upper().replace(" ", ",  ")])
-    assert value(figures, "longest_copied_span", texts=40) == 40
-    assert value(figures, "copied_words") == pytest.approx(1 / 40)
-    assert value(figures, "ngram_containment", n=5) == pytest.approx(1 / 40)
-    assert value(figures, "unique_ngram_containment", n=13) == pytest.approx(1 / 40)
-    assert value(figures, "near_duplicates", similarity=0.9) == pytest.approx(1 / 40)
-    assert value(figures, "near_duplicates", of="holdout", similarity=0.8) == 0
+    values = measure([*SYNTHETIC[1:], REAL[7].upper().replace(" ", ",  ")])
+    assert value(values, "longest_copied_span", texts=40) == 40
+    assert value(values, "copied_words") == pytest.approx(1 / 40)
+    assert value(values, "ngram_containment", n=5) == pytest.approx(1 / 40)
+    assert value(values, "unique_ngram_containment", n=13) == pytest.approx(1 / 40)
+    assert value(values, "near_duplicates", similarity=0.9) == pytest.approx(1 / 40)
+    assert value(values, "near_duplicates", of="holdout", similarity=0.8) == 0
 
 
 def test_a_copied_span_inside_another_text_is_found() -> None:
     span = " ".join(REAL[7].split()[20:32])
-    figures = measure([*SYNTHETIC[1:], f"{SYNTHETIC[0]} {span} and so on"])
-    assert value(figures, "longest_copied_span", texts=40) == 12
-    assert value(figures, "copied_words") == pytest.approx(12 / (40 * 40 + 15))
-    assert value(figures, "near_duplicates", similarity=0.8) == 0
+    values = measure([*SYNTHETIC[1:], f"{SYNTHETIC[0]} {span} and so on"])
+    assert value(values, "longest_copied_span", texts=40) == 12
+    assert value(values, "copied_words") == pytest.approx(12 / (40 * 40 + 15))
+    assert value(values, "near_duplicates", similarity=0.8) == 0
 
 
 def test_a_lightly_edited_text_is_a_near_duplicate() -> None:
     words = REAL[7].split()
     words[5::10] = ["other"] * 4
-    figures = measure([*SYNTHETIC[1:], " ".join(words)])
-    assert value(figures, "near_duplicates", similarity=0.8) == pytest.approx(1 / 40)
-    assert value(figures, "longest_copied_span", texts=40) == 9
+    values = measure([*SYNTHETIC[1:], " ".join(words)])
+    assert value(values, "near_duplicates", similarity=0.8) == pytest.approx(1 / 40)
+    assert value(values, "longest_copied_span", texts=40) == 9
 
 
 def test_a_phrase_of_all_real_texts_is_no_records_own() -> None:
     common = "all rights reserved by the company that wrote this"
-    figures = measure([f"{text} {common}" for text in SYNTHETIC], real=[f"{text} {common}" for text in REAL])
-    assert value(figures, "ngram_containment", n=5) > 0.1
-    assert value(figures, "unique_ngram_containment", n=5) < 0.01
+    values = measure([f"{text} {common}" for text in SYNTHETIC], real=[f"{text} {common}" for text in REAL])
+    assert value(values, "ngram_containment", n=5) > 0.1
+    assert value(values, "unique_ngram_containment", n=5) < 0.01
 
 
 def test_a_replayed_address_is_counted_and_never_shown() -> None:
-    figures = measure(
+    values = measure(
         [*SYNTHETIC[1:], "Write to ANN@Example.org, today"],
         real=[*REAL[2:], "mail ann@example.org or bob@example.org", "bob@example.org, eve@example.org"],
     )
-    assert value(figures, "pii_replayed", detector="email", texts=40) == 1
-    assert value(figures, "pii_replayed_share", detector="email") == pytest.approx(1 / 3)
-    assert value(figures, "pii_replayed", of="holdout", detector="email", texts=50) == 0
-    assert value(figures, "pii_replayed", detector="phone", texts=40) == 0
-    assert value(figures, "pii_replayed_share", detector="phone") is None
-    written = json.dumps([figure.to_json() | figure.metric.to_json() for figure in figures])
+    assert value(values, "pii_replayed", detector="email", texts=40) == 1
+    assert value(values, "pii_replayed_share", detector="email") == pytest.approx(1 / 3)
+    assert value(values, "pii_replayed", of="holdout", detector="email", texts=50) == 0
+    assert value(values, "pii_replayed", detector="phone", texts=40) == 0
+    assert value(values, "pii_replayed_share", detector="phone") is None
+    written = json.dumps([asdict(measured) for measured in values])
     assert not any(name in written.casefold() for name in ("ann@", "bob@", "eve@"))
 
 
 def test_an_address_that_the_output_may_have_from_public_inputs_is_told_apart() -> None:
     real = [*REAL[2:], "mail ann@example.org", "or press@example.org"]
-    figures = measure(
+    values = measure(
         [*SYNTHETIC[1:], "press@example.org and ann@example.org"], real=real, public=("See PRESS@example.org.",)
     )
-    assert value(figures, "pii_replayed", detector="email", texts=40) == 1
-    assert value(figures, "pii_replayed_share", detector="email") == 1
-    assert value(figures, "pii_replayed_public", detector="email") == 1
+    assert value(values, "pii_replayed", detector="email", texts=40) == 1
+    assert value(values, "pii_replayed_share", detector="email") == 1
+    assert value(values, "pii_replayed_public", detector="email") == 1
 
 
 def test_the_same_texts_again_are_flagged_by_every_metric() -> None:
     real = [f"{text} a{number}@example.org" for number, text in enumerate(REAL)]
     table = sample(real, 11)
     held = sample(sentences(len(REAL), 3), 13)
-    figures = measure_leakage(table, table, holdout=held, detectors=DETECTORS, seed=0, draws=20)
-    assert value(figures, "copied_words") == value(figures, "unique_ngram_containment", n=13) == 1
-    assert value(figures, "near_duplicates", similarity=0.9) == 1
-    assert value(figures, "distance_to_closest_record", quantile=0.5) == 0
-    assert value(figures, "nearest_neighbour_distance_ratio", quantile=0.5) == 0
-    assert value(figures, "nearer_to_real_than_holdout") == 1
-    assert value(figures, "pii_replayed_share", detector="email") == 1
-    assert value(figures, "distance_to_closest_record", of="holdout", quantile=0.05) > 0
+    values = measure_leakage(table, table, holdout=held, detectors=DETECTORS, seed=0, resamples=20)
+    assert value(values, "copied_words") == value(values, "unique_ngram_containment", n=13) == 1
+    assert value(values, "near_duplicates", similarity=0.9) == 1
+    assert value(values, "distance_to_closest_record", quantile=0.5) == 0
+    assert value(values, "nearest_neighbour_distance_ratio", quantile=0.5) == 0
+    assert value(values, "nearer_to_real_than_holdout") == 1
+    assert value(values, "pii_replayed_share", detector="email") == 1
+    assert value(values, "distance_to_closest_record", of="holdout", quantile=0.05) > 0
 
 
 def test_maxima_and_counts_are_also_given_for_equal_sizes() -> None:
-    figures = measure([*SYNTHETIC[1:], REAL[7], REAL[8]], holdout=HOLDOUT[:1])
-    sizes = [(each.of, each.settings["texts"]) for each in figures if each.metric.name == "longest_copied_span"]
+    values = measure([*SYNTHETIC[1:], REAL[7], REAL[8]], holdout=HOLDOUT[:1])
+    sizes = [(each.of, each.settings["texts"]) for each in values if each.metric.name == "longest_copied_span"]
     assert sizes == [("synthetic", 41), ("synthetic", 1), ("holdout", 1)]
-    assert value(figures, "longest_copied_span", texts=41) == 40
-    assert value(figures, "longest_copied_span", texts=1) < 6
+    assert value(values, "longest_copied_span", texts=41) == 40
+    assert value(values, "longest_copied_span", texts=1) < 6
 
 
 def test_without_held_out_texts_there_are_only_figures_of_the_synthetic_ones() -> None:
-    figures = measure(holdout=None)
-    assert {figure.of for figure in figures} == {"synthetic"}
-    assert "nearer_to_real_than_holdout" not in {figure.metric.name for figure in figures}
+    values = measure(holdout=None)
+    assert {measured.of for measured in values} == {"synthetic"}
+    assert "nearer_to_real_than_holdout" not in {measured.metric.name for measured in values}
 
 
 def test_an_unknown_detector_is_named() -> None:
@@ -156,8 +157,8 @@ def test_an_unknown_detector_is_named() -> None:
         measure(detectors=("names",))
 
 
-def test_the_same_seed_gives_the_same_figures() -> None:
-    assert [figure.to_json() for figure in measure()] == [figure.to_json() for figure in measure()]
+def test_the_same_seed_gives_the_same_values() -> None:
+    assert [asdict(measured) for measured in measure()] == [asdict(measured) for measured in measure()]
 
 
 ODD = {
@@ -173,10 +174,10 @@ ODD = {
 
 
 def assert_sound(real: Sample, synthetic: Sample, holdout: Sample | None) -> None:
-    figures = measure_leakage(real, synthetic, holdout=holdout, detectors=DETECTORS, seed=0, draws=5)
-    json.dumps([figure.to_json() for figure in figures], allow_nan=False)
-    for figure in figures:
-        assert figure.note if figure.value is None else math.isfinite(figure.value)
+    values = measure_leakage(real, synthetic, holdout=holdout, detectors=DETECTORS, seed=0, resamples=5)
+    json.dumps([asdict(measured) for measured in values], allow_nan=False)
+    for measured in values:
+        assert measured.note if measured.value is None else math.isfinite(measured.value)
 
 
 @pytest.mark.parametrize("synthetic", ODD.values(), ids=ODD.keys())
@@ -192,5 +193,5 @@ def test_an_odd_table_without_embeddings_or_held_out_texts_is_no_error(odd: list
 
 
 def test_characters_are_the_words_of_scripts_without_blanks() -> None:
-    figures = measure(["他说我爱北京天安门上太阳升"], real=["我爱北京天安门上太阳升,天安门上太阳升"], holdout=None)
-    assert value(figures, "longest_copied_span") == 11
+    values = measure(["他说我爱北京天安门上太阳升"], real=["我爱北京天安门上太阳升,天安门上太阳升"], holdout=None)
+    assert value(values, "longest_copied_span") == 11

@@ -1,4 +1,4 @@
-"""The picture: right in numbers, the same for the same seed, and sound for odd tables."""
+"""The overview: right in numbers, the same for the same seed, and sound for odd tables."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from understudy.metrics.evaluation import Evaluation, load_evaluation
-from understudy.metrics.overview import draw_picture
-from understudy.metrics.overview.places import places, principal
-from understudy.metrics.overview.topics import topic_terms
-from understudy.metrics.picture import Picture
+from understudy.metrics.overview import Overview, make_overview, places, principal, topic_terms
+from understudy.metrics.results import Evaluation, load_evaluation
 from understudy.metrics.sample import Sample
 
 SPORT = "match goal team player league coach score"
@@ -45,7 +42,7 @@ TABLES = {"real": table(60, 20, 1), "synthetic": table(10, 30, 3)}
 @pytest.mark.parametrize("embedded", [True, False])
 def test_topics_are_the_subjects_with_their_terms_and_shares(embedded: bool) -> None:
     tables = {"real": table(60, 20, 1, embedded=embedded), "synthetic": table(10, 30, 3, embedded=embedded)}
-    topics = draw_picture(tables, topics=2, seed=0).topics
+    topics = make_overview(tables, topics=2, seed=0).topics
     by_subject = {subject: topic for topic in topics for subject in (SPORT, STARS) if topic.terms[0] in subject}
     assert set(by_subject[SPORT].terms) == set(SPORT.split())
     assert set(by_subject[STARS].terms) == set(STARS.split())
@@ -54,7 +51,7 @@ def test_topics_are_the_subjects_with_their_terms_and_shares(embedded: bool) -> 
 
 
 def test_shares_of_topics_add_up_to_one_a_table() -> None:
-    topics = draw_picture(TABLES, seed=0).topics
+    topics = make_overview(TABLES, seed=0).topics
     assert 2 < len(topics) <= 12
     for name in TABLES:
         assert sum(topic.shares[name] for topic in topics) == pytest.approx(1)
@@ -73,7 +70,7 @@ def test_class_based_tf_idf_is_that_of_the_paper() -> None:
 
 def test_lengths_are_counted_between_shared_edges() -> None:
     texts = {"real": ("", "one", "one two", "a b c d e"), "synthetic": ("one two", "x y")}
-    profiles = draw_picture({name: Sample(each) for name, each in texts.items()}, seed=0).profiles
+    profiles = make_overview({name: Sample(each) for name, each in texts.items()}, seed=0).profiles
     assert profiles["real"].words.edges == profiles["synthetic"].words.edges == (0, 1, 2, 3, 4, 5, 6)
     assert profiles["real"].words.counts == (1, 1, 1, 0, 0, 1)
     assert profiles["synthetic"].words.counts == (0, 0, 2, 0, 0, 0)
@@ -81,19 +78,19 @@ def test_lengths_are_counted_between_shared_edges() -> None:
 
 
 def test_a_few_very_long_texts_do_not_stretch_the_lengths() -> None:
-    picture = draw_picture({"real": Sample((*["one two three"] * 500, "word " * 5000))}, seed=0)
-    assert picture.profiles["real"].words.counts == (0, 0, 0, 500)
+    overview = make_overview({"real": Sample((*["one two three"] * 500, "word " * 5000))}, seed=0)
+    assert overview.profiles["real"].words.counts == (0, 0, 0, 500)
 
 
 def test_labels_are_counted_by_table_and_need_not_be_there() -> None:
-    picture = draw_picture({**TABLES, "bare": Sample(("a text",), None, around(0, 1, 5))}, seed=0)
-    assert picture.profiles["real"].labels == {"sport": 60, "stars": 20}
-    assert picture.profiles["bare"].labels == {}
-    assert {point.label for point in picture.points if point.of == "bare"} == {""}
+    overview = make_overview({**TABLES, "bare": Sample(("a text",), None, around(0, 1, 5))}, seed=0)
+    assert overview.profiles["real"].labels == {"sport": 60, "stars": 20}
+    assert overview.profiles["bare"].labels == {}
+    assert {point.label for point in overview.points if point.of == "bare"} == {""}
 
 
 def test_the_map_has_the_same_share_of_points_for_each_table() -> None:
-    points = draw_picture(TABLES, points=60, seed=0).points
+    points = make_overview(TABLES, points=60, seed=0).points
     assert [sum(point.of == name for point in points) for name in TABLES] == [30, 30]
     places = np.array([(point.x, point.y) for point in points])
     assert 0 <= places.min() <= places.max() <= 1
@@ -102,7 +99,7 @@ def test_the_map_has_the_same_share_of_points_for_each_table() -> None:
 
 
 def test_on_the_map_a_text_is_near_those_of_its_subject() -> None:
-    points = draw_picture(TABLES, seed=0).points
+    points = make_overview(TABLES, seed=0).points
     places = np.array([(point.x, point.y) for point in points])
     distances = np.linalg.norm(places[:, None] - places[None], axis=2) + 9 * np.eye(len(points))
     nearest = distances.argmin(axis=1)
@@ -125,22 +122,22 @@ def test_principal_components_are_those_of_scikit_learn() -> None:
 
 
 def test_the_same_seed_draws_the_same_picture_and_another_one_another() -> None:
-    assert draw_picture(TABLES, points=60, seed=0) == draw_picture(TABLES, points=60, seed=0)
-    assert draw_picture(TABLES, points=60, seed=0).points != draw_picture(TABLES, points=60, seed=1).points
+    assert make_overview(TABLES, points=60, seed=0) == make_overview(TABLES, points=60, seed=0)
+    assert make_overview(TABLES, points=60, seed=0).points != make_overview(TABLES, points=60, seed=1).points
 
 
 def test_of_a_long_text_the_map_shows_the_beginning() -> None:
-    (point,) = draw_picture({"real": Sample(("x" * 281,))}, seed=0).points
+    (point,) = make_overview({"real": Sample(("x" * 281,))}, seed=0).points
     assert point.text == "x" * 279 + "…"
 
 
 def test_a_picture_of_public_texts_alone_holds_nothing_of_others() -> None:
     alone = {"synthetic": TABLES["synthetic"]}
-    picture = draw_picture(alone, seed=0)
-    draw_picture(TABLES, seed=0)
-    assert draw_picture(alone, seed=0) == picture
-    assert set(picture.profiles) == {point.of for point in picture.points} == {"synthetic"}
-    assert all(set(topic.shares) == {"synthetic"} for topic in picture.topics)
+    overview = make_overview(alone, seed=0)
+    make_overview(TABLES, seed=0)
+    assert make_overview(alone, seed=0) == overview
+    assert set(overview.profiles) == {point.of for point in overview.points} == {"synthetic"}
+    assert all(set(topic.shares) == {"synthetic"} for topic in overview.topics)
 
 
 ODD = {
@@ -162,12 +159,12 @@ def test_odd_tables_can_be_drawn_saved_and_read(texts: list[str], embedded: bool
     odd = Sample(tuple(texts), None, around(0, len(texts), 7) if embedded else None)
     same = Sample(odd.texts, None, np.ones((len(odd), 8), dtype=np.float32) if embedded else None)
     for tables in ({"odd": odd}, {"same": same}, {"odd": odd, "even": table(3, 3, 1, embedded=embedded)}):
-        picture = draw_picture(tables, seed=0)
-        places = [place for point in picture.points for place in (point.x, point.y)]
+        overview = make_overview(tables, seed=0)
+        places = [place for point in overview.points for place in (point.x, point.y)]
         assert all(0 <= place <= 1 for place in places)
-        Evaluation((), picture, {}).save(tmp_path / "evaluation.json")
-        assert load_evaluation(tmp_path / "evaluation.json").picture == picture
+        Evaluation((), overview, {}).save(tmp_path / "evaluation.json")
+        assert load_evaluation(tmp_path / "evaluation.json").overview == overview
 
 
 def test_no_tables_make_an_empty_picture() -> None:
-    assert draw_picture({}, seed=0) == Picture({}, (), ())
+    assert make_overview({}, seed=0) == Overview({}, (), ())

@@ -13,7 +13,7 @@ from toys import toy
 from understudy.errors import ModelError
 from understudy.metrics.sample import Sample
 from understudy.metrics.utility.classifiers import measure_classifiers
-from understudy.metrics.utility.encoder import fit_encoder
+from understudy.metrics.utility.neural import fit_encoder
 
 
 @pytest.fixture(scope="module")
@@ -30,15 +30,15 @@ def letters(count: int, *, seed: int) -> tuple[Sample, np.ndarray]:
 
 def test_it_learns_what_its_texts_tell(encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At rates for weights that start at random."""
-    monkeypatch.setattr("understudy.metrics.utility.encoder._RATE", 3e-3)
-    monkeypatch.setattr("understudy.metrics.utility.encoder._HEAD_RATE", 1e-2)
+    monkeypatch.setattr("understudy.metrics.utility.neural._ENCODER_RATE", 3e-3)
+    monkeypatch.setattr("understudy.metrics.utility.neural._HEAD_RATE", 1e-2)
     train, targets = letters(160, seed=1)
     test, truth = letters(60, seed=2)
     assert np.mean(fit_encoder(train, targets, seed=0, encoder=encoder)(test) == truth) > 0.9
 
 
 def test_its_weights_are_tuned_and_the_folder_stays_as_it_was(encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from understudy.metrics.utility import encoder as module
+    from understudy.metrics.utility import neural as module
 
     files = {path: path.read_bytes() for path in Path(encoder.removeprefix("hf:")).rglob("*") if path.is_file()}
     changes: list[bool] = []
@@ -72,7 +72,7 @@ def test_a_seed_repeats_it_and_global_random_numbers_stay_as_they_were(encoder: 
 
 def test_it_is_a_kind_of_classifier_that_needs_no_embeddings(encoder: str) -> None:
     synthetic, test = toy(30, seed=1), toy(12, seed=2)
-    figures = measure_classifiers(
+    values = measure_classifiers(
         None,
         Sample(test.texts, test.labels),
         {"s": Sample(synthetic.texts, synthetic.labels)},
@@ -80,8 +80,8 @@ def test_it_is_a_kind_of_classifier_that_needs_no_embeddings(encoder: str) -> No
         seeds=1,
         encoder=encoder,
     )
-    assert [each.settings["classifier"] for each in figures] == ["encoder"] * 2
-    assert all(each.value is not None for each in figures)
+    assert [each.settings["classifier"] for each in values] == ["encoder"] * 2
+    assert all(each.value is not None for each in values)
 
 
 def test_a_folder_without_a_model_is_one_clear_error(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_folder_without_a_model_is_one_clear_error(tmp_path: Path) -> None:
 @pytest.mark.models
 @pytest.mark.slow
 def test_the_embedded_encoder_learns_topics(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.metrics.utility.encoder._STEPS", 15)
+    monkeypatch.setattr("understudy.metrics.utility.neural._ENCODER_STEPS", 15)
     train, test = toy(60, seed=1), toy(60, seed=2)
     predict = fit_encoder(train, np.arange(60) % 3, seed=0, encoder="builtin")
     assert np.mean(predict(test) == np.arange(60) % 3) > 0.9

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from understudy.metrics.utility.exact import ExactLinear
+from understudy.metrics.utility.linear import ExactLinear
 
 
 def unit_rows(count: int, width: int, *, seed: int, dtype: type = np.float32) -> np.ndarray:

@@ -16,8 +16,14 @@ from transformers import AutoModelForCausalLM
 from understudy.errors import ConfigError, ModelError
 from understudy.metrics.sample import Sample
 from understudy.metrics.utility import in_context
-from understudy.metrics.utility.answers import CONTENT_FREE, Questions, answer_scores, calibrated
-from understudy.metrics.utility.in_context import _draw, measure_in_context
+from understudy.metrics.utility.in_context import (
+    CONTENT_FREE,
+    Questions,
+    _choose,
+    answer_scores,
+    calibrated,
+    measure_in_context,
+)
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
 
@@ -130,8 +136,8 @@ TEST = Sample(tuple(f"it is {label} {n}" for n in range(10) for label in "ABCD")
 def run(folder: Path, **options: Any) -> dict[tuple[str, Any], Any]:
     pools = {"synthetic": TEST, "real": TEST}
     settings = {"label_names": tuple("ABCD"), "model": f"hf:{folder}", "device": "cpu", "shots": (0, 4), **options}
-    figures = measure_in_context(options.pop("test", TEST), settings.pop("pools", pools), **drop(settings, "test"))
-    return {(figure.of, figure.settings["shots"]): figure for figure in figures}
+    values = measure_in_context(options.pop("test", TEST), settings.pop("pools", pools), **drop(settings, "test"))
+    return {(measured.of, measured.settings["shots"]): measured for measured in values}
 
 
 def drop(settings: dict[str, Any], name: str) -> dict[str, Any]:
@@ -148,9 +154,9 @@ def test_a_lean_towards_one_label_is_calibrated_away(folder: Path, monkeypatch: 
 def test_every_pool_and_number_of_shots_has_a_figure_and_no_shots_have_one(folder: Path) -> None:
     found = run(folder, shots=(4, 0, 2, 4), repetitions=2, test_texts=8)
     assert list(found) == [("no shots", 0), ("synthetic", 2), ("real", 2), ("synthetic", 4), ("real", 4)]
-    for figure in found.values():
-        assert 0 <= figure.interval.low <= figure.value <= figure.interval.high <= 1
-        assert figure.reads_private
+    for measured in found.values():
+        assert 0 <= measured.interval.low <= measured.value <= measured.interval.high <= 1
+        assert measured.reads_private
     assert "shots" in found["real", 4].interval.method
     assert "shots" not in found["no shots", 0].interval.method
 
@@ -174,15 +180,19 @@ def test_the_model_tells_texts_apart_by_their_shots_alone(folder: Path, monkeypa
     assert found["wrong", 4].value == 0.0
 
 
-def test_shots_are_drawn_evenly_over_the_labels_and_each_at_most_once() -> None:
+def test_shots_are_choosen_evenly_over_the_labels_and_each_at_most_once() -> None:
     pool = Sample(tuple(map(str, range(20))), ("a",) * 15 + ("b",) * 4 + ("c",))
     for count, labels in ((3, "abc"), (6, "aabbc"), (9, "aaaabbbbc"), (20, "a" * 15 + "bbbbc")):
-        drawn = _draw(pool, count, seed=(1, 2))
+        drawn = _choose(pool, count, seed=(1, 2))
         assert len(set(drawn.texts)) == count
         assert Counter(drawn.labels) >= Counter(labels)
         assert all(pool.labels[int(text)] == label for text, label in zip(drawn.texts, drawn.labels or (), strict=True))  # type: ignore[index]
-    assert len(set(_draw(pool, 2, seed=(1, 2)).labels or ())) == 2
-    assert _draw(pool, 5, seed=(1, 2)).texts == _draw(pool, 5, seed=(1, 2)).texts != _draw(pool, 5, seed=(1, 3)).texts
+    assert len(set(_choose(pool, 2, seed=(1, 2)).labels or ())) == 2
+    assert (
+        _choose(pool, 5, seed=(1, 2)).texts
+        == _choose(pool, 5, seed=(1, 2)).texts
+        != _choose(pool, 5, seed=(1, 3)).texts
+    )
 
 
 def test_what_a_model_is_asked_is_the_seeds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,9 +251,9 @@ def test_a_pool_that_has_not_enough_shots_has_no_figure(folder: Path, pool: Samp
     ids=["no labels", "no texts", "one label"],
 )
 def test_where_there_is_nothing_to_tell_apart_there_is_no_figure(folder: Path, test: Sample, labels: str) -> None:
-    figures = measure_in_context(test, {"synthetic": TEST}, label_names=tuple(labels), model=f"hf:{folder}")
-    assert [figure.value for figure in figures] == [None] * 3
-    assert all("two labels" in figure.note for figure in figures)
+    values = measure_in_context(test, {"synthetic": TEST}, label_names=tuple(labels), model=f"hf:{folder}")
+    assert [measured.value for measured in values] == [None] * 3
+    assert all("two labels" in measured.note for measured in values)
 
 
 @pytest.mark.parametrize("wrong", [{"repetitions": 0}, {"test_texts": 0}, {"tokens": 0}, {"shots": (4, -1)}])

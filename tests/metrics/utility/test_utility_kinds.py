@@ -7,7 +7,7 @@ import pytest
 from toys import relabelled, toy
 
 from understudy.metrics.sample import Sample
-from understudy.metrics.utility.kinds import kind_named
+from understudy.metrics.utility.classifiers import kind_named
 from understudy.metrics.utility.linear import Predict
 
 ALONE = ("tf-idf", "embedding", "network")
@@ -16,7 +16,7 @@ ALONE = ("tf-idf", "embedding", "network")
 @pytest.fixture(autouse=True)
 def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks need not learn much here."""
-    monkeypatch.setattr("understudy.metrics.utility.network._ROUNDS", 6)
+    monkeypatch.setattr("understudy.metrics.utility.neural._ROUNDS", 6)
 
 
 def hard(count: int, *, seed: int) -> Sample:

@@ -14,10 +14,8 @@ from transformers import AutoModelForCausalLM, GPT2Config, OPTConfig
 from understudy.errors import ConfigError, ModelError
 from understudy.metrics.sample import Sample
 from understudy.metrics.utility import language
-from understudy.metrics.utility.language import measure_language_model
-from understudy.metrics.utility.next_tokens import Rows, predictions, rows_of, score
-from understudy.metrics.utility.tuning import Recipe, tuned
-from understudy.metrics.value import Figure
+from understudy.metrics.utility.language import Recipe, Rows, measure_language_model, predictions, rows_of, score, tuned
+from understudy.metrics.value import MetricValue
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
 
@@ -55,13 +53,13 @@ def directly(folder: Path, row: list[int]) -> tuple[float, int]:
     return surprise, sum(int(chances[place].argmax()) == token for place, token in enumerate(row[1:]))
 
 
-def by_name(figures: tuple[Figure, ...]) -> dict[tuple[str, str], Figure]:
-    return {(figure.metric.name.removeprefix("language_model_"), figure.of): figure for figure in figures}
+def by_name(values: tuple[MetricValue, ...]) -> dict[tuple[str, str], MetricValue]:
+    return {(measured.metric.name.removeprefix("language_model_"), measured.of): measured for measured in values}
 
 
-def value(figure: Figure) -> float:
-    assert figure.value is not None
-    return figure.value
+def value(measured: MetricValue) -> float:
+    assert measured.value is not None
+    return measured.value
 
 
 def test_a_score_is_what_transformers_says_of_each_text_alone(folder: Path, model: CausalModel) -> None:
@@ -150,10 +148,10 @@ def test_a_model_tuned_in_the_domain_beats_the_untuned_and_one_tuned_elsewhere(s
     assert perplexity["near"] < perplexity["far"] / 2
     assert value(found["accuracy", "near"]) > value(found["accuracy", "untuned"]) + 0.2
     assert value(found["bits", "near"]) < value(found["bits", "untuned"])
-    for figure in found.values():
-        assert figure.interval is not None
-        assert figure.interval.low <= value(figure) <= figure.interval.high
-        assert figure.reads_private
+    for measured in found.values():
+        assert measured.interval is not None
+        assert measured.interval.low <= value(measured) <= measured.interval.high
+        assert measured.reads_private
 
 
 def test_as_many_real_texts_are_taken_as_the_largest_synthetic_table_has(spec: str) -> None:
@@ -171,10 +169,10 @@ def test_as_many_real_texts_are_taken_as_the_largest_synthetic_table_has(spec: s
 def test_the_outcome_is_the_seeds(spec: str) -> None:
     def run(seed: int) -> list[float | None]:
         tables = {"near": Sample(NURSERY)}
-        figures = measure_language_model(
+        values = measure_language_model(
             None, Sample(NURSERY), tables, model=spec, device="cpu", recipe=QUICK, test_texts=3, seed=seed
         )
-        return [figure.value for figure in figures]
+        return [measured.value for measured in values]
 
     assert run(1) == run(1) != run(2)
 
@@ -235,14 +233,14 @@ def test_padding_is_never_foretold(model: CausalModel) -> None:
 
 
 @pytest.mark.parametrize("texts", [(), ("",), ("", "")])
-def test_without_test_texts_there_are_no_figures(spec: str, texts: tuple[str, ...]) -> None:
+def test_without_test_texts_there_are_no_values(spec: str, texts: tuple[str, ...]) -> None:
     found = measure_language_model(None, Sample(texts), {"near": Sample(NURSERY)}, model=spec, device="cpu")
-    assert [(figure.value, figure.of) for figure in found] == [(None, "untuned")] * 3 + [(None, "near")] * 3
-    assert all("no test text" in figure.note for figure in found)
+    assert [(measured.value, measured.of) for measured in found] == [(None, "untuned")] * 3 + [(None, "near")] * 3
+    assert all("no test text" in measured.note for measured in found)
 
 
 @pytest.mark.parametrize("texts", [(), ("",)])
-def test_a_table_without_texts_has_no_figures(spec: str, texts: tuple[str, ...]) -> None:
+def test_a_table_without_texts_has_no_values(spec: str, texts: tuple[str, ...]) -> None:
     found = by_name(measure_language_model(None, Sample(NURSERY), {"empty": Sample(texts)}, model=spec, device="cpu"))
     assert found["perplexity", "untuned"].value is not None
     assert found["perplexity", "empty"].value is None
@@ -250,7 +248,7 @@ def test_a_table_without_texts_has_no_figures(spec: str, texts: tuple[str, ...])
     assert found["perplexity", "empty"].note == "there is no text to tune on"
 
 
-def test_a_model_that_broke_in_tuning_has_no_figures(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_broke_in_tuning_has_no_values(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(network: torch.nn.Module, rows: Rows, recipe: Recipe, *, seed: int) -> torch.nn.Module:
         copy = tuned(network, rows, recipe, seed=seed)
         for weight in copy.parameters():

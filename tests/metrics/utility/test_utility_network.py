@@ -8,7 +8,7 @@ import torch
 from toys import toy
 
 from understudy.metrics.sample import Sample
-from understudy.metrics.utility.network import batches, coral, fit_network
+from understudy.metrics.utility.neural import batches, coral, fit_network
 
 
 def test_the_coral_loss_is_that_of_the_paper() -> None:
@@ -64,7 +64,7 @@ def test_the_texts_held_out_are_never_trained_on(monkeypatch: pytest.MonkeyPatch
         seen.update(rows.tolist())
         return batches(rows, size, draw)
 
-    monkeypatch.setattr("understudy.metrics.utility.network.batches", watched)
+    monkeypatch.setattr("understudy.metrics.utility.neural.batches", watched)
     fit_network(toy(200, seed=1), np.arange(200) % 3, seed=0)
     assert len(seen) == 180
 
@@ -78,13 +78,13 @@ def test_batches_take_every_row_once_a_round_and_each_round_in_another_order() -
 
 def test_what_it_answers_is_what_torch_computes() -> None:
     """But for the grid: the layers of a trained network, run in float32."""
-    from understudy.metrics.utility import network
+    from understudy.metrics.utility import neural
 
     train, test = toy(90, seed=1, noise=0.6), toy(400, seed=2, noise=0.6)
     targets = np.arange(90) % 3
-    with network.one_core():
+    with neural.one_core():
         draw = torch.Generator().manual_seed(5)
-        layers = network._train(network._inputs(train), torch.from_numpy(targets), None, draw)
+        layers = neural._train(neural._inputs(train), torch.from_numpy(targets), None, draw)
         with torch.no_grad():
-            expected = network._forward(layers, network._inputs(test)).argmax(1).numpy()
+            expected = neural._forward(layers, neural._inputs(test)).argmax(1).numpy()
     assert np.mean(fit_network(train, targets, seed=5)(test) == expected) > 0.99

@@ -8,7 +8,7 @@ from toys import relabelled, toy
 from understudy.errors import ConfigError
 from understudy.metrics.sample import Sample
 from understudy.metrics.utility.classifiers import measure_classifiers
-from understudy.metrics.value import Figure
+from understudy.metrics.value import MetricValue
 
 KINDS = ("tf-idf", "embedding", "network", "coral")
 RECIPIENT = toy(30, seed=9)
@@ -17,10 +17,10 @@ RECIPIENT = toy(30, seed=9)
 @pytest.fixture(autouse=True)
 def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks need not learn much here."""
-    monkeypatch.setattr("understudy.metrics.utility.network._ROUNDS", 6)
+    monkeypatch.setattr("understudy.metrics.utility.neural._ROUNDS", 6)
 
 
-def measured(synthetic: Sample, test: Sample | None = None, real: Sample | None = None) -> tuple[Figure, ...]:
+def measured(synthetic: Sample, test: Sample | None = None, real: Sample | None = None) -> tuple[MetricValue, ...]:
     return measure_classifiers(
         real, test or toy(30, seed=2), {"synthetic": synthetic}, kinds=KINDS, seeds=2, recipient=RECIPIENT
     )
@@ -76,7 +76,7 @@ def test_fewer_real_texts_than_synthetic_ones_are_all_taken_and_told() -> None:
     found = [each for each in measured(toy(60, seed=1), real=toy(30, seed=3)) if each.of == "real"]
     assert len(found) == 2 * len(KINDS)
     for each in found:
-        assert each.settings["training texts"] == 30
+        assert each.sample_size == 30
         assert each.note == "There are fewer real texts of some labels than synthetic ones."
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, t
 
-from understudy.metrics.utility.scores import accuracy, accuracy_interval, macro_f1, macro_f1_interval
+from understudy.metrics.utility.classifiers import accuracy, accuracy_interval, macro_f1, macro_f1_interval
 
 
 def classes(*numbers: int) -> np.ndarray:
@@ -89,4 +89,4 @@ def test_the_interval_of_macro_f1_holds_its_value_and_is_repeated_by_its_seed() 
     assert found == macro_f1_interval(truth, predictions, seed=1)
     assert found != macro_f1_interval(truth, predictions, seed=2)
     alone = macro_f1_interval(truth, predictions[:1], seed=1)
-    assert alone.method == "bootstrap over the test texts, 200 draws"
+    assert alone.method == "bootstrap over the test texts, 200 resamples"

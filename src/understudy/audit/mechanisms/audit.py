@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from understudy.audit.bounds import ErrorLimits, Floats, best_bound, counted, limits
-from understudy.audit.mechanisms.promise import Curve, Promise
+from understudy.audit.mechanisms.bounds import ErrorLimits, Floats, best_bound, counted, limits
+from understudy.audit.mechanisms.claims import Claim, Curve
 from understudy.errors import ConfigError
 from understudy.privacy.guarantee import Budget
 
@@ -23,7 +23,7 @@ class Attack(Protocol):
     """A mechanism with noise for some budget, and the test of an attacker who knows all but whether a unit is there."""
 
     @property
-    def promise(self) -> Promise: ...
+    def claim(self) -> Claim: ...
 
     def scores(self, runs: int, *, present: bool) -> Floats:
         """``Float64[runs]``: run the real mechanism so often and say each time how much it looks like "present"."""
@@ -123,22 +123,22 @@ def audit_mechanism(
             f"Audit with an epsilon of {LARGEST_EPSILON} at most.",
         )
     attack = auditable.attack(budget)
-    promise = attack.promise
+    claim = attack.claim
     absent, present = attack.scores(runs, present=False), attack.scores(runs, present=True)
-    ways = _ways(promise)
+    ways = _ways(claim)
     alpha = (1 - confidence) / len(ways)
     found = [convert(best_bound(absent, present, bound, alpha=alpha)) for bound, convert in ways]
     return MechanismAudit(
         auditable.name,
         auditable.title,
         auditable.neighbours,
-        promise.words,
-        promise.value,
+        claim.words,
+        claim.value,
         found[0],
-        promise.curve,
-        found[1] if promise.curve else None,
-        _expected(promise, counted(runs), np.geomspace(1e-4, 0.9, 30), alpha=alpha),
-        max(_at(promise, limits(0, 0, counted(runs), alpha=alpha))),
+        claim.curve,
+        found[1] if claim.curve else None,
+        _expected(claim, counted(runs), np.geomspace(1e-4, 0.9, 30), alpha=alpha),
+        max(_at(claim, limits(0, 0, counted(runs), alpha=alpha))),
         runs,
         confidence,
     )
@@ -147,19 +147,16 @@ def audit_mechanism(
 _Way = tuple[Callable[[ErrorLimits], Floats], Callable[[float], float]]
 
 
-def _ways(promise: Promise) -> list[_Way]:
-    """Each bound by a test of its own, and how its number becomes one of the promise's kind."""
-    ways: list[_Way] = [(promise.bound, float)]
-    if promise.curve:
-        ways.append((promise.along_curve, promise.of_curve))
-    return ways
+def _ways(claim: Claim) -> list[_Way]:
+    """Each bound by a test of its own, and how its number becomes one of the claim's kind."""
+    return [(claim.bound, float), *([(claim.along_curve, claim.of_curve)] if claim.curve else [])]
 
 
-def _at(promise: Promise, at: ErrorLimits) -> list[float]:
-    return [convert(float(np.max(bound(at)))) for bound, convert in _ways(promise)]
+def _at(claim: Claim, at: ErrorLimits) -> list[float]:
+    return [convert(float(np.max(bound(at)))) for bound, convert in _ways(claim)]
 
 
-def _expected(promise: Promise, trials: int, false_positive: Floats, *, alpha: float) -> float:
+def _expected(claim: Claim, trials: int, false_positive: Floats, *, alpha: float) -> float:
     """The best bound of tests on the promised trade-off curve itself, each with the errors that are to be expected."""
-    false_negative = 1 - np.array([promise.power(float(each)) for each in false_positive])
-    return max(_at(promise, limits(trials * false_positive, trials * false_negative, trials, alpha=alpha)))
+    false_negative = 1 - np.array([claim.power(float(each)) for each in false_positive])
+    return max(_at(claim, limits(trials * false_positive, trials * false_negative, trials, alpha=alpha)))

@@ -2,39 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 
-from understudy.audit.mechanisms.audit import Auditable
-from understudy.audit.mechanisms.clusters import sec_pe
-from understudy.audit.mechanisms.corpus_sums import OWNER, TERMS, charged_metrics, dp_kps, one_sum
-from understudy.audit.mechanisms.subsets import few_shot
-from understudy.audit.mechanisms.tokens import private_tokens, token_test
-from understudy.audit.mechanisms.votes import aug_pe
+from understudy.audit.mechanisms.audit import Attack, Auditable
+from understudy.audit.mechanisms.sums import OWNER, TERMS, QueryName, aug_pe, charged_metrics, dp_kps, one_sum, sec_pe
+from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
 from understudy.errors import ConfigError
 from understudy.models.machine import require_local
+from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 
 ALL = "all"
 _MANY = 5000  # more than OpenDP chooses from: the other exact sampler
 _RECORD = f"one record more, which holds all {len(TERMS)} terms of the vocabulary"
-_OWNER = "one owner more, with three records of all terms"
+_OWNER = "one owner more, with three records"
 _VOTER = "one record more, which votes for the two candidates of its label"
 _ROW = "one record more in the batch, which favours half of the vocabulary by all that clipping leaves"
+_ROWS = f"{_OWNER} that favour the same tokens"
+_TEST = "one record more, which brings every distance nearer to the public one, and the last one further away"
 _SUBSET = "one record more, which makes its subset say another token"
+_SUBSET_HALF = f"{_SUBSET}, where it is sampled (half of the time)"
+_SECRETS = "three records more, which hold one secret"
+_SECRETS_HALF = f"{_SECRETS} and are sampled half of the time"
 
-_TERMS: tuple[Auditable, ...] = (
-    Auditable("term-counts", "dp-kps, aug-pe: counts of public terms", _RECORD, partial(one_sum, "counts", "gaussian")),
-    Auditable("term-counts-laplace", "dp-kps, pure", _RECORD, partial(one_sum, "counts", "laplace")),
-    Auditable("histogram", "dp-kps: weighted term counts", _RECORD, partial(one_sum, "histogram", "gaussian")),
-    Auditable("histogram-laplace", "dp-kps, pure", _RECORD, partial(one_sum, "histogram", "laplace")),
-    Auditable("density", "dp-kps: kernel density of terms", _RECORD, partial(one_sum, "density", "gaussian")),
-    Auditable("density-laplace", "dp-kps, pure", _RECORD, partial(one_sum, "density", "laplace")),
-    Auditable("sequences", "dp-kps: density of sequences", _RECORD, partial(one_sum, "sequences", "gaussian")),
-    Auditable("sequences-laplace", "dp-kps, pure", _RECORD, partial(one_sum, "sequences", "laplace")),
+
+def _sums(name: str, kind: QueryName, title: str) -> tuple[Auditable, Auditable]:
+    """A query with Gaussian noise, and the same with Laplace noise."""
+    return (
+        Auditable(name, f"dp-kps: {title}", _RECORD, partial(one_sum, kind, "gaussian")),
+        Auditable(f"{name}-laplace", "dp-kps, pure", _RECORD, partial(one_sum, kind, "laplace")),
+    )
+
+
+def _local(name: str, title: str, neighbours: str, attack: Callable[[Budget], Attack]) -> Auditable:
+    return Auditable(name, title, neighbours, attack, local=True)
+
+
+_ALL: tuple[Auditable, ...] = (
+    *_sums("term-counts", "counts", "counts of public terms (aug-pe's, too)"),
+    *_sums("histogram", "histogram", "weighted term counts"),
+    *_sums("density", "density", "kernel density of terms"),
+    *_sums("sequences", "sequences", "density of sequences"),
     Auditable("dp-kps", "dp-kps: all that it releases", _RECORD, partial(dp_kps, "gaussian", Unit())),
-    Auditable("dp-kps-owners", "dp-kps: the same for owners", _OWNER, partial(dp_kps, "gaussian", OWNER)),
+    Auditable(
+        "dp-kps-owners", "dp-kps: the same for owners", f"{_OWNER} of all terms", partial(dp_kps, "gaussian", OWNER)
+    ),
     Auditable(
         "charged-metrics",
         "evaluate: counts behind charged metrics, pure",
@@ -44,100 +58,59 @@ _TERMS: tuple[Auditable, ...] = (
     Auditable(
         "charged-metrics-owners",
         "evaluate: the same for owners",
-        "one owner more, with three records that count alike",
+        f"{_OWNER} that count alike",
         partial(charged_metrics, OWNER),
     ),
     Auditable(
         "label-counts", "aug-pe: records of each label", "one record more", partial(one_sum, "labels", "gaussian")
     ),
-)
-_VOTES: tuple[Auditable, ...] = (
     Auditable("votes", "aug-pe: votes of one round", _VOTER, partial(aug_pe, 1, Unit())),
     Auditable("aug-pe", "aug-pe: votes of three rounds", _VOTER, partial(aug_pe, 3, Unit())),
-    Auditable(
-        "votes-owners",
-        "aug-pe: votes of owners",
-        "one owner more, with records in both labels",
-        partial(aug_pe, 1, Unit("owner", 3)),
-    ),
+    Auditable("votes-owners", "aug-pe: votes of owners", f"{_OWNER} in both labels", partial(aug_pe, 1, OWNER)),
     Auditable(
         "votes-secrets",
         "aug-pe: votes where secrets are protected",
-        "three records more, which hold one secret and vote alike",
+        f"{_SECRETS} and vote alike",
         partial(aug_pe, 1, Unit("secret", 3)),
     ),
-)
-_CLUSTERS: tuple[Auditable, ...] = (
     Auditable(
         "clusters",
         "sec-pe: sums of public clusters",
-        "one record more, which holds the secret and is always drawn",
+        "one record more, which holds the secret and is always sampled",
         partial(sec_pe, rate=1.0, records=1),
     ),
-    Auditable(
-        "clusters-drawn",
-        "sec-pe: the same over drawn records",
-        "three records more, which hold one secret and are drawn half of the time",
-        partial(sec_pe, rate=0.5, records=3),
-    ),
-    Auditable(
-        "sec-pe",
-        "sec-pe: two releases",
-        "three records more, which hold one secret and are drawn half of the time",
-        partial(sec_pe, rate=0.5, records=3, releases=2),
-    ),
-)
-_TOKENS: tuple[Auditable, ...] = (
-    Auditable(
-        "private-tokens", "private-prediction: clipped logits", _ROW, partial(private_tokens, "recenter"), local=True
-    ),
-    Auditable(
+    Auditable("clusters-sampled", "sec-pe: the same over samples", _SECRETS_HALF, partial(sec_pe, rate=0.5, records=3)),
+    Auditable("sec-pe", "sec-pe: two releases", _SECRETS_HALF, partial(sec_pe, rate=0.5, records=3, releases=2)),
+    _local("private-tokens", "private-prediction: clipped logits", _ROW, partial(private_tokens, "recenter")),
+    _local(
         "private-tokens-difference",
         "private-prediction: clipped differences",
         _ROW,
         partial(private_tokens, "difference"),
-        local=True,
     ),
-    Auditable(
+    _local(
         "private-tokens-owners",
         "private-prediction: clipped logits of owners",
-        "one owner more, with three records that favour the same tokens",
+        _ROWS,
         partial(private_tokens, "recenter", rows=3),
-        local=True,
     ),
-    Auditable(
+    _local(
         "private-tokens-many",
         f"private-prediction: a vocabulary of {_MANY}",
         _ROW,
         partial(private_tokens, "recenter", vocabulary=_MANY),
-        local=True,
     ),
-    Auditable(
-        "token-test",
-        "private-prediction: one run of the sparse vector",
-        "one record more, which brings every distance nearer to the public one, and the last one further away",
-        token_test,
-        local=True,
-    ),
-    Auditable(
-        "subsets", "few-shot: noisy sums", _SUBSET, partial(few_shot, "gaussian", rate=1.0, tokens=2), local=True
-    ),
-    Auditable(
+    _local("token-test", "private-prediction: one run of the sparse vector", _TEST, token_test),
+    _local("subsets", "few-shot: noisy sums", _SUBSET, partial(few_shot, "gaussian", rate=1.0, tokens=2)),
+    _local(
         "subsets-sampled",
         "few-shot: noisy sums of samples",
-        f"{_SUBSET}, where it is drawn (half of the time)",
+        _SUBSET_HALF,
         partial(few_shot, "gaussian", rate=0.5, tokens=1),
-        local=True,
     ),
-    Auditable(
-        "subset-votes",
-        "few-shot: votes of samples",
-        f"{_SUBSET}, where it is drawn (half of the time)",
-        partial(few_shot, "votes", rate=0.5, tokens=1),
-        local=True,
-    ),
+    _local("subset-votes", "few-shot: votes of samples", _SUBSET_HALF, partial(few_shot, "votes", rate=0.5, tokens=1)),
 )
-MECHANISMS = {each.name: each for each in (*_TERMS, *_VOTES, *_CLUSTERS, *_TOKENS)}
+MECHANISMS = {each.name: each for each in _ALL}
 
 
 def chosen(name: str) -> Sequence[Auditable]:

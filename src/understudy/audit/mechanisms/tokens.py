@@ -1,45 +1,77 @@
-"""Attacks on private prediction: on the tokens of a batch, and on the test for public ones."""
+"""Attacks on tokens of private prediction and few-shot, and on the sparse vector's test."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from understudy.audit.bounds import Floats
-from understudy.audit.mechanisms.logits import SURE, Told
-from understudy.audit.mechanisms.promise import EpsilonPromise
-from understudy.decoding.sums import Clipping, TokenSums
+from understudy.audit.mechanisms.bounds import Floats
+from understudy.audit.mechanisms.claims import EpsilonClaim
+from understudy.decoding.sums import Candidates, Clipping, TokenSums, softmax_sum, vote_sum
+from understudy.methods.few_shot.sampler import deal
+from understudy.models.contexts import Rows
 from understudy.privacy.accountant import Composition
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import NoiseSource, SystemNoise
+from understudy.privacy.subsampled import SubsampledTokens, SubsetNoise, subsampled_multiplier, votes_epsilon
 from understudy.privacy.tokens import PrivateTokens, Run, SparseVector, clip_for
 
+SURE = 99.0
+"""A logit beside which others do not count."""
 TOKENS = 4
+_FIRST, _SECOND = (SURE, 0.0), (0.0, SURE)
+"""The logits of a row that says the first, or the second, of two tokens. The first is what the public row says."""
+_MOST_SHOWN = 4
+
+
+class ScriptedLogits:
+    """Logits ``Float32[rows, K]``, row 0 public, in place of :class:`~understudy.models.contexts.Contexts`."""
+
+    def __init__(self, rows: ArrayLike) -> None:
+        import torch
+
+        self.logits = torch.tensor(np.asarray(rows, dtype=np.float32))
+
+    @property
+    def rows_at_once(self) -> int:
+        return len(self.logits)
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    def blocks(self, candidates: Any | None = None) -> Iterator[Rows]:  # noqa: ARG002 - all tokens are candidates
+        yield Rows(0, len(self.logits), self.logits)
+
+    @property
+    def candidates(self) -> Candidates:
+        """The whole vocabulary."""
+        return Candidates(None, self.logits[0])
 
 
 @dataclass(frozen=True)
 class TokenAttack:
-    """Is there a record for the first half of the vocabulary? The score is how many tokens of it are drawn.
+    """Is there a record for the first half of the vocabulary? The score is how many tokens of it are sampled.
 
     Args:
-        mechanism: that is charged, and draws.
+        mechanism: that is charged, and samples.
         sums: over the private rows.
         others: logits, row 0 public; the rows of other records of the batch.
         mine: the unit's rows: one for a record.
-        promise: of all tokens.
-        source: of the draw.
+        claim: of all tokens.
+        source: of the noise.
     """
 
     mechanism: PrivateTokens
     sums: TokenSums
     others: NDArray[np.float64]
     mine: NDArray[np.float64]
-    promise: EpsilonPromise
+    claim: EpsilonClaim
     source: NoiseSource = field(default_factory=SystemNoise)
 
     def scores(self, runs: int, *, present: bool) -> Floats:
@@ -57,8 +89,8 @@ class TokenAttack:
         """The real sums of the rows; every token has the same."""
         rows = np.concatenate([self.others, self.mine]) if present else self.others
         divisors = [1] * (len(self.others) - 1) + [len(self.mine)] * len(self.mine) * present
-        told: Any = Told(rows)
-        return self.sums.over(told, told.candidates, divisors).utilities(self.mechanism.batch_size)
+        scripted: Any = ScriptedLogits(rows)
+        return self.sums.over(scripted, scripted.candidates, divisors).utilities(self.mechanism.batch_size)
 
 
 def private_tokens(
@@ -84,7 +116,7 @@ def private_tokens(
         TokenSums(clipping, clip, mechanism.grid),
         np.array(others),
         np.tile(np.where(first, SURE, 0.0), (rows, 1)),
-        EpsilonPromise(Composition((mechanism.event,)), float(budget.delta)),
+        EpsilonClaim(Composition((mechanism.event,)), float(budget.delta)),
     )
 
 
@@ -99,7 +131,7 @@ class TestAttack:
         batch_size: that distances are of.
         early, late: other records of the batch, at every question but the last and at the last.
         questions: before the last.
-        promise: of one run.
+        claim: of one run.
         run: what is asked.
         source: of noise.
     """
@@ -109,13 +141,13 @@ class TestAttack:
     early: int
     late: int
     questions: int
-    promise: EpsilonPromise
+    claim: EpsilonClaim
     run: type[Run] = Run
     source: NoiseSource = field(default_factory=SystemNoise)
 
     def scores(self, runs: int, *, present: bool) -> Floats:
-        early = self.distance([_OTHER] * self.early + [_PUBLIC] * present)
-        late = self.distance([_OTHER] * self.late + [_OTHER] * present)
+        early = self.distance([_SECOND] * self.early + [_FIRST] * present)
+        late = self.distance([_SECOND] * self.late + [_SECOND] * present)
         return np.array([self._is_late(early, late) for _ in range(runs)], dtype=np.float64)
 
     def _is_late(self, early: int, late: int) -> bool:
@@ -124,13 +156,9 @@ class TestAttack:
 
     def distance(self, rows: Sequence[Sequence[float]]) -> int:
         """The real distance of the rows from the public distribution."""
-        told: Any = Told([_PUBLIC, *rows])
+        scripted: Any = ScriptedLogits([_FIRST, *rows])
         sums = TokenSums("recenter", 1.0, distance_grid=PrivateTokens.distance_grid)
-        return sums.over(told, told.candidates).distance(self.batch_size)
-
-
-_PUBLIC, _OTHER = (SURE, 0.0), (0.0, SURE)
-"""What the model says without private text, and the one thing that it says otherwise."""
+        return sums.over(scripted, scripted.candidates).distance(self.batch_size)
 
 
 def token_test(budget: Budget) -> TestAttack:
@@ -138,5 +166,59 @@ def token_test(budget: Budget) -> TestAttack:
     step, epsilon = PrivateTokens.distance_grid, float(budget.epsilon)
     apart = max(1, round(4 / epsilon))  # rows, each of one step: twice the scale
     vector = SparseVector(round((4 + 1 + apart / 2) * step), step, 2 * step / epsilon)
-    promise = EpsilonPromise(Composition((PureEvent(vector.epsilon),)), 0.0)
-    return TestAttack(vector, batch_size=4, early=1 + apart, late=1, questions=8, promise=promise)
+    claim = EpsilonClaim(Composition((PureEvent(vector.epsilon),)), 0.0)
+    return TestAttack(vector, batch_size=4, early=1 + apart, late=1, questions=8, claim=claim)
+
+
+@dataclass(frozen=True)
+class SubsetAttack:
+    """Is a record there for the first of two tokens? The score is how often that is chosen.
+
+    A subset says what the first record says that it is dealt, and the second token where it is dealt none. The record
+    stands before all others.
+
+    Args:
+        mechanism: samples, chooses and counts.
+        others: what the other records say.
+        claim: of all tokens.
+        deal: who goes into which subset.
+        source: of coins and noise.
+    """
+
+    mechanism: SubsampledTokens
+    others: Sequence[tuple[float, float]]
+    claim: EpsilonClaim
+    deal: Callable[..., list[NDArray[np.int64]]] = deal
+    source: NoiseSource = field(default_factory=SystemNoise)
+
+    def scores(self, runs: int, *, present: bool) -> Floats:
+        records = [_FIRST, *self.others] if present else list(self.others)
+        counts, sums = np.zeros(runs), cache(self._sums)
+        for run in range(runs):
+            tokens = self.mechanism.open(self.source).label(0)
+            while tokens.left:
+                sample = tokens.sample(len(records))
+                dealt = self.deal(sample, subsets=self.mechanism.subsets, most=_MOST_SHOWN)
+                said = tuple(records[numbers.min()] if len(numbers) else _SECOND for numbers in dealt)
+                counts[run] += tokens.choose(sums(said)) == 0
+        return counts
+
+    def _sums(self, said: Sequence[tuple[float, float]]) -> NDArray[np.int64]:
+        """The real sums."""
+        scripted: Any = ScriptedLogits([_SECOND, *said])
+        counted = [0, *[1] * len(said)]
+        if self.mechanism.noise == "votes":
+            return vote_sum(scripted, scripted.candidates, divisors=counted)
+        return softmax_sum(scripted, scripted.candidates, grid=self.mechanism.grid, divisors=counted)
+
+
+def few_shot(noise: SubsetNoise, budget: Budget, *, rate: float, tokens: int) -> SubsetAttack:
+    """Tokens with the noise that ``budget`` asks for, chosen by two subsets; the other records say the second token."""
+    pure = noise == "votes"
+    if pure:
+        budget = Budget(budget.epsilon, 0)
+        strength = votes_epsilon(budget, rate=rate, tokens=tokens)
+    else:
+        strength = subsampled_multiplier(budget, rate=rate, tokens=tokens)
+    mechanism = SubsampledTokens(noise, 2, strength, rate, tokens)
+    return SubsetAttack(mechanism, [_SECOND] * 2, EpsilonClaim(Composition((mechanism.event,)), float(budget.delta)))

@@ -1,5 +1,141 @@
-"""How near the synthetic texts are to the real ones, as a whole: :func:`measure_fidelity`."""
+"""How near the synthetic texts are to the real ones, as a whole."""
 
-from understudy.metrics.fidelity.measure import measure_fidelity
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from understudy.metrics import require_evaluate
+from understudy.metrics.fidelity.embeddings import (
+    COVERAGE,
+    DENSITY,
+    FRECHET,
+    KERNEL,
+    PRECISION,
+    RECALL,
+    frechet_values,
+    kernel_values,
+    neighbour_values,
+)
+from understudy.metrics.fidelity.mauve import FRONTIER, MAUVE, mauve_values
+from understudy.metrics.fidelity.texts import (
+    DISTINCT,
+    JSON_PARSED,
+    JSON_VALID,
+    LABEL_DISTANCE,
+    LENGTH_JS,
+    LENGTH_KS,
+    SELF_BLEU,
+    VOCABULARY,
+    distinct_values,
+    label_distance_values,
+    label_share_values,
+    length_values,
+    self_bleu_values,
+    validity_values,
+    vocabulary_values,
+)
+from understudy.metrics.intervals import LEAST_TO_TELL
+from understudy.metrics.sample import Sample
+from understudy.metrics.value import HOLDOUT, REAL, SYNTHETIC, Metric, MetricValue
+from understudy.vocabulary.words import split_words
 
 __all__ = ["measure_fidelity"]
+
+Measure = Callable[..., Iterable[MetricValue]]
+Tables = Mapping[str, Any]
+"""By whose they are."""
+
+
+def measure_fidelity(
+    real: Sample,
+    synthetic: Sample,
+    *,
+    holdout: Sample | None,
+    schema: Mapping[str, Any] | None,
+    seed: int,
+    resamples: int = 100,
+) -> tuple[MetricValue, ...]:
+    """How near the synthetic texts are to the real ones, beside how near other real texts are.
+
+    Metrics of embeddings are left out where a table has none, those of labels and of JSON likewise. A metric that the
+    tables are too small for has the value None.
+
+    Args:
+        real: texts of the private table.
+        synthetic: the texts to judge.
+        holdout: real texts that the synthetic ones were not made from: what is within reach at this size.
+        schema: a JSON schema that the texts should keep to.
+        seed: of cuts, clusterings and intervals.
+        resamples: per interval: subsamples (of self-BLEU: bootstrap samples).
+
+    Raises:
+        ConfigError: the extra ``evaluate`` is missing, or ``schema`` cannot be used.
+    """
+    require_evaluate()
+    from threadpoolctl import threadpool_limits
+
+    tables = {REAL: real, SYNTHETIC: synthetic} | ({} if holdout is None else {HOLDOUT: holdout})
+    fewest = min(map(len, tables.values()))
+    cut = {of: table.at_most(fewest, seed=seed) for of, table in tables.items()}
+    uneven = any(len(table) > fewest for table in tables.values())
+    sampling = {"seed": seed, "resamples": resamples}
+    placed, placed_cut = ({of: t for of, t in each.items() if t.embeddings is not None} for each in (tables, cut))
+    words, words_cut = ({of: [split_words(x) for x in t.texts] for of, t in each.items()} for each in (tables, cut))
+    lengths = {of: np.asarray([len(text) for text in texts], np.int64) for of, texts in words_cut.items()}
+    labels = {of: table.labels for of, table in tables.items() if table.labels}
+    labels_cut = {of: table.labels for of, table in cut.items() if table.labels is not None}
+    texts = {of: table.texts for of, table in tables.items()}
+    total = min(sum(map(len, each)) for each in words.values())
+    names = sorted({label for each in labels.values() for label in each})
+    near, clusters = [PRECISION, RECALL, DENSITY, COVERAGE], [MAUVE, FRONTIER]
+    valid = [JSON_PARSED, JSON_VALID]
+
+    def on_equal_sizes(values: Iterable[MetricValue]) -> Iterator[MetricValue]:
+        return (replace(each, sample_size=fewest) if uneven else each for each in values)
+
+    # Hundreds of small products: BLAS threads gain nothing, wait for each other on a busy machine, and round otherwise.
+    with threadpool_limits(1, user_api="blas"):
+        return (
+            *on_equal_sizes(_against_real(placed_cut, [FRECHET], frechet_values, sampling)),
+            *on_equal_sizes(_against_real(placed_cut, clusters, mauve_values, sampling, least=LEAST_TO_TELL)),
+            *on_equal_sizes(_against_real(placed_cut, near, neighbour_values, sampling, least=LEAST_TO_TELL)),
+            *_against_real(placed, [KERNEL], kernel_values, sampling),
+            *on_equal_sizes(_against_real(lengths, [LENGTH_JS, LENGTH_KS], length_values, sampling)),
+            *on_equal_sizes(_against_real(words_cut, [VOCABULARY], vocabulary_values, sampling)),
+            *_each(words, [DISTINCT], distinct_values, {**sampling, "total": total}),
+            *_each(texts, [SELF_BLEU], self_bleu_values, sampling),
+            *on_equal_sizes(_against_real(labels_cut, [LABEL_DISTANCE], label_distance_values, sampling)),
+            *_each(labels, [], label_share_values, {"names": names}, least=1),
+            *_each(texts if schema is not None else {}, valid, validity_values, {"schema": schema}, least=1),
+        )
+
+
+def _against_real(
+    tables: Tables, metrics: Sequence[Metric], measure: Measure, more: Mapping[str, Any], least: int = 2
+) -> Iterator[MetricValue]:
+    """The values of every table against the real one; nothing where there is no real one."""
+    real = tables.get(REAL)
+    for of, table in tables.items():
+        if real is None or of == REAL:
+            continue
+        if min(len(real), len(table)) < least:
+            yield from _too_few(metrics, of, least)
+        else:
+            yield from measure(real, table, of=of, **more)
+
+
+def _each(
+    tables: Tables, metrics: Sequence[Metric], measure: Measure, more: Mapping[str, Any], least: int = 2
+) -> Iterator[MetricValue]:
+    """The values of every table by itself."""
+    for of, table in tables.items():
+        yield from _too_few(metrics, of, least) if len(table) < least else measure(table, of, **more)
+
+
+def _too_few(metrics: Sequence[Metric], of: str, least: int) -> Iterator[MetricValue]:
+    note = f"Takes at least {least} texts of a table: fewer say nothing."
+    return (MetricValue(metric, None, of, note=note) for metric in metrics)

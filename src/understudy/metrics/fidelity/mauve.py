@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.metrics.fidelity.subsamples import LEAST_TO_TELL, over_subsamples
+from understudy.metrics.intervals import LEAST_TO_TELL, over_subsamples
 from understudy.metrics.sample import Sample
-from understudy.metrics.value import Figure, Metric
+from understudy.metrics.value import Metric, MetricValue
 
 SCALE = 5.0
 VARIANCE = 0.9
@@ -29,26 +29,22 @@ _HOW = (
     "nothing."
 )
 MAUVE = Metric(
-    name="mauve",
-    title="MAUVE",
-    family="fidelity",
-    definition=(
-        f"Area under the divergence curve (exp(-{SCALE:g} KL(Q, R)), exp(-{SCALE:g} KL(P, R))), R any mixture of P and "
-        f"Q; 1 for equal histograms, 0.004 for disjoint ones. {_HOW}"
-    ),
-    source="Pillutla et al. 2021, section 2; Pillutla et al. 2023 (smoothing)",
-    better="higher",
+    "mauve",
+    "MAUVE",
+    "fidelity",
+    f"Area under the divergence curve (exp(-{SCALE:g} KL(Q, R)), exp(-{SCALE:g} KL(P, R))), R any mixture of P and "
+    f"Q; 1 for equal histograms, 0.004 for disjoint ones. {_HOW}",
+    "Pillutla et al. 2021, section 2; Pillutla et al. 2023 (smoothing)",
+    "higher",
 )
 FRONTIER = Metric(
-    name="frontier_integral",
-    title="Frontier integral",
-    family="fidelity",
-    definition=(
-        "Twice the mean over t in [0, 1] of t KL(P, R) + (1 - t) KL(Q, R), R = t P + (1 - t) Q; 0 for equal "
-        f"histograms, 1 for disjoint ones. {_HOW}"
-    ),
-    source="Liu et al. 2021 (frontier integral); Pillutla et al. 2023",
-    better="lower",
+    "frontier_integral",
+    "Frontier integral",
+    "fidelity",
+    "Twice the mean over t in [0, 1] of t KL(P, R) + (1 - t) KL(Q, R), R = t P + (1 - t) Q; 0 for equal "
+    f"histograms, 1 for disjoint ones. {_HOW}",
+    "Liu et al. 2021 (frontier integral); Pillutla et al. 2023",
+    "lower",
 )
 
 Histogram = NDArray[np.float64]
@@ -131,21 +127,16 @@ def frontier_integral(p: Histogram, q: Histogram) -> float:
     return float(((p + q) / 2 - p * q * logarithm / (p - q)).sum())
 
 
-def mauve_figures(real: Sample, other: Sample, *, of: str, seed: int, draws: int) -> tuple[Figure, ...]:
+def mauve_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> tuple[MetricValue, ...]:
     """Both, each the mean over some clusterings, with intervals from subsamples of both tables in those clusters."""
     assert real.embeddings is not None
     assert other.embeddings is not None
     found = clusterings(real.embeddings, other.embeddings, seed=seed)
 
-    def figure(metric: Metric, statistic: Callable[[Histogram, Histogram], float]) -> Figure:
-        return over_subsamples(
-            metric,
-            lambda ours, theirs: float(np.mean([statistic(*each.histograms(ours, theirs)) for each in found])),
-            (len(real), len(other)),
-            of,
-            seed=seed,
-            draws=draws,
-            high=1.0,
-        )
+    def measured(metric: Metric, statistic: Callable[[Histogram, Histogram], float]) -> MetricValue:
+        def mean(ours: NDArray[np.bool_], theirs: NDArray[np.bool_]) -> float:
+            return float(np.mean([statistic(*each.histograms(ours, theirs)) for each in found]))
 
-    return figure(MAUVE, mauve), figure(FRONTIER, frontier_integral)
+        return over_subsamples(metric, mean, (len(real), len(other)), of, seed=seed, resamples=resamples, high=1.0)
+
+    return measured(MAUVE, mauve), measured(FRONTIER, frontier_integral)

@@ -9,9 +9,8 @@ import numpy as np
 
 from understudy.corpus.secrets.detectors import Detector, make_detectors
 from understudy.corpus.secrets.finder import SecretFinder
-from understudy.metrics.intervals import of_share
-from understudy.metrics.leakage.figures import chance_of_none
-from understudy.metrics.value import Figure, Metric, Setting
+from understudy.metrics.intervals import chance_of_none, mean_of_choices, wilson_interval
+from understudy.metrics.value import Metric, MetricValue, Setting
 
 _STRINGS = "Strings are compared in the detector's canonical spelling."
 
@@ -46,7 +45,7 @@ PUBLIC = Metric(
 
 def measure_replay(
     real: Sequence[str], others: Mapping[str, Sequence[str]], *, public: Sequence[str], detectors: Sequence[str]
-) -> list[Figure]:
+) -> list[MetricValue]:
     """What of the real texts' personal data stands in other texts, by detector.
 
     Args:
@@ -58,12 +57,12 @@ def measure_replay(
     Raises:
         ConfigError: a detector is unknown, or its extra is missing.
     """
-    return [figure for detector in make_detectors(detectors) for figure in _of_detector(detector, real, others, public)]
+    return [each for detector in make_detectors(detectors) for each in _of_detector(detector, real, others, public)]
 
 
 def _of_detector(
     detector: Detector, real: Sequence[str], others: Mapping[str, Sequence[str]], public: Sequence[str]
-) -> Iterable[Figure]:
+) -> Iterable[MetricValue]:
     strings = set(_texts_with(SecretFinder(detectors=[detector]), real))
     finder = SecretFinder(listed=strings, detectors=[detector])
     known = strings & set(_texts_with(finder, public))
@@ -75,17 +74,17 @@ def _of_detector(
         by_detector: dict[str, Setting] = {"detector": detector.name}
         for size in dict.fromkeys((len(texts), smallest)):
             expected = float((1 - chance_of_none(holders, len(texts), size)).sum())
-            note = "" if size == len(texts) else f"The mean over all choices of {size} of its texts."
-            yield Figure(COUNT, expected, of, settings={**by_detector, "texts": size}, note=note)
+            settings = {**by_detector, "texts": size}
+            yield MetricValue(COUNT, expected, of, settings=settings, note=mean_of_choices(size, len(texts)))
         yield _share(len(holders), len(own), of, by_detector)
         if known:
-            yield Figure(PUBLIC, float(len(known & found.keys())), of, settings=by_detector)
+            yield MetricValue(PUBLIC, float(len(known & found.keys())), of, settings=by_detector)
 
 
-def _share(replayed: int, strings: int, of: str, settings: Mapping[str, Setting]) -> Figure:
+def _share(replayed: int, strings: int, of: str, settings: Mapping[str, Setting]) -> MetricValue:
     if strings == 0:
-        return Figure(SHARE, None, of, settings=settings, note="The real texts hold no such string of their own.")
-    return Figure(SHARE, replayed / strings, of, of_share(replayed, strings), settings)
+        return MetricValue(SHARE, None, of, settings=settings, note="The real texts hold no such string of their own.")
+    return MetricValue(SHARE, replayed / strings, of, wilson_interval(replayed, strings), settings)
 
 
 def _texts_with(finder: SecretFinder, texts: Sequence[str]) -> Counter[str]:

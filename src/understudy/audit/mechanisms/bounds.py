@@ -1,0 +1,141 @@
+"""Lower bounds on what a mechanism loses, from how often a test for one unit's presence errs.
+
+A test says "present" where a score is above a threshold. Of runs without the unit some share FP is called present, of
+runs with it some share FN is not. Clopper and Pearson (1934) give limits that the true shares exceed with a stated
+probability only, whatever the mechanism; from both limits follows by how much the mechanism must lose at least:
+
+* (epsilon, delta)-DP allows FP and FN only where e^epsilon FP + FN >= 1 - delta and FP + e^epsilon FN >= 1 - delta
+  (Wasserman and Zhou 2010; Kairouz, Oh and Viswanath 2015, Theorem 2.1), so both directions follow of one test;
+* mu-GDP allows them only where mu >= Phi^-1(1 - FP) - Phi^-1(FN) (Dong, Roth and Su 2022; Nasr et al. 2023);
+* rho-zCDP only where rho >= D_a / a at every order a > 1, D_a the Renyi divergence of the test's answer with the unit
+  from that without it, or the other way round: the answer is post-processing (Bun and Steinke 2016, Lemma 2.2);
+* (p, r) for secrets allows a test that is wrong with probability p to be right with probability r at most.
+
+The threshold is chosen on other runs than those that are counted, so the limits hold for it as for any fixed one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+_CAUTION = 1e-3
+"""Of the limits by which a threshold is chosen, lest luck choose one far out in a tail. No bound rests on it."""
+_NEARLY_ONE = 1 - 2**-50
+CHOOSING = 4
+"""One run in so many serves to choose a threshold; the others are counted."""
+
+
+def upper_limit(found: ArrayLike, trials: int, *, alpha: float) -> Floats:
+    """The Clopper-Pearson upper limit of a share: too low with probability ``alpha`` at most.
+
+    Args:
+        found: of ``trials``; need not be whole, where what to expect is asked.
+        trials: 1 or more.
+    """
+    from scipy.stats import beta
+
+    found = np.asarray(found, dtype=np.float64)
+    return np.where(found >= trials, 1.0, beta.isf(alpha, found + 1, np.maximum(trials - found, 1e-300)))
+
+
+@dataclass(frozen=True)
+class ErrorLimits:
+    """Upper limits of a test's two kinds of error; numbers, or arrays for many tests at once.
+
+    Args:
+        false_positive: of the share of runs without the unit that are called present, in (0, 1].
+        false_negative: of the share of runs with the unit that are not, in (0, 1].
+    """
+
+    false_positive: Floats
+    false_negative: Floats
+
+    def epsilon(self, delta: float) -> Floats:
+        """The least epsilon at ``delta`` that allows these errors."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            forth = np.log(np.maximum(1 - delta - self.false_negative, 0) / self.false_positive)
+            back = np.log(np.maximum(1 - delta - self.false_positive, 0) / self.false_negative)
+        return np.asarray(np.maximum(np.maximum(forth, back), 0.0))
+
+    def mu(self, rate: float = 1.0) -> Floats:
+        """The least mu of Gaussian differential privacy that allows them.
+
+        Args:
+            rate: with which the unit is sampled at all, as is known: with it the scores are (1 - rate) N(0, 1) +
+                rate N(mu, 1), without it N(0, 1).
+        """
+        from scipy.special import ndtri
+
+        right = (1 - self.false_negative - (1 - rate) * self.false_positive) / rate
+        return np.asarray(np.maximum(ndtri(np.clip(right, 0, _NEARLY_ONE)) - ndtri(self.false_positive), 0.0))
+
+    @property
+    def rho(self) -> Floats:
+        """The least rho of zero-concentrated differential privacy that allows them."""
+        here, there = 1 - self.false_negative, self.false_positive
+        both = [_divergence_by_order(here, there), _divergence_by_order(there, here)]
+        return np.asarray(np.where(here > there, np.maximum(*both), 0.0))
+
+    def posterior(self, prior: float) -> Floats:
+        """How often a test that is wrong with probability ``prior`` is right, at least.
+
+        This test made more careful (it keeps to itself, at random, some of what it would say) or bolder (it says
+        "present" at random, too) until it is wrong with that probability.
+        """
+        careful = (1 - self.false_negative) * np.minimum(1.0, prior / self.false_positive)
+        share = np.maximum(prior - self.false_positive, 0) / np.maximum(1 - self.false_positive, 1e-300)
+        return np.asarray(np.maximum(careful + share * self.false_negative, prior))
+
+
+_ORDERS = 1 + np.geomspace(1e-3, 100, 60)
+
+
+def _divergence_by_order(here: Floats, there: Floats) -> Floats:
+    """max over orders a of D_a / a, of a coin that falls with probability ``here`` from one with ``there``."""
+    here, there = np.asarray(here)[..., None], np.asarray(there)[..., None]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        moments = here**_ORDERS * there ** (1 - _ORDERS) + (1 - here) ** _ORDERS * (1 - there) ** (1 - _ORDERS)
+        found = np.log(moments) / (_ORDERS - 1) / _ORDERS
+    return np.asarray(np.max(np.where(np.isfinite(found), found, 0.0), axis=-1))
+
+
+Bound = Callable[[ErrorLimits], Floats]
+
+
+def best_bound(absent: Floats, present: Floats, bound: Bound, *, alpha: float) -> float:
+    """``bound`` of the threshold test that the first quarter of the scores recommends, counted on the others.
+
+    Args:
+        absent: ``Float64[runs]``, one score a run without the unit.
+        present: ``Float64[runs]``, with it; higher where the unit is seen more plainly.
+        bound: grows as errors become rarer.
+        alpha: probability that the answer is too high, at most: half of it for either kind of error.
+    """
+    first = len(absent) // CHOOSING
+    thresholds = np.unique(np.concatenate([absent[:first], present[:first]]))
+    trial = _limits(absent[:first], present[:first], thresholds, alpha=_CAUTION)
+    threshold = thresholds[np.argmax(bound(trial))]
+    return float(bound(_limits(absent[first:], present[first:], threshold, alpha=alpha)))
+
+
+def counted(runs: int) -> int:
+    """How many of ``runs`` are not used to choose a threshold."""
+    return runs - runs // CHOOSING
+
+
+def limits(false_positives: ArrayLike, false_negatives: ArrayLike, trials: int, *, alpha: float) -> ErrorLimits:
+    """Both limits, from how many of ``trials`` runs each way went wrong; one is too low with ``alpha`` at most."""
+    return ErrorLimits(
+        upper_limit(false_positives, trials, alpha=alpha / 2), upper_limit(false_negatives, trials, alpha=alpha / 2)
+    )
+
+
+def _limits(absent: Floats, present: Floats, threshold: ArrayLike, *, alpha: float) -> ErrorLimits:
+    """Of the tests ``score > threshold``."""
+    above = len(absent) - np.searchsorted(np.sort(absent), threshold, side="right")
+    below = np.searchsorted(np.sort(present), threshold, side="right")
+    return limits(above, below, len(absent), alpha=alpha)

@@ -1,0 +1,307 @@
+"""Attacks on noisy sums: the best test, which knows both exact sums, on the real mechanism's answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.assess.charged import ChargedMetrics
+from understudy.assess.counting import MetricCounts
+from understudy.audit.mechanisms.bounds import Floats
+from understudy.audit.mechanisms.claims import Claim, EpsilonClaim, PosteriorClaim, secret_budget
+from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.evolution.embeddings import Block, integer_vectors
+from understudy.labels import LabelSet
+from understudy.methods.aug_pe.plan import AugPEParameters, mechanisms, records_per_unit
+from understudy.methods.aug_pe.votes import VoteHistogram
+from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
+from understudy.methods.dp_kps.features import Frequencies, integer_features
+from understudy.methods.dp_kps.plan import DPKPSParameters, make_plan
+from understudy.methods.public import PublicFacts
+from understudy.methods.sec_pe.clusters import Clusters, ClusterSums
+from understudy.privacy.accountant import Composition, gaussian_split
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.measurement import Batches, Query, exact_sum, measure
+from understudy.privacy.mechanisms import NoisySum, SampledSum
+from understudy.privacy.noise import NoiseKind, NoiseSource, SystemNoise
+from understudy.privacy.secrets.bounds import poisson_binomial
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.secrets.composition import calibrate
+from understudy.privacy.unit import Unit
+from understudy.queries.counts import LabelCounts, TermCounts
+from understudy.vocabulary.matcher import TermMatcher
+
+TERMS = ("ache", "burn", "cough")
+"""The vocabulary. The worst record holds all of it."""
+LABELS = 2
+OWNER = Unit("owner", 3)
+NEAREST = 2
+_FREQUENCIES = 2
+_CANDIDATES = np.repeat(integer_vectors(np.eye(2, dtype=np.float32)), 2, axis=0)
+_CANDIDATE_LABELS = np.array([0, 1, 0, 1], dtype=np.int32)
+_SECRET, _OTHER = "Passport 9434765919", "a note on the weather"
+QueryName = Literal["counts", "histogram", "density", "sequences", "labels"]
+
+
+class Row(NamedTuple):
+    """A record."""
+
+    text: str
+    label: int = 0
+    owner: str = "somebody"
+
+
+@dataclass(frozen=True)
+class _Batch:
+    texts: Sequence[str]
+    labels: NDArray[np.int32]
+    owners: Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Rows in one batch."""
+
+    rows: Sequence[Row]
+
+    def batches(self) -> Iterator[_Batch]:
+        texts, labels, owners = zip(*self.rows, strict=True) if self.rows else ((), (), ())
+        yield _Batch(texts, np.array(labels, dtype=np.int32), owners)
+
+
+def corpus(rows: Sequence[Row], unit: Unit) -> BoundedCorpus:
+    """The rows as a run sees them."""
+    return BoundedCorpus(_Table(rows), unit, b"a key of the dataset")
+
+
+_OTHERS = (Row("a cough and an ache"), Row("a burn", 1))
+_RECORD = (Row("a burn, an ache, a cough, and again a cough", owner="Ann"),)
+_RECORDS = (*_RECORD, Row("a cough, an ache, a burn", 0, "Ann"), Row("the ache and the burn and a cough", 0, "Ann"))
+"""Of one owner: alike in what counts, so that they add up to the most that they can."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A query with the mechanism that was planned for it, and how many of its vectors one unit adds."""
+
+    mechanism: NoisySum
+    query: Query[Any]
+    records_per_unit: int = 1
+
+
+@dataclass(frozen=True)
+class SumAttack:
+    """Was the unit in the data of these sums, all of which are released?
+
+    The score is the log-likelihood ratio of the answers, for the noise that the mechanisms say they add (Neyman and
+    Pearson 1933: no test is better).
+
+    Args:
+        sums: one or more sums of the same data, each with its noise.
+        absent: the data without the unit.
+        present: the data with it.
+        claim: of all that is released.
+        source: of noise.
+    """
+
+    sums: Sequence[Measured]
+    absent: Batches[Any]
+    present: Batches[Any]
+    claim: Claim
+    source: NoiseSource = field(default_factory=SystemNoise)
+
+    def scores(self, runs: int, *, present: bool) -> Floats:
+        return np.asarray(sum(self._scores(each, runs, present) for each in self.sums))
+
+    def _scores(self, each: Measured, runs: int, present: bool) -> Floats:
+        mechanism, query, data = each.mechanism, each.query, self.present if present else self.absent
+        without, with_unit = exact_sum(query, self.absent).ravel(), exact_sum(query, self.present).ravel()
+        moved = without != with_unit
+        answers = np.array([self._answer(each, data).ravel()[moved] for _ in range(runs)])
+        noise = (answers * mechanism.sensitivity.grid - without[moved]) / mechanism.scale
+        shift = (with_unit - without)[moved] / mechanism.scale
+        if mechanism.noise == "laplace":
+            return np.asarray((np.abs(noise) - np.abs(noise - shift)).sum(axis=1))
+        return np.asarray(noise @ shift - shift @ shift / 2)
+
+    def _answer(self, each: Measured, data: Batches[Any]) -> Floats:
+        return measure(each.mechanism, each.query, data, source=self.source, records_per_unit=each.records_per_unit)
+
+
+def query_of(kind: QueryName, noise: NoiseKind) -> Query[BoundedBatch]:
+    """The real query, of few terms and frequencies."""
+    matcher = TermMatcher(TERMS)
+    rows = TermRows(matcher, len(TERMS))
+    if kind == "counts":
+        return TermCounts(matcher, len(TERMS), len(TERMS))
+    if kind == "labels":
+        return LabelCounts(LABELS)
+    if kind == "histogram":
+        return TermHistogram(rows, LABELS, len(TERMS), noise)
+    if kind == "sequences":  # cosine and sine are alike here: the longest vector that there is, in L1 too
+        return SequenceDensity(rows, LABELS, np.full((2, len(TERMS), _FREQUENCIES), np.pi / 8, dtype=np.float32))
+    frequencies = Frequencies(seed=0, length=1, count=_FREQUENCIES, bandwidth=0.35, dimension=len(TERMS))
+    phases = frequencies.phases(np.eye(len(TERMS), dtype=np.float32))
+    return TermDensity(rows, LABELS, integer_features(phases[0]), noise)
+
+
+def one_sum(kind: QueryName, noise: NoiseKind, budget: Budget) -> SumAttack:
+    """One query, with the noise that ``budget`` asks for; neighbours differ by a record."""
+    pure = noise == "laplace"
+    multiplier = 1 / float(budget.epsilon) if pure else gaussian_split(budget, [1.0])[0]
+    query = query_of(kind, noise)
+    measured = Measured(NoisySum(noise, multiplier, query.sensitivity, query.shape), query)
+    return _attack([measured], Unit(), 0.0 if pure else float(budget.delta))
+
+
+def dp_kps(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
+    """All that DP-KPS releases at its defaults, with the noise of its own plan: term counts, then the histogram."""
+    parameters = DPKPSParameters(noise=noise, top_terms=len(TERMS), length=len(TERMS), terms_per_record=len(TERMS))
+    facts = PublicFacts(unit, LabelSet(("yes", "no")))
+    plan = make_plan(parameters, budget, facts, vocabulary_size=len(TERMS))
+    queries = {"vocabulary": query_of("counts", noise), "density": query_of("histogram", noise)}
+    sums = [Measured(charge.mechanism, queries[charge.name]) for charge in plan.charges]  # type: ignore[arg-type]
+    return _attack(sums, unit, float(plan.budget.delta))  # type: ignore[union-attr]
+
+
+def charged_metrics(unit: Unit, budget: Budget) -> SumAttack:
+    """The counts behind metrics that are released, by a classifier that is always right."""
+    metrics = ChargedMetrics("audit", unit, float(budget.epsilon), ["a classifier"], seed=0)
+    always = {"a classifier": lambda batch: np.ones(len(batch.texts), dtype=np.bool_)}
+    query = MetricCounts(LABELS, always, unit)
+    return _attack([Measured(metrics.mechanism(query), query)], unit, 0.0)
+
+
+def _attack(sums: Sequence[Measured], unit: Unit, delta: float) -> SumAttack:
+    mine = _RECORDS if unit.kind == "owner" else _RECORD
+    return SumAttack(
+        sums,
+        corpus(_OTHERS, unit),
+        corpus([*_OTHERS, *mine], unit),
+        EpsilonClaim(Composition(tuple(each.mechanism.event for each in sums)), delta),
+    )
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Records in memory: where each lies, its label, whose it is."""
+
+    places: Sequence[int]
+    labels: Sequence[int]
+    units: Sequence[int]
+
+    def batches(self) -> Iterator[Block]:
+        yield Block(
+            integer_vectors(np.eye(2, dtype=np.float32)[list(self.places)]),
+            np.array(self.labels, dtype=np.int32),
+            np.array(self.units, dtype=np.int64),
+        )
+
+
+def votes(unit: Unit) -> VoteHistogram:
+    """The real query: two labels with two candidates each; every record votes for both of its label."""
+    return VoteHistogram(_CANDIDATES, _CANDIDATE_LABELS, unit, NEAREST)
+
+
+def _added(unit: Unit) -> Embeddings:
+    """Two records of others, and the worst unit: one record, an owner's in both labels, or a secret's, all alike."""
+    mine = {"record": [0], "owner": [0, 1, 1], "secret": [0, 0, 0]}[unit.kind]
+    return Embeddings([0, 1] + [0] * len(mine), [0, 1, *mine], [0, 1] + [2] * len(mine))
+
+
+def aug_pe(rounds: int, unit: Unit, budget: Budget) -> SumAttack:
+    """The votes of ``rounds`` rounds with the noise of Aug-PE's own plan. All rounds have the same candidates."""
+    spend: Budget | SecretBudget = secret_budget(budget) if unit.kind == "secret" else budget
+    parameters = AugPEParameters(rounds=rounds, nearest=NEAREST)
+    planned = mechanisms(parameters, spend, PublicFacts(unit), vocabulary_size=None).values()
+    sums = [Measured(mechanism, votes(unit), records_per_unit(unit)) for mechanism in planned]
+    return SumAttack(sums, Embeddings([0, 1], [0, 1], [0, 1]), _added(unit), _claim(sums, spend))
+
+
+def _claim(sums: Sequence[Measured], spend: Budget | SecretBudget) -> Claim:
+    events = tuple(each.mechanism.event for each in sums)
+    if isinstance(spend, SecretBudget):
+        return PosteriorClaim(events, float(spend.prior))
+    return EpsilonClaim(Composition(events), float(spend.delta))
+
+
+class Corners:
+    """An embedder: the secret's records lie in one corner, all others in another."""
+
+    model_id = "corners"
+    fingerprint = "0" * 64
+    local = True
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.eye(2, dtype=np.float32)[[int(text != _SECRET) for text in texts]]
+
+
+def cluster_sums() -> ClusterSums:
+    """The real query: a label for the secret's records and one for the others, with one cluster each.
+
+    The centres lie so far from the records that their residuals are clipped.
+    """
+    centres = integer_vectors(np.array([[0, 1], [-1, 0]], dtype=np.float32))[:, None]
+    return ClusterSums(Clusters(centres, np.ones((2, 1), dtype=np.int64)), Corners(), clip=0.3, size_share=0.8)
+
+
+@dataclass(frozen=True)
+class SampledAttack:
+    """Is the secret in the corpus of these sums, each of which samples records anew?
+
+    The score is the log-likelihood ratio along the direction in which the secret's records move the sums, all alike.
+
+    Args:
+        mechanism: samples each record of the secret with ``rate``.
+        releases: how often it is run, with a sample of its own each time.
+        records: that hold the secret.
+        claim: of all releases.
+        source: of coins and noise.
+    """
+
+    mechanism: SampledSum
+    rate: float
+    releases: int
+    records: int
+    claim: PosteriorClaim
+    source: NoiseSource = field(default_factory=SystemNoise)
+
+    def scores(self, runs: int, *, present: bool) -> Floats:
+        """A sum of them over releases."""
+        unit = Unit("secret", self.records)
+        others, mine = [Row(_OTHER, 1)] * 2, [Row(_SECRET)]
+        data = corpus([*others, *mine * self.records] if present else others, unit)
+        query, scale = cluster_sums(), self.mechanism.scale
+        moved = exact_sum(query, corpus(mine, unit)) / scale
+        length = float(np.linalg.norm(moved))
+        answers = [
+            np.vdot(measure(self.mechanism, query, data, source=self.source, rates=self.rate), moved)
+            for _ in range(runs * self.releases)
+        ]
+        along = np.array(answers) * (self.mechanism.sensitivity.grid / scale / length)
+        return np.asarray(self._ratio(along, length).reshape(runs, self.releases).sum(axis=1))
+
+    def _ratio(self, along: Floats, length: float) -> Floats:
+        from scipy.special import logsumexp
+
+        parts = [
+            math.log(chance) + chosen * length * along - (chosen * length) ** 2 / 2
+            for chosen, chance in enumerate(poisson_binomial(self.mechanism.inclusion[0]))
+            if chance > 0
+        ]
+        return np.asarray(logsumexp(parts, axis=0))
+
+
+def sec_pe(budget: Budget, *, rate: float, records: int, releases: int = 1) -> SampledAttack:
+    """Sums with the noise that SecPE's plan would calibrate for the secret alone."""
+    inclusion = (((rate, records),),)
+    spend = secret_budget(budget)
+    query, multiplier = cluster_sums(), calibrate(spend, inclusion, releases=releases)
+    mechanism = SampledSum(multiplier, inclusion, query.sensitivity, query.shape)
+    claim = PosteriorClaim([mechanism.event] * releases, float(spend.prior))
+    return SampledAttack(mechanism, rate, releases, records, claim)

@@ -1,0 +1,309 @@
+"""``understudy evaluate | audit | report | show``: what says how good and how private it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from glob import glob
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from understudy.cli.options import TABLE, ParametersCommand, config_option, given, json_option, release_size_option
+from understudy.cli.output import listener, printable, say, show_json, show_table
+from understudy.errors import ConfigError, PrivacyError
+
+if TYPE_CHECKING:
+    from understudy.audit.mechanisms.audit import MechanismAudit
+    from understudy.audit.result import RunAudit
+    from understudy.config import Groups
+    from understudy.metrics.results import Evaluation
+    from understudy.metrics.value import Interval, MetricValue
+
+
+def _evaluate_groups(_args: Sequence[str]) -> Groups:
+    from understudy.assess.parameters import ChargeParameters, EvaluationParameters
+    from understudy.assess.tables import ResultParameters
+    from understudy.config import LedgerParameters, TableParameters
+
+    return (EvaluationParameters, TableParameters, ChargeParameters, LedgerParameters, ResultParameters)
+
+
+@click.command(
+    cls=ParametersCommand,
+    groups=_evaluate_groups,
+    main=(*TABLE, "holdout", "beside", "metrics", "classifiers", "embedder", "charge_metrics", "dataset", "output"),
+)
+@click.argument("real", type=str)
+@click.argument("synthetic", type=str)
+@config_option
+@json_option
+@click.option("--show", is_flag=True, help="Print the metrics. They are private: no epsilon covers them.")
+def evaluate(real: str, synthetic: str, config: str | None, as_json: bool, show: bool, **values: Any) -> None:
+    """Measure the table or output folder SYNTHETIC against the real table REAL: fidelity, utility, leakage.
+
+    The metrics are private, for the data's holder: they go to private/evaluation.json of the output folder.
+    --charge-metrics EPSILON releases a few of them, with noise, to release/metrics.json.
+    """
+    from understudy.assess.evaluate import evaluate as measure
+    from understudy.metrics.results import result_json
+    from understudy.outputs import OutputFolder
+
+    settings = given(values, config)
+    output = settings.get("output") or (synthetic if Path(synthetic).is_dir() else None)
+    if not (show or output):
+        if not Path(synthetic).exists() and not glob(synthetic):  # noqa: PTH207 - a pattern is one of the user's
+            raise ConfigError(f"There is no file or folder {synthetic!r}.", "Check its name.")
+        raise ConfigError("No place given for the metrics.", "Name a folder with --output, or print them with --show.")
+    with listener() as told:
+        made = measure(real, synthetic, listener=told, **settings)
+    if as_json:
+        folder = None if output is None else OutputFolder(Path(output))
+        charged = None if folder is None or "charge_metrics" not in settings else str(folder.metrics_file)
+        files = {"evaluation": None if folder is None else str(folder.evaluation_file), "released": charged}
+        show_json({**files, **({"metrics": result_json(made)} if show else {})})
+    elif show:
+        _show_evaluation(made)
+
+
+def _show_evaluation(made: Evaluation) -> None:
+    """A table for each family. Kinds of personal data that cannot be told are left out: there are many."""
+    from understudy.metrics.value import Family
+
+    for family in get_args(Family):
+        rows = [
+            (
+                measured.metric.title,
+                measured.of,
+                "-" if measured.value is None else f"{measured.value:.4g}",
+                "" if measured.interval is None else f"{measured.interval.low:.4g} to {measured.interval.high:.4g}",
+                _settings(measured),
+                measured.note,
+            )
+            for measured in made.of_family(family)
+            if measured.value is not None or not measured.metric.name.startswith("pii_")
+        ]
+        if rows:
+            click.echo(f"\n{family}")
+            show_table(("metric", "of", "value", "interval", "settings", "note"), rows)
+
+
+def _settings(measured: MetricValue) -> str:
+    shown = [f"{name} {setting}" for name, setting in measured.settings.items()]
+    return ", ".join(shown if measured.sample_size is None else [*shown, f"{measured.sample_size} texts"])
+
+
+@click.group("audit")
+def audit() -> None:
+    """Try to break the promise: audits of mechanisms and of whole runs."""
+
+
+@audit.command()
+@click.argument("name", required=False)
+@click.option("--list", "lists", is_flag=True, help="List the mechanisms that can be audited.")
+@click.option("--runs", type=int, default=5000, show_default=True, help="Runs with the unit, and as many without.")
+@click.option("--epsilon", default="4", show_default=True, help="What the mechanism is to promise.")
+@click.option("--delta", default="1e-6", show_default=True, help="... at this delta; pure mechanisms promise it at 0.")
+@click.option("--confidence", type=float, default=0.95, show_default=True, help="That no bound is too high.")
+@json_option
+def mechanism(
+    name: str | None, *, lists: bool, runs: int, epsilon: str, delta: str, confidence: float, as_json: bool
+) -> None:
+    """Run the mechanism NAME (or `all`) on worst-case neighbours, and bound what it loses from below.
+
+    The noise is the system's, as in a release: it has no seed, and no two audits are alike.
+    """
+    from understudy.audit.mechanisms.audit import NO_PROOF, audit_mechanism
+    from understudy.audit.mechanisms.registry import ALL, MECHANISMS, chosen
+    from understudy.privacy.guarantee import Budget
+
+    if lists:
+        known = [(each.name, each.title, each.neighbours) for each in MECHANISMS.values()]
+        if as_json:
+            show_json({"mechanisms": [dict(zip(("name", "title", "neighbours"), each, strict=True)) for each in known]})
+        else:
+            show_table(("mechanism", "what it is", "neighbours"), known)
+        return
+    if name is None:
+        raise ConfigError("No mechanism given.", f"Name one (see --list), or say `{ALL}`.")
+    budget = Budget(epsilon, delta)
+    done = []
+    auditables = chosen(name)
+    if name == ALL and (missing := [each.name for each in MECHANISMS.values() if each not in auditables]):
+        say(f"Left out, for want of the extra `local`: {', '.join(missing)}.")
+    for auditable in auditables:
+        say(f"{auditable.name}: {auditable.neighbours}")
+        done.append(audit_mechanism(auditable, budget, runs=runs, confidence=confidence))
+    if as_json:
+        show_json({"audits": [each.to_json() for each in done]})
+    else:
+        show_table(_HEADS, [_mechanism_row(each) for each in done])
+        click.echo(NO_PROOF)
+    if broken := [each.name for each in done if each.violated]:
+        raise PrivacyError(
+            f"A lower bound lies above the promise: {', '.join(broken)}.",
+            "Audit it again with more runs, and if it stays so, release nothing with it and report it.",
+        )
+
+
+_HEADS = (
+    "mechanism",
+    "number",
+    "promised",
+    "bound by Clopper-Pearson",
+    "bound by the curve",
+    "ideal attack",
+    "ceiling",
+    "verdict",
+)
+
+
+def _mechanism_row(done: MechanismAudit) -> tuple[str, ...]:
+    promised, by_test, ideal, ceiling = (
+        f"{number:.4g}" for number in (done.promised, done.clopper_pearson, done.ideal, done.ceiling)
+    )
+    by_curve = "-" if done.along_curve is None else f"{done.along_curve:.4g} ({done.curve})"
+    return done.name, done.quantity, promised, by_test, by_curve, ideal, ceiling, done.verdict
+
+
+def _audit_groups(_args: Sequence[str]) -> Groups:
+    from understudy.audit.running import AuditParameters
+
+    return (AuditParameters,)
+
+
+@audit.command(
+    "run",
+    cls=ParametersCommand,
+    groups=_audit_groups,
+    main=("canaries", "prefix_words", "suffix_terms", "attacks", "confidence"),
+)
+@click.argument("config")
+@click.option("--output", metavar="FOLDER", help="Folder for the results, which stay in its private part.")
+@click.option("--insecure-no-noise", is_flag=True, default=None, help="Audit the run without its noise: it must fail.")
+@click.option("--fresh", is_flag=True, default=None, help="Start anew in a used folder, with other canaries and coins.")
+@json_option
+def audit_run(
+    config: str, *, output: str | None, insecure_no_noise: bool | None, fresh: bool | None, as_json: bool, **values: Any
+) -> None:
+    """Audit the run that the YAML file CONFIG describes. The same command resumes.
+
+    The user's ledger is not charged, so nothing that the run makes may be handed out.
+    """
+    from understudy.audit.running import AUDIT, AuditParameters
+    from understudy.audit.running import audit_run as attack
+    from understudy.config import run_config
+
+    changes = {"output": output, "insecure_no_noise": insecure_no_noise, "fresh": fresh}
+    settings = run_config(given(changes, config))
+    with listener() as told:
+        done = attack(settings, AuditParameters(**given(values, None)), listener=told)
+    if as_json:
+        show_json(done.to_json())
+    else:
+        _show_audit(done)
+        click.echo(Path(settings.output or "") / "private" / AUDIT)
+    if done.verdict == "VIOLATION":
+        raise PrivacyError(
+            f"The run leaks epsilon {done.bound:.2f} at least, and promises {done.epsilon:g}.",
+            "Release nothing with it, and report it."
+            if done.private
+            else "Noise was off or seeded, and no promise holds: leave that out of the configuration.",
+        )
+
+
+def _show_audit(done: RunAudit) -> None:
+    click.echo(f"Method {done.method}, protecting {done.unit}.")
+    texts = done.synthetic_texts
+    click.echo(f"{done.canaries} canaries, {done.planted} planted; {texts} synthetic texts; {done.seconds:.0f} s.\n")
+    rows = [
+        (
+            attack.name,
+            _with(attack.auc, attack.auc_interval),
+            _with(attack.true_positives, attack.true_positives_interval),
+            f"{attack.epsilon:.2f}",
+        )
+        for attack in done.attacks
+    ]
+    show_table(("attack", "AUC", "TPR at 1 % FPR", "epsilon at least"), rows)
+    click.echo(f"\nPromised: epsilon {done.epsilon:g} at delta {done.delta:g}.")
+    click.echo(f"Found: epsilon at least {done.bound:.2f}, at {done.confidence:.6g} confidence over all attacks.")
+    click.echo(f"Power of the test: epsilon {done.largest_bound:.2f} if every guess were right.")
+    click.echo(f"Verdict: {done.verdict}. {done.remark}")
+
+
+def _with(value: float, interval: Interval) -> str:
+    return f"{value:.3f} ({interval.low:.3f}-{interval.high:.3f})"
+
+
+@click.command()
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.option("--compare", is_flag=True, help="Write one page that compares the runs: accuracy against epsilon.")
+@click.option("--output", metavar="FILE", help="Where the comparison goes.")
+@click.option("--name", "names", multiple=True, metavar="NAME", help="A run's name in the comparison, one per RUN.")
+@click.option("--shareable", is_flag=True, help="Compare only metrics that were released with a charge.")
+@click.option("--embedder", metavar="SPEC", help="Of topics and the map.  [default: builtin, or TF-IDF without it]")
+@click.option("--seed", type=int, default=0, show_default=True, help="Steers the map and which texts are shown.")
+@json_option
+def report(
+    runs: tuple[str, ...],
+    *,
+    compare: bool,
+    output: str | None,
+    names: tuple[str, ...],
+    shareable: bool,
+    embedder: str | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Write the report of each RUN, an --output folder of `run`, `release` or `generate`, and print where it is.
+
+    release/report.html may be handed out; private/report.html is written too where something was measured on private
+    texts, and stays inside.
+    """
+    from understudy import api
+
+    if not compare and (output is not None or names or shareable):
+        raise ConfigError(
+            "--output, --name and --shareable belong to a comparison.", "Add --compare, or leave them out."
+        )
+    if compare:
+        if output is None:
+            raise ConfigError("No file given for the comparison.", "Name it with --output FILE.")
+        page = api.compare(runs, output, names=names, shareable=shareable)
+        fields: dict[str, Any] = {"comparison": str(page)}
+        lines = [page]
+    else:
+        made = api.report(*runs, embedder=embedder, seed=seed)
+        pages = [(str(each.shareable), each.internal and str(each.internal)) for each in made]
+        fields = {"reports": [{"shareable": public, "internal": inside} for public, inside in pages]}
+        lines = [page for each in made for page in (each.shareable, each.internal) if page is not None]
+    if as_json:
+        show_json(fields)
+    else:
+        click.echo("\n".join(map(str, lines)))
+
+
+@click.command()
+@click.argument("release", type=str)
+@json_option
+@release_size_option
+def show(release: str, as_json: bool, max_release_bytes: int | None) -> None:
+    """Show the privacy statement of the Release file RELEASE."""
+    from understudy.methods.registry import load_release
+
+    made = load_release(release, max_bytes=max_release_bytes)
+    if as_json:
+        show_json(
+            {
+                "statement": made.statement.to_json(),
+                "parameters": dict(made.parameters),
+                "schema": made.schema.to_json(),
+                "noise_check": made.noise_check.to_json(),
+            }
+        )
+        return
+    click.echo(printable(made.statement.to_markdown()))
+    click.echo("## What came of it\n")
+    for line in made.noise_lines:
+        click.echo(f"- {printable(line)}")

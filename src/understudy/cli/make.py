@@ -1,0 +1,203 @@
+"""``understudy run | release | generate | plan | baseline``: what makes something."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from zipfile import is_zipfile
+
+import click
+
+from understudy.cli.options import (
+    TABLE,
+    WRITING,
+    ParametersCommand,
+    config_option,
+    given,
+    json_option,
+    release_size_option,
+    require_output,
+    value_of,
+)
+from understudy.cli.output import listener, show_json
+from understudy.config import (
+    DEFAULT_METHOD,
+    RUN_GROUPS,
+    WRITING_GROUPS,
+    EmbedderParameters,
+    Groups,
+    OutputParameters,
+    configured_method,
+    read_config,
+    release_groups,
+    run_config,
+)
+from understudy.methods.registry import load_release, method_class, method_names
+from understudy.outputs import OutputFolder
+from understudy.privacy.plan import Plan
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.release.reading import read_method
+from understudy.run import pipeline
+from understudy.run.baseline import BaselineParameters, write_baseline
+from understudy.run.forecast import Forecast, forecast
+from understudy.run.generating import Result
+
+_BUDGET = ("epsilon", "delta", "dataset")
+_DATA = ("data", *TABLE, *_BUDGET)
+
+
+_method_option = click.option(
+    "--method", default=None, metavar="NAME", help=f"{', '.join(method_names())}. [default: {DEFAULT_METHOD}]"
+)
+
+
+def _method_of(args: Sequence[str]) -> type[Any]:
+    """The method of a command line: of ``--method``, else of the configuration file, else the default."""
+    config = value_of("--config", args)
+    return method_class(value_of("--method", args) or configured_method(read_config(config) if config else {}))
+
+
+def _run_groups(args: Sequence[str]) -> Groups:
+    return (*RUN_GROUPS, _method_of(args).parameters)
+
+
+def _release_groups(args: Sequence[str]) -> Groups:
+    method = _method_of(args)
+    return (*release_groups(method), method.parameters)
+
+
+def _method_of_release(args: Sequence[str]) -> type[Any]:
+    """That of the first word that is a Release, of those that are no flag's value if there are such."""
+    words = [pair for pair in pairwise(["", *args]) if not pair[1].startswith("-") and _is_file(pair[1])]
+    words.sort(key=lambda pair: pair[0].startswith("-") and "=" not in pair[0])
+    file = next((word for _, word in words if is_zipfile(word)), None)
+    name = DEFAULT_METHOD if file is None else read_method(Path(file))
+    return method_class(name if name in method_names() else DEFAULT_METHOD)  # loading it says that there is none
+
+
+def _generate_groups(args: Sequence[str]) -> Groups:
+    method = _method_of_release(args)
+    embedder = (EmbedderParameters,) if method.needs.generation_embedder else ()
+    return (*WRITING_GROUPS, OutputParameters, *embedder, method.generation_parameters)
+
+
+def _is_file(word: str) -> bool:
+    """Whether a word names a regular file: a pipe would be waited for, and a device has no end."""
+    try:
+        return Path(word).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+@click.command(cls=ParametersCommand, groups=_run_groups, main=(*_DATA, "private_model", *WRITING))
+@_method_option
+@config_option
+@json_option
+def run(config: str | None, as_json: bool, **values: Any) -> None:
+    """Make a synthetic table from a private one: release, then generate. The same command resumes a run that was
+    killed."""
+    settings = run_config(given(values, config))
+    require_output(settings.output)
+    with listener() as told:
+        _show(pipeline.run(settings, listener=told), settings.output_format, as_json)
+
+
+@click.command(cls=ParametersCommand, groups=_release_groups, main=(*_DATA, "private_model", *WRITING))
+@_method_option
+@config_option
+@json_option
+@click.option("--continue", "resume", is_flag=True, help="Use what an earlier release here has paid for and not used.")
+def release(config: str | None, as_json: bool, resume: bool, **values: Any) -> None:
+    """Make a Release of a private table: the only step that reads it."""
+    settings = run_config(given(values, config))
+    require_output(settings.output)
+    with listener() as told:
+        _show(pipeline.release(settings, listener=told, resume=resume), None, as_json)
+
+
+@click.command(cls=ParametersCommand, groups=_generate_groups, main=WRITING)
+@click.argument("release", type=str)
+@config_option
+@json_option
+@release_size_option
+def generate(release: str, config: str | None, as_json: bool, max_release_bytes: int | None, **values: Any) -> None:
+    """Turn the Release file RELEASE into synthetic texts. Free, any number of times, anywhere."""
+    made = load_release(release, max_bytes=max_release_bytes)
+    settings = given(values, config)
+    require_output(settings.get("output"))
+    with listener() as told:
+        result = pipeline.generate(made, listener=told, **settings)
+    _show(result, str(settings.get("output_format", "parquet")), as_json)
+
+
+@click.command(cls=ParametersCommand, groups=_run_groups, main=(*TABLE[1:], *_BUDGET, "expected_records", *WRITING))
+@_method_option
+@config_option
+@json_option
+def plan(config: str | None, as_json: bool, **values: Any) -> None:
+    """Forecast what a run would release, cost and buy. Reads no private data."""
+    made = forecast(run_config(given(values, config)))
+    if as_json:
+        show_json(made.to_json())
+    else:
+        click.echo(_forecast(made))
+
+
+@click.command(
+    cls=ParametersCommand,
+    groups=lambda _: (*WRITING_GROUPS, OutputParameters, BaselineParameters),
+    main=("labels", *WRITING, "keywords", "keywords_are_public"),
+)
+@config_option
+@json_option
+def baseline(config: str | None, as_json: bool, **values: Any) -> None:
+    """Let the language model write texts from the labels alone, without private data: the baseline to compare with."""
+    settings = given(values, config)
+    require_output(settings.get("output"))
+    with listener() as told:
+        records = write_baseline(settings, listener=told)
+    table = OutputFolder(Path(settings["output"])).synthetic_file(str(settings.get("output_format", "parquet")))
+    if as_json:
+        show_json({"output": str(settings["output"]), "table": str(table), "records": len(records)})
+    else:
+        click.echo(table)
+
+
+def _show(result: Result, output_format: str | None, as_json: bool) -> None:
+    """What was made: the table in ``output_format``, or the Release alone."""
+    assert result.folder is not None
+    release = result.folder.release_file(result.release.method)
+    table = None if output_format is None else result.folder.synthetic_file(output_format)
+    if not as_json:
+        click.echo(table or release)
+        return
+    show_json(
+        {
+            **result.to_json(),
+            "output": str(result.folder.root),
+            "release": str(release) if release.exists() else None,
+            "table": None if table is None else str(table),
+        }
+    )
+
+
+def _forecast(made: Forecast) -> str:
+    lines = [
+        f"Method {made.plan.method}, budget {made.plan.budget}, protecting {made.plan.unit.describe()}.",
+        "",
+        "Charges, in order:",
+        *(f"  {charge.name}: {charge.why} ({charge.event})" for charge in made.plan.charges),
+        f"  together: {_together(made.plan)}",
+        "",
+        "What the budget buys:",
+        *(f"  {line}" for facts in (made.plan.forecast, made.calls) for line in facts.lines()),
+    ]
+    return "\n".join(lines)
+
+
+def _together(plan: Plan) -> str:
+    if isinstance(plan.budget, SecretBudget):
+        return f"posterior {plan.total:.6g} at prior {float(plan.budget.prior):g}"
+    return f"epsilon {plan.total:.6g} at delta {float(plan.budget.delta):g}"

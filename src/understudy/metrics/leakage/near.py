@@ -1,0 +1,179 @@
+"""Real texts that a text is too like: near duplicates by their words, nearest neighbours by their embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.metrics.intervals import NO_TEXTS, quantile, ratio, share_of_texts
+from understudy.metrics.sample import Sample
+from understudy.metrics.value import HOLDOUT, SYNTHETIC, Metric, MetricValue
+
+SIMILAR = (0.8, 0.9)
+"""Edit similarities from which on two texts are near duplicates."""
+
+_CONFIRMED = 100
+"""Candidates of a text whose similarity is computed: in tables with much boilerplate nearly every text is one."""
+
+_PERMUTATIONS, _BANDS, _ROWS = 128, 32, 4
+"""Texts with half of their distinct words in common are found with probability 0.87, with two thirds 0.999."""
+
+NEAR = Metric(
+    "near_duplicates",
+    "Texts with a near duplicate among the real ones",
+    "leakage",
+    "The share of texts, in [0, 1], that have a real text of at least the given similarity: 1 minus the insertions "
+    "and deletions of characters that turn one into the other, over both lengths. Case and punctuation do not count. "
+    f"Compared are the {_CONFIRMED} real texts at most that share most words by MinHash: a text with typing errors in "
+    "every other word may be missed.",
+    "Broder 1997; Lee et al. 2022, arXiv:2107.06499, section 4.2",
+    "lower",
+)
+
+
+def measure_near_duplicates(
+    real: Sequence[Sequence[str]], others: Mapping[str, Sequence[Sequence[str]]], *, seed: int
+) -> list[MetricValue]:
+    """Shares of texts with a near duplicate in ``real``. Texts without words have none.
+
+    Args:
+        real: the words of each real text.
+        others: the words of each text, by the name of the table.
+        seed: of the permutations.
+    """
+    index = _Index(real, others, seed)
+    values: list[MetricValue] = []
+    for of, texts in others.items():
+        most = np.array([index.most_similar(words) for words in texts])
+        values += [share_of_texts(NEAR, most >= level, of, {"similarity": level}) for level in SIMILAR]
+    return values
+
+
+class _Index:
+    """The distinct real texts, to be asked for what is similar."""
+
+    def __init__(self, real: Sequence[Sequence[str]], others: Mapping[str, Sequence[Sequence[str]]], seed: int) -> None:
+        from datasketch import MinHash, MinHashLSH, sha1_hash32
+
+        vocabulary = set(chain.from_iterable(chain(real, *others.values())))
+        self._hashes = {word: sha1_hash32(word.encode("utf-8", "surrogatepass")) for word in vocabulary}
+        self._empty = MinHash(num_perm=_PERMUTATIONS, seed=seed % 2**32, hashfunc=int)
+        self._lsh = MinHashLSH(num_perm=_PERMUTATIONS, params=(_BANDS, _ROWS))
+        self._texts = list(dict.fromkeys(" ".join(words) for words in real if words))
+        sketches = [self._sketch(text.split(" ")) for text in self._texts]
+        for number, sketch in enumerate(sketches):
+            self._lsh.insert(number, sketch, check_duplication=False)
+        self._hash_values = np.array([sketch.hashvalues for sketch in sketches])
+        self._known = set(self._texts)
+
+    def most_similar(self, words: Sequence[str]) -> float:
+        """The highest similarity of any candidate, 0 where it is below all of ``SIMILAR``."""
+        from rapidfuzz.fuzz import ratio
+        from rapidfuzz.process import extractOne
+
+        text = " ".join(words)
+        if text in self._known:
+            return 1.0
+        if not words or not self._texts:
+            return 0.0
+        sketch = self._sketch(words)
+        numbers = np.array(sorted(self._lsh.query(sketch)), dtype=np.int64)
+        agreeing = (self._hash_values[numbers] == sketch.hashvalues).sum(axis=1)
+        numbers = numbers[np.argsort(-agreeing, kind="stable")[:_CONFIRMED]]
+        candidates = (self._texts[number] for number in numbers)
+        found = extractOne(text, candidates, scorer=ratio, score_cutoff=100 * min(SIMILAR))
+        return 0.0 if found is None else found[1] / 100
+
+    def _sketch(self, words: Sequence[str]) -> Any:
+        sketch = self._empty.copy()
+        sketch.update_batch([self._hashes[word] for word in set(words)])
+        return sketch
+
+
+QUANTILES = (0.05, 0.5)
+
+NO_EMBEDDINGS = "The texts have no embeddings."
+
+DISTANCE = Metric(
+    "distance_to_closest_record",
+    "Distance to closest record (DCR)",
+    "leakage",
+    "A quantile over texts of the Euclidean distance, in [0, 2], from a text's embedding to the nearest real one.",
+    "Zhao et al. 2021, arXiv:2102.08369 (CTAB-GAN)",
+    "higher",
+)
+RATIO = Metric(
+    "nearest_neighbour_distance_ratio",
+    "Nearest-neighbour distance ratio (NNDR)",
+    "leakage",
+    "A quantile over texts of the distance to the nearest real text over that to the second nearest, in [0, 1]. Near 0 "
+    "a text belongs to one real text and to no other; 1 where both distances are 0.",
+    "Zhao et al. 2021, arXiv:2102.08369 (CTAB-GAN); Lowe 2004",
+    "higher",
+)
+NEARER = Metric(
+    "nearer_to_real_than_holdout",
+    "Texts nearer to the real texts than to held out ones",
+    "leakage",
+    "The share of texts, in [0, 1], whose nearest text among as many real as held out ones is a real one; ties count "
+    "half. About one half where the real texts left no mark of their own.",
+    "Platzer and Reutterer 2021, arXiv:2104.00635",
+    "lower",
+)
+
+
+def measure_neighbours(real: Sample, others: Mapping[str, Sample], **sampling: int) -> list[MetricValue]:
+    """Distances and their ratios for each table; and, with held out texts, which the synthetic ones are nearer to.
+
+    Where there are no embeddings, or too few real texts, there is no value but a note.
+
+    Args:
+        sampling: ``seed`` and ``resamples``.
+    """
+    values: list[MetricValue] = []
+    for of, texts in others.items():
+        distances = _distances(texts, real, 2)
+        first, second = distances[:, :1].ravel(), distances[:, 1:].ravel()
+        ratios = np.divide(first[: len(second)], second, out=np.ones_like(second), where=second > 0)
+        for metric, found, fewest in ((DISTANCE, first, 1), (RATIO, ratios, 2)):
+            none = _why(real, texts, fewest)
+            values += [quantile(metric, found, level, of, none=none, **sampling) for level in QUANTILES]
+    if SYNTHETIC in others and HOLDOUT in others:
+        values.append(_nearer(real, others[SYNTHETIC], others[HOLDOUT], **sampling))
+    return values
+
+
+def _nearer(real: Sample, synthetic: Sample, holdout: Sample, *, seed: int, resamples: int) -> MetricValue:
+    size = min(len(real), len(holdout))
+    to_real = _distances(synthetic, real.at_most(size, seed=seed), 1).ravel()
+    to_holdout = _distances(synthetic, holdout.at_most(size, seed=seed), 1).ravel()
+    wins = (to_real < to_holdout) + 0.5 * (to_real == to_holdout) if len(to_real) and len(to_holdout) else np.zeros(0)
+    settings, none = {"reference_texts": size}, _why(holdout, synthetic, 1)
+    return ratio(NEARER, wins, np.ones(len(wins)), SYNTHETIC, settings, none=none, seed=seed, resamples=resamples)
+
+
+def _distances(texts: Sample, reference: Sample, count: int) -> NDArray[np.float64]:
+    """``Float64[len(texts), <= count]``: from each text to its nearest reference texts; empty where there are none."""
+    from sklearn.neighbors import NearestNeighbors
+
+    count = min(count, len(reference))
+    if texts.embeddings is None or reference.embeddings is None or not len(texts) or not count:
+        return np.empty((0, 0))
+    search = NearestNeighbors(n_neighbors=count, algorithm="brute").fit(reference.embeddings)
+    nearest = search.kneighbors(texts.embeddings, return_distance=False)
+    vectors, distances = texts.embeddings.astype(np.float64), np.empty(nearest.shape)
+    for column in range(count):  # anew, as the search's own rounding tells equal vectors apart
+        distances[:, column] = np.linalg.norm(vectors - reference.embeddings[nearest[:, column]], axis=1)
+    return np.sort(distances, axis=1)
+
+
+def _why(reference: Sample, texts: Sample, fewest: int) -> str:
+    if not len(texts):
+        return NO_TEXTS
+    if len(reference) < fewest:
+        return f"There are fewer than {fewest} texts to be near to."
+    return NO_EMBEDDINGS

@@ -1,0 +1,156 @@
+"""What was measured, as JSON files that may come from anybody: one writer, and one reader that checks every type.
+
+Each file holds one frozen dataclass, which is its form, and the version of that form.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import PlainSerializer, PlainValidator, TypeAdapter
+
+from understudy.errors import ConfigError
+from understudy.files import PRIVATE_MODE, SHARED_MODE, atomic_file
+from understudy.metrics.overview import Overview
+from understudy.metrics.value import Family, MetricValue
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Charge
+from understudy.privacy.unit import Unit
+from understudy.statement.form import ChargeForm, Exact
+from understudy.untrusted import MOST_BYTES, MOST_VALUES, read_json
+
+VERSION = 2
+"""Of every form; files of another are refused."""
+MOST_EVALUATION_BYTES = 64 * 1024**2
+"""Of an evaluation's file, which holds some thousands of whole texts for the map."""
+T = TypeVar("T")
+
+_EXACT = TypeAdapter(dict[str, Exact])
+
+
+def _read_budget(fields: Any) -> Budget:
+    return Budget.from_json(_EXACT.validate_python(fields, strict=True))
+
+
+def _read_charge(fields: Any) -> Charge:
+    ChargeForm.model_validate(fields)
+    return Charge.from_json(fields)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What ``private/evaluation.json`` holds.
+
+    Args:
+        values: every number with its definition, in the order in which they were measured.
+        overview: what the tables look like; None where that was not asked for.
+        settings: how it was measured: seeds, sizes, models, by name.
+        table_sha256: of the synthetic table of an output folder.
+    """
+
+    values: tuple[MetricValue, ...]
+    overview: Overview | None
+    settings: Mapping[str, Any]
+    table_sha256: str | None = None
+
+    def of_family(self, family: Family) -> tuple[MetricValue, ...]:
+        return tuple(measured for measured in self.values if measured.metric.family == family)
+
+    def save(self, path: Path) -> None:
+        """Write it for its owner's eyes only."""
+        write_result(path, result_json(self))
+
+
+@dataclass(frozen=True)
+class ReleasedMetrics:
+    """What ``release/metrics.json`` holds: values of private texts that were released with noise, and their cost.
+
+    Args:
+        values: every number with its definition.
+        settings: how it was measured.
+        table_sha256: of the synthetic table of the output folder.
+        private: False where the noise was off or seeded.
+        dataset, run: what the ledger calls them.
+        trusted: endpoints that could read private texts.
+        unit, protects: the privacy unit, also in words.
+        budget: what they cost.
+        charges: what was charged.
+    """
+
+    values: tuple[MetricValue, ...]
+    settings: Mapping[str, Any]
+    table_sha256: str | None
+    private: bool
+    dataset: str
+    run: str
+    trusted: tuple[str, ...]
+    unit: Annotated[Unit, PlainValidator(Unit.from_json), PlainSerializer(Unit.to_json)]
+    protects: str
+    budget: Annotated[Budget, PlainValidator(_read_budget), PlainSerializer(Budget.to_json)]
+    charges: tuple[Annotated[Charge, PlainValidator(_read_charge), PlainSerializer(Charge.to_json)], ...]
+
+    def save(self, path: Path) -> None:
+        write_result(path, result_json(self), mode=SHARED_MODE)
+
+
+def load_evaluation(path: Path) -> Evaluation:
+    """Read what :meth:`Evaluation.save` wrote.
+
+    Raises:
+        ConfigError: if it cannot be read, or is of another version.
+    """
+    return read_result(path, Evaluation, made_by="evaluate", most=MOST_EVALUATION_BYTES, values=None)
+
+
+def load_released(path: Path) -> ReleasedMetrics:
+    """Read what :meth:`ReleasedMetrics.save` wrote.
+
+    Raises:
+        ConfigError: if it cannot be read, or is of another version.
+    """
+    return read_result(path, ReleasedMetrics, made_by="evaluate --charge-metrics")
+
+
+def result_json(result: Any) -> dict[str, Any]:
+    """A result, a frozen dataclass, as JSON values with the version."""
+    fields: dict[str, Any] = TypeAdapter(type(result)).dump_python(result, mode="json")
+    return {"version": VERSION, **fields}
+
+
+def write_result(path: Path, fields: dict[str, Any], *, mode: int = PRIVATE_MODE) -> None:
+    """Write what :func:`result_json` made, whole or not at all; for its owner's eyes only unless ``mode`` says other.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    with atomic_file(path, mode=mode) as file:
+        file.write(json.dumps(fields, ensure_ascii=False, allow_nan=False).encode())
+
+
+def read_result(
+    path: Path, kind: type[T], *, made_by: str, most: int = MOST_BYTES, values: int | None = MOST_VALUES
+) -> T:
+    """Read what :func:`write_result` wrote; fields that are not named are ignored.
+
+    Args:
+        kind: the dataclass.
+        made_by: the command that makes the file.
+        most, values: limits, as for :func:`understudy.untrusted.read_json`.
+
+    Raises:
+        ConfigError: if it cannot be read, or is of another version.
+    """
+    try:
+        fields = read_json(path, most=most, values=values)
+        if fields.pop("version") != VERSION:
+            raise ValueError("another version")
+        return TypeAdapter(kind).validate_json(json.dumps(fields), strict=True)
+    except Exception:  # a damaged file fails in many ways
+        raise ConfigError(
+            f"{path.name} cannot be read: it is damaged or was made by another version.",
+            f"Make it anew with `understudy {made_by}`.",
+        ) from None

@@ -1,0 +1,144 @@
+"""SVG elements as escaped markup; scales and the frame that every chart stands in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+_LEAST = 1e-100
+"""Values that are no further apart are one: between smaller ones there are no round values."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From ``domain`` to ``places``, straight or by the logarithm, with ticks at ``marks`` or at round values."""
+
+    domain: tuple[float, float]
+    places: tuple[float, float]
+    log: bool = False
+    words: Callable[[float], str] = "{:g}".format
+    marks: tuple[float, ...] = ()
+
+    def __call__(self, value: float) -> float:
+        low, high = self.domain
+        part = (value - low) / ((high - low) or 1)
+        if self.log:
+            part = math.log(value / low) / math.log(high / low)
+        return self.places[0] + part * (self.places[1] - self.places[0])
+
+    def ticks(self) -> list[tuple[float, str]]:
+        return [(value, self.words(value)) for value in self.marks or ticks(*self.domain)]
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round values in [low, high], about that many.
+
+    >>> ticks(0, 1)
+    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    >>> ticks(3, 47)
+    [10.0, 20.0, 30.0, 40.0]
+    """
+    if not high - low > _LEAST:
+        return []
+    step = nice_step((high - low) / about)
+    first = math.ceil(low / step - 1e-9)
+    return [round(number * step, 12) for number in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def nice_step(step: float) -> float:
+    """The nearest of 1, 2, 5 times a power of ten that is no smaller."""
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * (1 - 1e-9))
+
+
+def padded(low: float, high: float, share: float = 0.06) -> tuple[float, float]:
+    """A little wider on both sides, and never empty."""
+    if high - low <= max(_LEAST, 1e-12 * max(abs(low), abs(high))):
+        half = max(0.5, abs(low) / 2)
+        return low - half, low + half
+    return low - share * (high - low), high + share * (high - low)
+
+
+def tag(element: str, *children: str, **attributes: str | float) -> Markup:
+    """One element. ``class_`` is written ``class``, ``text_anchor`` ``text-anchor``; numbers to two decimals.
+
+    >>> print(tag("text", "a < b", x=1.005, text_anchor="end"))
+    <text x="1" text-anchor="end">a &lt; b</text>
+    """
+    written = "".join(f' {name.rstrip("_").replace("_", "-")}="{_value(value)}"' for name, value in attributes.items())
+    return Markup(f"<{element}{written}>{Markup('').join(map(escape, children))}</{element}>")
+
+
+def _value(value: str | float) -> str:
+    return str(escape(value)) if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where a chart's axes stand, in units of its view box (about a pixel on a phone)."""
+
+    width: float = 400
+    height: float = 240
+    left: float = 48
+    right: float = 16
+    top: float = 28
+    bottom: float = 42
+
+    @property
+    def x(self) -> tuple[float, float]:
+        return self.left, self.width - self.right
+
+    @property
+    def y(self) -> tuple[float, float]:
+        return self.height - self.bottom, self.top
+
+
+def svg_image(name: str, title: str, description: str, frame: Frame, *children: str) -> Markup:
+    """The chart: an image to those who cannot see it, with its title and what it shows.
+
+    Args:
+        name: unique on the page.
+    """
+    return tag(
+        "svg",
+        tag("title", title, id=f"{name}-title"),
+        tag("desc", description, id=f"{name}-desc"),
+        *children,
+        class_="chart",
+        viewBox=f"0 0 {frame.width:g} {frame.height:g}",
+        role="img",
+        aria_labelledby=f"{name}-title {name}-desc",
+    )
+
+
+def x_axis(frame: Frame, scale: Scale, title: str, *, lines: bool = False) -> Markup:
+    """Ticks along the bottom, and the title below them; with ``lines``, faint ones upwards from the ticks."""
+    bottom, top = frame.y
+    parts = [tag("line", x1=frame.x[0], x2=frame.x[1], y1=bottom, y2=bottom, class_="axis")]
+    for value, words in scale.ticks():
+        at = scale(value)
+        if lines:
+            parts.append(tag("line", x1=at, x2=at, y1=bottom, y2=top, class_="grid"))
+        parts.append(tag("text", words, x=at, y=bottom + 17, text_anchor="middle", class_="tick"))
+    middle = (frame.x[0] + frame.x[1]) / 2
+    parts.append(tag("text", title, x=middle, y=bottom + 36, text_anchor="middle", class_="axis-title"))
+    return tag("g", *parts, aria_hidden="true")
+
+
+def y_axis(frame: Frame, scale: Scale, title: str) -> Markup:
+    """Ticks on the left with faint lines from them, and the title above."""
+    parts = [tag("text", title, x=0, y=frame.top - 14, class_="axis-title")]
+    for value, words in scale.ticks():
+        at = scale(value)
+        parts.append(tag("line", x1=frame.x[0], x2=frame.x[1], y1=at, y2=at, class_="grid"))
+        parts.append(tag("text", words, x=frame.left - 7, y=at + 4, text_anchor="end", class_="tick"))
+    return tag("g", *parts, aria_hidden="true")
+
+
+def path(points: list[tuple[float, float]], **attributes: str | float) -> Markup:
+    """A line through the points."""
+    steps = " ".join(f"{'M' if i == 0 else 'L'}{x:.1f} {y:.1f}" for i, (x, y) in enumerate(points))
+    return tag("path", d=steps, **attributes)

@@ -1,0 +1,87 @@
+"""The verbs on one run's configuration: release, run and generate. Their Python faces are in :mod:`understudy.api`."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from understudy.config import RunConfig, run_config
+from understudy.corpus import Corpus
+from understudy.errors import ConfigError
+from understudy.methods.registry import load_release, method_class
+from understudy.privacy.noise import InsecureNoNoise, SystemNoise
+from understudy.release import Release
+from understudy.run.generating import Result, prepare_writing, write_texts
+from understudy.run.planning import check_wanted, require_language_model, require_name
+from understudy.run.releasing import make_release, require_continuable
+from understudy.run.session import SILENT, Listener, noise_source, open_session
+
+
+def release(
+    config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT, resume: bool = False
+) -> Result:
+    """Make a Release of private data: the only step that reads them.
+
+    Args:
+        resume: continue a release that stopped before its charges were used up; nothing more is charged.
+
+    Raises:
+        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
+    """
+    require_name(config)
+    require_language_model(config, releases=True, generates=False)
+    needs = method_class(config.method).needs
+    if resume:
+        require_continuable(config)
+    with open_session(config, config.lasting, noise_source(config)) as session:
+        writing = None
+        if needs.candidates or needs.private_model:
+            writing = prepare_writing(session, config, listener, asks=needs.candidates)
+        made = make_release(session, config, corpus, writing, listener, resume=resume)
+        return Result(made, folder=session.visible_folder)
+
+
+def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT) -> Result:
+    """Release and generate in one go. The same configuration and output folder resume where a killed run was.
+
+    Raises:
+        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
+    """
+    check_wanted(config)
+    require_name(config)
+    require_language_model(config, releases=True, generates=True)
+    asks = method_class(config.method).needs.generation_llm != "never"
+    with open_session(config, config.lasting, noise_source(config)) as session:
+        writing = prepare_writing(session, config, listener, asks=asks)  # before anything is charged
+        made = make_release(session, config, corpus, writing, listener)
+        return write_texts(session, made, config, writing, listener, capped=True)
+
+
+def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT, **options: Any) -> Result:
+    """Turn a Release into synthetic records: post-processing, free, any number of times.
+
+    Args:
+        made: a Release, or its file.
+        options: by their flag names: how many records, the language model, the writing, the output, and those
+            parameters of the method that are free (``length``, ``contrast``, ...).
+
+    Raises:
+        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
+    """
+    made = made if isinstance(made, Release) else load_release(Path(made))
+    free = set(method_class(made.method).generation_parameters.model_fields)
+    fixed = {name: value for name, value in made.parameters.items() if name != "seed"}
+    changed = sorted(name for name in set(options) & set(fixed) - free if options[name] != fixed[name])
+    if changed:
+        raise ConfigError(
+            f"{changed[0]!r} was fixed when the Release was made.", "Leave it out, or make another Release."
+        )
+    config = run_config({**fixed, **options, "method": made.method})
+    check_wanted(config)
+    require_language_model(config, releases=False, generates=True)
+    asks = method_class(config.method).needs.generation_llm != "never"
+    noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: whose folder it may be
+    with open_session(config, {**config.lasting, "release": made.digest}, noise) as session:
+        writing = prepare_writing(session, config, listener, asks=asks)
+        return write_texts(session, made, config, writing, listener, clear=True)
