@@ -14,13 +14,9 @@ from understudy.statement.form import require_readable_charges
 
 
 def make_plan(config: RunConfig, *, labels: LabelSet | None = None) -> Plan:
-    """The plan of a configured run. Reads no private data.
+    """The plan of a configured run, with the table's labels or the declared ones. Reads no private data.
 
-    Args:
-        labels: as the table has them; None takes the declared ones.
-
-    Raises:
-        ConfigError: if the configuration cannot be run.
+    Raises ConfigError if the configuration cannot be run.
     """
     method = make_method(config.method, config.method_parameters)
     budget = config.budget

@@ -142,10 +142,7 @@ def mechanisms(
 def make_plan(
     parameters: AugPEParameters, budget: Budget | SecretBudget, facts: PublicFacts, *, vocabulary_size: int | None
 ) -> Plan:
-    """The plan of a release.
-
-    Args:
-        vocabulary_size: terms in the public vocabulary, None where none is used.
+    """The plan of a release; ``vocabulary_size`` is that of the public vocabulary, None where none is used.
 
     Raises:
         ConfigError: if the label proportions do not fit the labels, there are too many candidates, the shares leave

@@ -64,11 +64,7 @@ def release(
     vocabulary: Vocabulary | None,
     tools: ReleaseTools,
 ) -> Released:
-    """Evolve a population by the private records' votes.
-
-    Args:
-        vocabulary: public, for private keywords; None without.
-    """
+    """Evolve a population by the private records' votes; the public ``vocabulary`` is for private keywords."""
     embedder, writer, labels = needed(tools.embedder), needed(tools.writer), tools.labels
     shares: Sequence[float] = declared_proportions(parameters.label_sizes, labels.names) or [1.0] * labels.size
     if parameters.label_sizes == NOISY:

@@ -40,11 +40,7 @@ from understudy.privacy.sealed import Arrays
 def release(
     parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, *, sampling: SamplingRates, tools: ReleaseTools
 ) -> Released:
-    """Release the noisy sizes and centres of public clusters.
-
-    Args:
-        sampling: how records are sampled, as the plan has it.
-    """
+    """Release the noisy sizes and centres of public clusters; records are sampled as the plan has it."""
     embedder = needed(tools.embedder)
 
     def clusters_to_keep() -> Arrays:
