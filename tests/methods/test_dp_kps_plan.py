@@ -54,7 +54,7 @@ def labels_of(count: int) -> PublicFacts:
 
 
 @given(
-    epsilon=st.floats(0.01, 100),
+    epsilon=st.floats(0.05, 100),
     delta=st.floats(1e-12, 1e-2),
     share=st.floats(0.01, 0.99),
     noise=st.sampled_from(["gaussian", "laplace"]),
