@@ -122,7 +122,7 @@ def plan_file(folder: Path) -> list[str]:
 
 
 def test_the_schema_of_a_configuration_has_the_methods_parameters(understudy: Command) -> None:
-    found = json.loads(understudy("schema", "--method", "private-prediction").out)
+    found = json.loads(understudy("config", "schema", "--method", "private-prediction").out)
     assert {"batches", "batch_size", "clip", "sparse_vector", "record_form", "private_model"} <= set(
         found["properties"]
     )
