@@ -28,8 +28,7 @@ import understudy.models.catalog as catalog
 from sets import CACHE, DATA, embed, embedder
 from understudy.corpus.bounding import BoundedBatch
 from understudy.evolution.embeddings import PrivateEmbeddings, integer_vectors
-from understudy.evolution.loop import evolve
-from understudy.evolution.population import Round
+from understudy.evolution.loop import Round, evolve
 from understudy.evolution.variation import TextAPI, keywords_of_labels
 from understudy.evolution.voting import nearest
 from understudy.ledger import Ledger

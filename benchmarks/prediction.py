@@ -38,7 +38,7 @@ from textquality import known_pairs, known_words, nearness, right_label
 from understudy.decoding.prompting import LabelPrompts
 from understudy.decoding.structured import Fault
 from understudy.ledger import Ledger
-from understudy.methods.private_prediction import drawing, plan
+from understudy.methods.private_prediction import plan, sampler
 from understudy.methods.private_prediction import release as releasing
 from understudy.privacy import tokens as private_tokens
 from understudy.prompts.template import PromptTemplate, load_template
@@ -201,7 +201,11 @@ class Watched:
 def watching() -> Iterator[Watched]:
     """Look at every text that was drawn, those that are left out too, and at the distances of the test."""
     seen = Watched()
-    collected, public, is_private = releasing.collected, drawing.Draw._public, private_tokens.BatchTokens.is_private
+    collected, public, is_private = (
+        releasing.collected,
+        sampler.TokenSampler._public,
+        private_tokens.BatchTokens.is_private,
+    )
 
     def look(parameters: Any, asked: LabelPrompts, drawn: Sequence[Any], *rest: Any) -> Any:
         seen.asked, seen.drawn = asked, drawn
@@ -216,11 +220,11 @@ def watching() -> Iterator[Watched]:
         seen.distances.append(distance / (mechanism.batch_size * mechanism.distance_grid))
         return is_private(self, distance)
 
-    releasing.collected, drawing.Draw._public, private_tokens.BatchTokens.is_private = look, count, note
+    releasing.collected, sampler.TokenSampler._public, private_tokens.BatchTokens.is_private = look, count, note
     try:
         yield seen
     finally:
-        releasing.collected, drawing.Draw._public = collected, public
+        releasing.collected, sampler.TokenSampler._public = collected, public
         private_tokens.BatchTokens.is_private = is_private
 
 

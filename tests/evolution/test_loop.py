@@ -10,8 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scripted import EMPTY, ScriptedChat, embed, make_api, template_of
 
-from understudy.evolution.loop import candidates_per_round, evolve, population_sizes
-from understudy.evolution.population import KEPT, NO_PARENT, Population, Round
+from understudy.evolution.loop import KEPT, NO_PARENT, Population, Round, candidates_per_round, evolve, population_sizes
 from understudy.evolution.variation import TextAPI
 from understudy.models.types import Completion
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy.evolution.population import NO_PARENT, Population, Round
+from understudy.evolution.loop import NO_PARENT, Population, Round
 from understudy.store import RunStore
 
 TEXTS = ("plain", "größer 東京 \U0001f600", "lone \ud800 half \udfff", "zero\x00byte\r\n\u2028", "", "é e\u0301")

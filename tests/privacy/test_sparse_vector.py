@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from understudy.errors import ConfigError, PrivacyError
 from understudy.privacy.mechanisms import LARGEST_SCALE
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseKind, NoiseSource, SystemNoise
-from understudy.privacy.sparse_vector import Run, SparseVector
+from understudy.privacy.tokens import Run, SparseVector
 
 STEP = 2**10  # the sensitivity
 EPSILON = 3.0

@@ -23,7 +23,7 @@ from test_copies import assert_refused, copied, run, stopped
 from test_crash import forgetful
 
 from understudy.evolution.embeddings import PrivateEmbeddings
-from understudy.evolution.population import Population
+from understudy.evolution.loop import Population
 from understudy.ledger import Ledger
 from understudy.methods.registry import load_release
 from understudy.models.types import ChatRequest, Completion

@@ -72,8 +72,7 @@ class PromptTokens:
     def most_fitting(self, window: int, *, new_tokens: int, texts: int = 1) -> int:
         """The most tokens that each of ``texts`` private texts may have, where ``new_tokens`` fit in the window too.
 
-        Raises:
-            ConfigError: the window leaves no room for any.
+        Raises ConfigError: the window leaves no room for any.
         """
         room = window - len(self.prefix) - len(self.suffix) - new_tokens
         most = room // texts - len(self.before) - len(self.after)
@@ -161,8 +160,7 @@ class LabelPrompt:
     ) -> Contexts:
         """The public row, and one for each private text, in the model. All shapes are functions of public parameters.
 
-        Args:
-            rows_at_once, candidates, check: as in :meth:`understudy.models.causal.CausalModel.contexts`.
+        The other arguments are as in :meth:`understudy.models.causal.CausalModel.contexts`.
 
         Raises:
             PrivacyError: the model's rows change one another's logits on this device.

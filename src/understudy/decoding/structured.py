@@ -138,8 +138,7 @@ class RecordCheck:
 def read_records(file: str | Path, check: RecordCheck) -> tuple[str, ...]:
     """Public example records of a JSONL file, as the corpus writes them.
 
-    Raises:
-        ConfigError: the file cannot be read, or a line is no such record.
+    Raises ConfigError: the file cannot be read, or a line is no such record.
     """
     path = Path(file)
     try:

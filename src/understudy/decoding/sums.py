@@ -188,9 +188,6 @@ def row_sums(
     """Each term's sum ``Int64[K]`` over the rows of ``contexts``, after their last token.
 
     Args:
-        contexts: rows in the model.
-        candidates: the tokens.
-        terms: what is summed.
         divisors: one each row, the public row 0 included: 1 for a row alone, k for one of an owner's k rows (its
             scale is ``grid // k``, so that an owner's rows together stay within ``grid``), 0 for a row not summed.
 
@@ -266,7 +263,6 @@ class TokenSums:
         here. Source: mechanisms.md section 3.
 
     Args:
-        clipping: ``recenter`` or ``difference``.
         clip: c (or C), in nats; above 0.
         grid: integer steps of c.
         distance_grid: integer steps of probability 1; None where no distance is wanted.
@@ -286,7 +282,6 @@ class TokenSums:
 
         Args:
             contexts: rows in the model; row 0 is public and not summed.
-            candidates: public tokens, of these contexts at this token.
             divisors: one a private row: k where its owner has k rows; default 1 for all.
 
         Raises:
@@ -301,15 +296,13 @@ class TokenSums:
         public = candidates.logits.log_softmax(-1)
         recenter = self.clipping == "recenter"
         terms: list[Term] = [Recentred(self.clip, self.grid) if recenter else Difference(self.clip, self.grid, public)]
-        shares = public_shares = None
+        public_shares = None
         if self.distance_grid is not None:
             terms.append(Softmax(self.distance_grid))
             public_shares = floor_softmax(candidates.logits, self.distance_grid)
-        clipped, *more = row_sums(contexts, candidates, terms, divisors=[0, *divisors])
-        if more:
-            shares = more[0]
+        clipped, *shares = row_sums(contexts, candidates, terms, divisors=[0, *divisors])
         base = np.zeros_like(clipped) if recenter else _on_grid(public.double(), self.grid / self.clip)
-        return Sums(clipped, base, shares, public_shares)
+        return Sums(clipped, base, shares[0] if shares else None, public_shares)
 
 
 def softmax_sum(contexts: Contexts, candidates: Candidates, *, grid: int, divisors: Sequence[int]) -> NDArray[np.int64]:

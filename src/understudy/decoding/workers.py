@@ -52,8 +52,6 @@ def run_together(
     """The results of ``tasks``, in their order, ``most`` of them running at once.
 
     Args:
-        device: that the model runs on.
-        stop: what the tasks check.
         done: told each result as it comes, in this thread.
 
     Raises:

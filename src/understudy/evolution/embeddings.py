@@ -39,9 +39,7 @@ def integer_vectors(unit: NDArray[np.float32]) -> NDArray[np.int16]:
     """``Int16[n, d]``: ``Float32[n, d]`` unit vectors in 1/4000, rounded; no row is longer than LARGEST_NORM.
 
     Elementwise, so that a row's integers depend on that row alone.
-
-    Raises:
-        ModelError: a row is not of length 1 (2 percent either way, after rounding).
+    Raises ModelError: a row is not of length 1 (2 percent either way, after rounding).
     """
     vectors, good = _rounded(unit)
     if not good.all():

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from understudy.evolution.loop import candidates_of
+from understudy.evolution.loop import Round, candidates_of
 from understudy.evolution.parameters import EvolutionParameters
-from understudy.evolution.population import Round
 from understudy.evolution.variation import TextAPI
 from understudy.parameters import Parameters
 from understudy.prompts.template import PromptTemplate
@@ -68,11 +67,8 @@ def harvest(
 ) -> Iterator[SyntheticRecord]:
     """``counts[label]`` records of each label, without a text where none could be had.
 
-    A label's survivors come first (unless ``kind`` is ``variations``), then variations of them, all in turn.
-
-    Args:
-        survivors: best first within a label.
-        api: writes variations; without one there are none.
+    A label's survivors come first, best first (unless ``kind`` is ``variations``), then variations of them, all in
+    turn; without an ``api`` there are none.
     """
     pools = [[survivor for survivor in survivors if survivor.label == label] for label in range(len(counts))]
     taken = [pool[:count] if kind == "population" else [] for pool, count in zip(pools, counts, strict=True)]

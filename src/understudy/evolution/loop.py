@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -23,9 +24,100 @@ from numpy.typing import NDArray
 
 from understudy.errors import ConfigError
 from understudy.evolution.parameters import MOST_CANDIDATES, MOST_IN_ALL, EvolutionParameters
-from understudy.evolution.population import KEPT, NO_PARENT, Population, Round
 from understudy.evolution.variation import TextAPI, require_text
 from understudy.models.machine import require_memory
+
+NO_PARENT = -1
+KEPT = "kept"
+"""What stands in the place of a prompt for a text that was chosen before and is a candidate again."""
+
+
+@dataclass(frozen=True)
+class Population:
+    """The candidates of one round.
+
+    Args:
+        texts: one a candidate, never blank.
+        labels: ``Int32[n]``, indices into the label set.
+        parents: ``Int64[n]``, the lineage number of the text it is a variation of; -1 for a new text.
+        prompts: what was asked for, in short, without the text: ``variation|style:briefly|words:60|blanks:0.5``.
+        first: lineage number of the first candidate.
+        failed: ``Int64[labels]``, calls of the language model that failed or gave nothing.
+    """
+
+    texts: tuple[str, ...]
+    labels: NDArray[np.int32]
+    parents: NDArray[np.int64]
+    prompts: tuple[str, ...]
+    first: int
+    failed: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """All of it as numeric arrays, which is what a run store keeps."""
+        return {
+            **_encode("texts", self.texts),
+            **_encode("prompts", self.prompts),
+            "labels": self.labels,
+            "parents": self.parents,
+            "first": np.array([self.first], dtype=np.int64),
+            "failed": self.failed,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Population:
+        """The exact inverse of :meth:`to_arrays`."""
+        return cls(
+            texts=_decode("texts", arrays),
+            labels=np.asarray(arrays["labels"], dtype=np.int32),
+            parents=np.asarray(arrays["parents"], dtype=np.int64),
+            prompts=_decode("prompts", arrays),
+            first=int(arrays["first"][0]),
+            failed=np.asarray(arrays["failed"], dtype=np.int64),
+        )
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of evolution.
+
+    Args:
+        population: the candidates.
+        votes: ``Float64[n]``, of each candidate: noisy, or of a noisy Release.
+        chosen: ``Int64[...]``, indices into the population, label after label, best first; an index may repeat.
+    """
+
+    population: Population
+    votes: NDArray[np.float64]
+    chosen: NDArray[np.int64]
+
+    @property
+    def chosen_texts(self) -> tuple[str, ...]:
+        return tuple(self.population.texts[index] for index in self.chosen.tolist())
+
+    @property
+    def chosen_labels(self) -> NDArray[np.int32]:
+        """``Int32[...]``, of the chosen texts."""
+        return self.population.labels[self.chosen]
+
+    @property
+    def chosen_numbers(self) -> NDArray[np.int64]:
+        """``Int64[...]``, lineage numbers of the chosen texts."""
+        return self.chosen + self.population.first
+
+
+def _encode(name: str, strings: Sequence[str]) -> dict[str, NDArray[Any]]:
+    encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
+    ends = np.cumsum([0, *(len(each) for each in encoded)], dtype=np.int64)
+    return {name: np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{name}_offsets": ends}
+
+
+def _decode(name: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
+    encoded, ends = arrays[name].astype(np.uint8).tobytes(), arrays[f"{name}_offsets"].tolist()
+    return tuple(encoded[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends))
+
 
 Arrays = Mapping[str, NDArray[Any]]
 Keep = Callable[[str, Callable[[], Arrays]], Arrays]
@@ -40,12 +132,7 @@ _NEW, _NEXT, _LOOKAHEAD, _SELECT = _PURPOSES = range(4)  # what is drawn in a ro
 
 @dataclass(frozen=True)
 class Work:
-    """What a run takes, if no call fails.
-
-    Args:
-        candidates: of each round, over all labels.
-        calls: of the language model, in each round.
-    """
+    """What each round takes if no call fails: candidates of all labels, and calls of the language model."""
 
     candidates: tuple[int, ...]
     calls: tuple[int, ...]
@@ -106,11 +193,7 @@ def candidates_of(parameters: EvolutionParameters, wanted: Sequence[Sequence[int
 
 
 def require_few(parameters: EvolutionParameters, labels: int) -> None:
-    """See that no round, and not all rounds together, have more candidates than can be stored.
-
-    Raises:
-        ConfigError: if one has.
-    """
+    """See that no round, and not all rounds together, have more candidates than can be stored; else ConfigError."""
     candidates = candidates_per_round(parameters, labels).candidates
     if max(candidates) > MOST_CANDIDATES or sum(candidates) > MOST_IN_ALL:
         raise ConfigError(
@@ -121,11 +204,7 @@ def require_few(parameters: EvolutionParameters, labels: int) -> None:
 
 
 def require_room_for(candidates: int, *, dimension: int) -> None:
-    """See that the embeddings of a round's candidates can be held, before anything is charged.
-
-    Raises:
-        ConfigError: if they cannot.
-    """
+    """See that the embeddings of a round's candidates can be held, before anything is charged; else ConfigError."""
     require_memory(
         candidates * dimension * _CANDIDATE_BYTES,
         what="The embeddings of a round's candidates",
@@ -139,8 +218,7 @@ _CANDIDATE_BYTES = 4 + 2 + 4 + 8  # as embedded, on the grid, as multiplied, and
 def _propose(api: TextAPI, number: int, before: Round, wanted: Sequence[int]) -> Arrays:
     """The candidates of a round: chosen texts, their variations, and new texts for labels without any.
 
-    Raises:
-        NoText: no call gave a text, and another run may get some: a vote on nothing new would be wasted.
+    Raises NoText: no call gave a text, and another run may get some: a vote on nothing new would be wasted.
     """
     parameters = api.parameters
     texts, labels, numbers = before.chosen_texts, before.chosen_labels, before.chosen_numbers
@@ -219,11 +297,9 @@ def select(
     all of a label's are 0. A label without candidates gets none.
 
     Args:
-        votes: ``Float64[n]``.
-        labels: ``Int32[n]``, of the candidates.
         sizes: wanted of each label.
         threshold: taken off every vote; what falls below 0 counts as 0. Ties go to the earlier candidate.
-        generator: draws; used by ``proportional`` alone.
+        generator: used by ``proportional`` alone.
     """
     weights = np.maximum(votes - threshold, 0.0)
     chosen = [np.empty(0, dtype=np.int64)]

@@ -54,8 +54,7 @@ class Answers:
 def require_text(*asked: Answers) -> None:
     """That calls which gave no text at all are not taken for an answer while asking again may give some.
 
-    Raises:
-        NoText: they are.
+    Raises NoText: they are.
     """
     problem = next((each.problem for each in asked if each.problem), None)
     if problem is not None and not any(each.texts for each in asked):
@@ -228,8 +227,7 @@ def keywords_of_labels(
 ) -> tuple[tuple[str, ...], ...]:
     """The keywords of each label (of the one and only, nameless, if there are no labels); maybe none.
 
-    Raises:
-        ConfigError: if the file cannot be read or holds no keyword, or the user's word is missing that it is public.
+    Raises ConfigError if the file cannot be read or holds no keyword, or the user's word is missing that it is public.
     """
     if parameters.keywords is not None:
         if not parameters.keywords_are_public:

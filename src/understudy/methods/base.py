@@ -42,8 +42,7 @@ T = TypeVar("T")
 def needed(value: T | None) -> T:
     """What the run loads as the method's :class:`Needs` say.
 
-    Raises:
-        ConfigError: if it is not there, as the method did not say so.
+    Raises ConfigError if it is not there, as the method did not say so.
     """
     if value is None:
         raise ConfigError("The method uses what its needs do not name.", "This is a fault of the method: add it there.")
@@ -79,8 +78,7 @@ class Preparation:
     Args:
         labels: the label set.
         seed: public; steers public randomness only, never noise.
-        embedder: if the method needs one; ``dimension`` of its vectors, 0 without.
-        model: the local model that reads private texts, if the method needs one.
+        embedder, model: if the method needs one (:func:`needed`); ``dimension`` is that of the embedder's vectors.
         prompts: what texts are asked for with, if the method needs a model or candidates.
         record_columns: the columns of the JSON records that the texts are; empty where they are none.
         secrets: finds the secrets in a text, where these are protected. It has been checked that none is in more
@@ -206,8 +204,7 @@ class Method(ABC):
     def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
         """All charges, before a private record is read.
 
-        Raises:
-            ConfigError: if the budget or the parameters cannot be planned with.
+        Raises ConfigError if the budget or the parameters cannot be planned with.
         """
 
     @abstractmethod

@@ -47,8 +47,7 @@ def _installed(find: Callable[..., EntryPoints], path: tuple[str, ...]) -> Mappi
 def require_method(method: object) -> None:
     """See that what a Python caller gives as a method is one, with its parameters.
 
-    Raises:
-        ConfigError: if it is a name, a class, or anything else.
+    Raises ConfigError if it is a name, a class, or anything else.
     """
     if isinstance(method, type) or not isinstance(method, Method):
         given = f"the class {method.__name__}" if isinstance(method, type) else f"of the type {type(method).__name__}"
@@ -60,8 +59,7 @@ def require_method(method: object) -> None:
 def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
     """The method ``name`` with ``parameters``.
 
-    Raises:
-        ConfigError: if the method or a parameter is unknown or out of range.
+    Raises ConfigError if the method or a parameter is unknown or out of range.
     """
     method: Method = method_class(name)(**parameters)
     return method

@@ -161,11 +161,10 @@ def gaussian_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]
     """Noise multipliers of Gaussian releases that together spend ``budget`` and no more.
 
     Args:
-        budget: delta must be greater than 0.
         shares: how much of mu^2 each release gets; positive, any scale.
 
     Returns:
-        One noise multiplier a share: mu_i = mu sqrt(share_i / sum), multiplier_i = 1 / mu_i, where mu is the
+        One noise multiplier per share: mu_i = mu sqrt(share_i / sum), multiplier_i = 1 / mu_i, where mu is the
         largest with mu-GDP implying ``budget`` (Dong, Roth and Su 2022, Corollary 3.3).
 
     Raises:
@@ -190,8 +189,7 @@ def gaussian_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]
 def zcdp_within(budget: Budget) -> float:
     """The largest rho that implies ``budget``, and no larger (Canonne, Kamath and Steinke 2020, Corollary 13).
 
-    Raises:
-        ConfigError: if delta is 0: zCDP implies no pure differential privacy.
+    Raises ConfigError if delta is 0: zCDP implies no pure differential privacy.
     """
     if budget.delta == 0:
         raise ConfigError(

@@ -244,8 +244,7 @@ def _subsampled_gaussian_loss(noise_multiplier: float, rate: float, count: int, 
 def _require_subsampling(rate: float, count: float) -> int:
     """The count as an integer (JSON may bring a float).
 
-    Raises:
-        ConfigError: if the rate is not in (0, 1], or the count no positive integer.
+    Raises ConfigError if the rate is not in (0, 1], or the count no positive integer.
     """
     if require_positive(rate=rate) > 1:
         raise ConfigError(f"Expected rate <= 1, got {rate}.", "Give the probability of drawing a record.")

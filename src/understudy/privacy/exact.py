@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
+from collections.abc import Mapping
 from decimal import Context, Decimal
 from fractions import Fraction
 
@@ -33,8 +34,7 @@ _MOST_STORED = 2000
 def exact(text: str) -> Fraction:
     """The fraction that a stored number spells: what ``str`` of a Fraction writes, or a decimal. Of any size.
 
-    Raises:
-        ValueError: it spells no number. Takes no time, whatever the text.
+    Raises ValueError: it spells no number. Takes no time, whatever the text.
     """
     if isinstance(text, str) and len(text) <= _MOST_STORED and (_DECIMAL.fullmatch(text) or _RATIO.fullmatch(text)):
         try:
@@ -47,8 +47,7 @@ def exact(text: str) -> Fraction:
 def typed(value: object) -> str:
     """What a user typed, or a number of Python's or NumPy's as it is shown: ``0.1`` is one tenth, whatever its type.
 
-    Raises:
-        ValueError: it is neither text nor a number.
+    Raises ValueError: it is neither text nor a number.
     """
     if isinstance(value, str):
         return value.strip()
@@ -59,20 +58,17 @@ def typed(value: object) -> str:
 
 def require_epsilon(**named: Number | None) -> Fraction:
     """The one named value as an exact fraction within :data:`EPSILONS`."""
-    ((name, value),) = named.items()
-    return _within(name, value, EPSILONS)
+    return _within(named, EPSILONS)
 
 
 def require_budget_delta(**named: Number | None) -> Fraction:
     """The one named value as an exact fraction: 0, or within :data:`DELTAS`."""
-    ((name, value),) = named.items()
-    return _within(name, value, DELTAS, or_zero=True)
+    return _within(named, DELTAS, or_zero=True)
 
 
 def require_chance(**named: Number | None) -> Fraction:
     """The one named value as an exact fraction within :data:`CHANCES`."""
-    ((name, value),) = named.items()
-    return _within(name, value, CHANCES)
+    return _within(named, CHANCES)
 
 
 def as_typed(number: Fraction) -> str:
@@ -94,7 +90,10 @@ def as_typed(number: Fraction) -> str:
     return str(found.normalize(whole)).lower()
 
 
-def _within(name: str, value: Number | None, limits: tuple[Fraction, Fraction], *, or_zero: bool = False) -> Fraction:
+def _within(
+    named: Mapping[str, Number | None], limits: tuple[Fraction, Fraction], *, or_zero: bool = False
+) -> Fraction:
+    ((name, value),) = named.items()
     if value is None:
         raise ConfigError(f"{name} is missing.", f"Give {name}: it has no default.")
     low, high = limits

@@ -11,24 +11,14 @@ Value = int | float | str | tuple[int | float, ...]
 
 @dataclass(frozen=True)
 class Fact:
-    """One entry.
-
-    Args:
-        name: an identifier, for programs.
-        value: a number, a word, or one number per label.
-        title: what it is, for people, its unit in brackets.
-    """
+    """One entry: an identifier for programs, its value, and what it is for people, its unit in brackets."""
 
     name: str
     value: Value
     title: str
 
     def line(self, labels: Sequence[str] = ()) -> str:
-        """For people.
-
-        Args:
-            labels: by which the numbers of a fact per label go.
-        """
+        """For people; ``labels`` are those by which the numbers of a fact per label go."""
         if not isinstance(self.value, tuple):
             return f"{self.title}: {_shown(self.value)}"
         if len(labels) != len(self.value) or len(labels) < 2:
@@ -40,22 +30,14 @@ class Fact:
 
 @dataclass(frozen=True)
 class Facts:
-    """Entries in order, and what to be warned of.
-
-    Args:
-        entries: no two of one name.
-        warnings: a sentence or two each.
-    """
+    """Entries in order, no two of one name, and what to be warned of, in a sentence or two each."""
 
     entries: tuple[Fact, ...] = ()
     warnings: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Value:
         """The value of the entry ``name``. Raises KeyError if there is none."""
-        for entry in self.entries:
-            if entry.name == name:
-                return entry.value
-        raise KeyError(name)
+        return {entry.name: entry.value for entry in self.entries}[name]
 
     def __contains__(self, name: object) -> bool:
         return any(entry.name == name for entry in self.entries)
@@ -67,11 +49,7 @@ class Facts:
     def to_json(self) -> dict[str, Any]:
         return {
             "entries": [
-                {
-                    "name": entry.name,
-                    "value": list(entry.value) if isinstance(entry.value, tuple) else entry.value,
-                    "title": entry.title,
-                }
+                {**vars(entry), "value": list(entry.value) if isinstance(entry.value, tuple) else entry.value}
                 for entry in self.entries
             ],
             "warnings": list(self.warnings),

@@ -133,8 +133,7 @@ class Budget:
     def of(cls, epsilon: Fraction, delta: Fraction) -> Budget:
         """What is left, added up or stored: any epsilon above 0 and any delta in [0, 1), whatever a user may ask for.
 
-        Raises:
-            ConfigError: if a value is neither.
+        Raises ConfigError if a value is neither.
         """
         made = object.__new__(cls)
         object.__setattr__(made, "epsilon", require_positive(epsilon=epsilon))

@@ -105,8 +105,7 @@ def measure(
 def exact_sum(query: Query[Any], data: Batches[Any]) -> NDArray[np.int64]:
     """The exact sum, ``Int64[query.shape]``. Private.
 
-    Raises:
-        PrivacyError: if the query answers with another type or shape than it states.
+    Raises PrivacyError if the query answers with another type or shape than it states.
     """
     total = np.zeros(query.partial_shape, dtype=np.int64)
     for batch in data.batches():

@@ -118,12 +118,6 @@ class NoisySum:
         adds (sigma is at least SMALLEST_SIGMA grid units); exactly (1/noise_multiplier)-DP for laplace.
         Source: Canonne, Kamath and Steinke 2020; Dong, Roth and Su 2022, Theorem 2.7.
 
-    Args:
-        noise: ``gaussian`` or ``laplace``.
-        noise_multiplier: in sensitivities.
-        sensitivity: of one unit.
-        shape: of the sum.
-
     Raises:
         ConfigError: if the grid is too coarse for the noise, the noise too large for 64-bit integers, or the sum has
             more than LARGEST_RELEASE numbers.
@@ -176,10 +170,7 @@ class SampledSum:
         Source: SecPE (Wang et al. 2025); Choquette-Choo et al. 2024 for the domination of mixtures.
 
     Args:
-        noise_multiplier: in sensitivities of one record.
         inclusion: what the records' rates mean for each secret.
-        sensitivity: of one record.
-        shape: of the sum.
         incidence: SHA-256 of the file that says which record holds which secret, where that is public.
 
     Raises:
@@ -261,8 +252,7 @@ def _require_scale(scale: float, *, least: float, cure: str = NEARER) -> None:
 def require_releasable(shape: Shape, *, cure: str = "Declare fewer labels, or ask for less.") -> None:
     """See that a value can be stored, and its noise sampled, before anything is charged.
 
-    Raises:
-        ConfigError: if it has more than LARGEST_RELEASE numbers.
+    Raises ConfigError if it has more than LARGEST_RELEASE numbers.
     """
     numbers = 1
     for size in shape if len(shape) <= _MOST_DIMENSIONS else (LARGEST_RELEASE + 1,):

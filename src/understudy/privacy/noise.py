@@ -45,8 +45,7 @@ class NoiseSource(Protocol):
     def choose(self, utilities: NDArray[np.int64], *, scale: float) -> int:
         """An index, i with probability proportional to exp(utilities[i] / scale): the exponential mechanism.
 
-        Raises:
-            PrivacyError: if ``utilities`` is not a vector of 64-bit integers, one or more.
+        Raises PrivacyError if ``utilities`` is not a vector of 64-bit integers, one or more.
         """
         ...
 

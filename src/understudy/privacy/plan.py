@@ -48,8 +48,7 @@ class Charge:
 def require_budget_of(unit: Unit, budget: Budget | SecretBudget) -> None:
     """See that the budget is of the kind that the unit needs: a prior and a posterior for secrets, and for no other.
 
-    Raises:
-        ConfigError: if it is not.
+    Raises ConfigError if it is not.
     """
     if (unit.kind == "secret") != isinstance(budget, SecretBudget):
         raise ConfigError(
@@ -145,8 +144,7 @@ class Receipt:
     def pay(self, name: str) -> Any:
         """Use the charge ``name`` up, for its mechanism.
 
-        Raises:
-            PrivacyError: if no such charge is recorded, or it was used before.
+        Raises PrivacyError if no such charge is recorded, or it was used before.
         """
         if name not in self._unused:
             raise PrivacyError(
@@ -158,8 +156,7 @@ class Receipt:
     def seal(self, name: str, *, noise: NoiseOrigin, rows: str) -> Seal:
         """The seal of a value that one of the charges pays for, or of a part of what it pays for.
 
-        Raises:
-            PrivacyError: if no charge does.
+        Raises PrivacyError if no charge does.
         """
         charge = next((charge for charge in self._plan.charges if charge.name == charge_of(name)), None)
         if charge is None:

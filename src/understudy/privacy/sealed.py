@@ -65,16 +65,7 @@ class Seal:
         return self.noise == SYSTEM and bool(self.ledger_id) and self.charge_number > 0
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "event": event_to_json(self.event),
-            "unit": self.unit.to_json(),
-            "noise": self.noise,
-            "run_id": self.run_id,
-            "ledger_id": self.ledger_id,
-            "charge_number": self.charge_number,
-            "rows": self.rows,
-        }
+        return {**vars(self), "event": event_to_json(self.event), "unit": self.unit.to_json()}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Seal:

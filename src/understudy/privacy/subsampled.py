@@ -99,11 +99,7 @@ class SubsampledTokens:
         return 2 / self.noise_multiplier * _UP
 
     def open(self, source: NoiseSource) -> PaidSubsampledTokens:
-        """What a paid charge gives, once for all labels. Only what has paid may call it.
-
-        Args:
-            source: of coins, subsets and noise.
-        """
+        """What a paid charge gives, once for all labels. Only what has paid may call it."""
         return PaidSubsampledTokens(self, source)
 
 
@@ -111,11 +107,7 @@ class PaidSubsampledTokens(PaidInParts["SubsampledTokens"]):
     """A charge that was paid, from which each label has its tokens."""
 
     def label(self, number: int, *, spent: int = 0) -> LabelTokens:
-        """What is left to one label.
-
-        Args:
-            number: of the label.
-            spent: tokens that its stored examples hold already.
+        """What is left to the label ``number``, whose stored examples hold ``spent`` tokens.
 
         Raises:
             PrivacyError: if the label was asked for before, or more tokens are stored than were charged.
@@ -164,8 +156,7 @@ class LabelTokens:
     def sample(self, units: int) -> Sample:
         """A fresh sample, for the next token only.
 
-        Raises:
-            PrivacyError: if the last sample has not chosen its token, or no token is left.
+        Raises PrivacyError if the last sample has not chosen its token, or no token is left.
         """
         if self._sampled or self.left < 1:
             raise PrivacyError(
@@ -216,9 +207,7 @@ def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int) -> float:
     """The smallest noise multiplier (to a thousandth) at which ``tokens`` choices are within ``budget``; never less.
 
     And never less than a quarter: of units that are hardly ever drawn the few that are could else be given away.
-
-    Raises:
-        ConfigError: if delta is 0.
+    Raises ConfigError if delta is 0.
     """
     if budget.delta == 0:
         raise ConfigError(
@@ -262,11 +251,9 @@ _LEAST_NOISE, _MOST_EPSILON = 0.25, 20.0
 
 @lru_cache(maxsize=16)
 def votes_epsilon(budget: Budget, *, rate: float, tokens: int) -> float:
-    """The largest epsilon of one choice (to a thousandth) at which ``tokens`` are within ``budget``; never more.
+    """The largest epsilon of one choice (to a thousandth) at which ``tokens`` are within ``budget``; delta may be 0.
 
-    And never more than 20, for the reason that :func:`subsampled_multiplier` has a least one.
-
-    delta may be 0.
+    Never more, and never more than 20, for the reason that :func:`subsampled_multiplier` has a least one.
     """
     most = math.log1p(rate * math.expm1(_MOST_EPSILON))
     each = min(pure_split(budget, [1.0] * tokens)[0] * (1 - 1e-9), most)

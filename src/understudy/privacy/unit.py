@@ -32,8 +32,7 @@ class Unit:
     def __post_init__(self) -> None:
         if self.max_records < 1:
             raise ConfigError(
-                f"Expected max_records >= 1, got {self.max_records}.",
-                "Let a unit contribute one record or more.",
+                f"Expected max_records >= 1, got {self.max_records}.", "Let a unit contribute one record or more."
             )
         if self.kind == "record" and (self.max_records, self.column) != (1, None):
             raise ConfigError("A record unit is one record.", "Name an owner column to bound records per owner.")
@@ -59,12 +58,7 @@ class Unit:
         return f"one {self.name}: all of its records, of which at most {self.max_records} are used"
 
     def to_json(self) -> dict[str, Any]:
-        known = {"column": self.column, "recognised_by": self.recognised_by}
-        return {
-            "kind": self.kind,
-            "max_records": self.max_records,
-            **{name: value for name, value in known.items() if value is not None},
-        }
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Unit:

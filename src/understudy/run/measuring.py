@@ -63,8 +63,7 @@ class Measurements:
     def measure(self, name: str, query: Query[Any], data: Batches[Any], *, rates: Rates | None = None) -> SealedValue:
         """The noisy sum of ``query`` over ``data``, under the charge ``name``: ``Float64[query.shape]`` as ``value``.
 
-        Raises:
-            PrivacyError: if no unused charge of this name is recorded, or the query is not the one that was planned.
+        Raises PrivacyError if no unused charge of this name is recorded, or the query is not the one that was planned.
         """
 
         def value() -> Arrays:
@@ -80,8 +79,7 @@ class Measurements:
     def open(self, name: str) -> Any:
         """What the charge's mechanism gives to those who take their values in parts.
 
-        Raises:
-            PrivacyError: if no unused charge of this name is recorded.
+        Raises PrivacyError if no unused charge of this name is recorded.
         """
         given = self.receipt.pay(name).open(self.noise)
         self.opened.add(name)
@@ -123,8 +121,7 @@ class Measurements:
     def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays:
         """Something public, or made from sealed values, that a resumed run must find as it was.
 
-        Raises:
-            PrivacyError: if a charge pays for values of this name: they are sealed.
+        Raises PrivacyError if a charge pays for values of this name: they are sealed.
         """
         if charge_of(name) in {charge.name for charge in self.plan.charges} | _OF_THE_RUN:
             raise PrivacyError(
@@ -160,8 +157,7 @@ class Measurements:
 def dataset_name(declared: str | None, files: Sequence[str]) -> str:
     """The dataset's name in the ledger: the declared one, else the stem of its one file.
 
-    Raises:
-        ConfigError: if there is neither.
+    Raises ConfigError if there is neither.
     """
     name = declared or (proposed_name(files[0]) if len(files) == 1 else None)
     if name is None:

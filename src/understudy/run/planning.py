@@ -14,13 +14,9 @@ from understudy.statement.form import require_readable_charges
 
 
 def make_plan(config: RunConfig, *, labels: LabelSet | None = None) -> Plan:
-    """The plan of a configured run. Reads no private data.
+    """The plan of a configured run, with the table's labels or the declared ones. Reads no private data.
 
-    Args:
-        labels: as the table has them; None takes the declared ones.
-
-    Raises:
-        ConfigError: if the configuration cannot be run.
+    Raises ConfigError if the configuration cannot be run.
     """
     method = make_method(config.method, config.method_parameters)
     budget = config.budget
@@ -78,8 +74,7 @@ def require_name(config: RunConfig) -> None:
 def check_wanted(config: RunConfig) -> None:
     """See that it is said how many records are wanted, before anything is done.
 
-    Raises:
-        ConfigError: as :func:`wanted`; a method whose Release holds the texts itself needs no number.
+    Raises ConfigError: as :func:`wanted`; a method whose Release holds the texts itself needs no number.
     """
     holds_texts = method_class(config.method).needs.generation_llm == "never"
     if not holds_texts or config.records is not None or config.records_per_label is not None:
@@ -89,8 +84,7 @@ def check_wanted(config: RunConfig) -> None:
 def wanted(config: RunConfig, labels: int) -> list[int]:
     """Synthetic records of each label.
 
-    Raises:
-        ConfigError: if it is not exactly one of ``records`` and ``records_per_label`` that says so, or too many.
+    Raises ConfigError if it is not exactly one of ``records`` and ``records_per_label`` that says so, or too many.
     """
     if (config.records is None) == (config.records_per_label is None):
         raise ConfigError(

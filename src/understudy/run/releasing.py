@@ -115,9 +115,7 @@ def make_release(
         listener.say("Reading the private records.")
         released = method.release(replace(unkeyed, hash_key=paid.hash_key), plan, tools)
     statement = replace(
-        planned.statement,
-        public_inputs=released.public_inputs,
-        notes=(*planned.statement.notes, *released.notes),
+        planned.statement, public_inputs=released.public_inputs, notes=(*planned.statement.notes, *released.notes)
     )
     made = replace(
         planned,
@@ -146,8 +144,7 @@ def make_release(
 def _require_own(session: Session, made: Release) -> None:
     """That the Release which stands in the folder is of the run's stored values.
 
-    Raises:
-        PrivacyError: if it is not, and so is another run's.
+    Raises PrivacyError if it is not, and so is another run's.
     """
     if {made.statement.sealed} != {Sealed.of(seal) for seal in session.store.seals()}:
         raise PrivacyError(
@@ -263,8 +260,7 @@ def _without_folders(method: Method) -> dict[str, Any]:
 def require_continuable(config: RunConfig) -> None:
     """That a run of these settings can be continued, before its folder is touched.
 
-    Raises:
-        ConfigError: if the method's releases do not stop before their charges are used up, or all is to start anew.
+    Raises ConfigError if the method's releases do not stop before their charges are used up, or all is to start anew.
     """
     if not method_class(config.method).stopping_parameters:
         raise ConfigError(
@@ -289,8 +285,7 @@ def require_begun(session: Session) -> None:
 def require_no_less(method: Method, made: Release) -> None:
     """That a release that goes on stops no earlier than the one that is there.
 
-    Raises:
-        ConfigError: if it would, and so write a smaller Release over a larger one.
+    Raises ConfigError if it would, and so write a smaller Release over a larger one.
     """
     wanted = method.dump()
     for name in sorted(method.stopping_parameters):

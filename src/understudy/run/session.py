@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Listener:
-    """Who is told what happens. Lines and numbers are public facts only.
-
-    Args:
-        say: takes a line.
-        progress: takes (what, done, of how many).
-    """
+    """Who is told what happens: lines, and (what, done, of how many). Public facts only."""
 
     say: Callable[[str], None] = lambda _line: None
     progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None
@@ -100,12 +95,10 @@ def open_session(config: RunConfig, lasting: Mapping[str, Any], noise: NoiseSour
     """The run's folder, locked; a run that began there with other settings is an error.
 
     Args:
-        config: of the run.
         lasting: the settings that a resumed run must share with the first.
         noise: of all that is kept in the folder.
 
-    Raises:
-        ConfigError: if a setting cannot stand in a statement.
+    Raises ConfigError if a setting cannot stand in a statement.
     """
     from understudy.store import RunStore
 

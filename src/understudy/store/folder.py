@@ -46,8 +46,7 @@ class FolderLock:
                     f"{folder} cannot be locked ({error.strerror}).", f"Move it to a drive with locks, then {AGAIN}"
                 ) from None
             raise ResumeError(
-                f"Another process is using {folder}.",
-                f"Wait until it has finished, then {AGAIN}",
+                f"Another process is using {folder}.", f"Wait until it has finished, then {AGAIN}"
             ) from None
 
     def release(self) -> None:
@@ -83,9 +82,7 @@ def take_place(new: Path, path: Path) -> None:
     """Put the store ``new``, which nobody has open, in the place of the one at ``path``, if there is one.
 
     That one is kept as ``NAME-TIME.sqlite``: as a copy, so that there is a store at ``path`` at every moment.
-
-    Raises:
-        StorageError: if a log cannot be emptied into its store, or a file cannot be written or renamed.
+    Raises StorageError if a log cannot be emptied into its store, or a file cannot be written or renamed.
     """
     try:
         _empty_log(new)
@@ -106,9 +103,7 @@ def set_aside(path: Path) -> None:
 
     A corrupt one is renamed as it is: its log, which stays behind for :func:`remove_orphans`, could only bring it
     back under its old name, where no run looks for it any more.
-
-    Raises:
-        StorageError: if its log cannot be emptied into it, or it cannot be renamed.
+    Raises StorageError if its log cannot be emptied into it, or it cannot be renamed.
     """
     if not path.exists():
         return

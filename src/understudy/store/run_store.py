@@ -62,10 +62,9 @@ class RunStore:
 
     @classmethod
     def open(cls, folder: Path, *, noise: NoiseOrigin, fresh: bool = False) -> RunStore:
-        """Open, or make, the store of an output's private folder, and keep others out of it.
+        """Open, or make, the store of an output's private folder (mode 0700), and keep others out of it.
 
         Args:
-            folder: made, with its parents, if it is not there; its mode is set to 0700.
             noise: where the noise of this run comes from. Runs without noise or with a seed have another file.
             fresh: begin a new run. The old stores stay as they are until :meth:`begin`, and are kept under other names
                 then; what is stored before that is lost if the process ends before it.
@@ -121,8 +120,6 @@ class RunStore:
 
         Args:
             config_digest: of everything that a resumed run must share with the first.
-            config: the settings, public, as JSON fields.
-            plan: the plan, as JSON fields.
 
         Raises:
             ResumeError: if the digest is another; it names the settings that changed.
@@ -159,8 +156,7 @@ class RunStore:
     def value(self, name: str) -> dict[str, NDArray[Any]] | None:
         """The arrays kept under a name, None if there are none.
 
-        Raises:
-            PrivacyError: if their noise has another origin than this run's.
+        Raises PrivacyError if their noise has another origin than this run's.
         """
         found = self._row(name)
         return None if found is None else _decode(found[0])
@@ -173,8 +169,7 @@ class RunStore:
     def digest(self, name: str, *, key: bytes) -> str | None:
         """A keyed SHA-256 (64 hexadecimal digits) of a noisy value with its seal, None if there is none of this name.
 
-        Raises:
-            PrivacyError: as of :meth:`value`.
+        Raises PrivacyError: as of :meth:`value`.
         """
         encoded, seal = self._row(name) or (b"", None)
         if seal is None:
@@ -184,8 +179,7 @@ class RunStore:
     def sealed(self, name: str) -> SealedValue | None:
         """The noisy value kept under a name with its seal, None if there is none.
 
-        Raises:
-            PrivacyError: as of :meth:`value`; or what is kept under the name has no seal, or another value's.
+        Raises PrivacyError: as of :meth:`value`; or what is kept under the name has no seal, or another value's.
         """
         found = self._row(name)
         if found is None:
@@ -203,8 +197,6 @@ class RunStore:
         """Store a value before anything is done with it.
 
         Args:
-            name: its own.
-            arrays: booleans, integers or floats, of any shape.
             seal: of a noisy value that is paid for; None for what is public, or made from such values.
 
         Raises:

@@ -19,9 +19,8 @@ from understudy.privacy.accountant import Composition
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import NoiseSource, SystemNoise
-from understudy.privacy.sparse_vector import Run, SparseVector
 from understudy.privacy.subsampled import SubsampledTokens, SubsetNoise, subsampled_multiplier, votes_epsilon
-from understudy.privacy.tokens import PrivateTokens, clip_for
+from understudy.privacy.tokens import PrivateTokens, Run, SparseVector, clip_for
 
 SURE = 99.0
 """A logit beside which others do not count."""

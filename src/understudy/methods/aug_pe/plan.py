@@ -36,8 +36,7 @@ UNIFORM, NOISY = "uniform", "noisy"
 def declared_proportions(text: str, label_names: Sequence[str]) -> tuple[float, ...] | None:
     """The proportions that ``A=3,B=1`` declares, in the order of the labels; None for ``uniform`` and ``noisy``.
 
-    Raises:
-        ConfigError: if it does not give every declared label, and no other, a number of 0 or more.
+    Raises ConfigError if it does not give every declared label, and no other, a number of 0 or more.
     """
     if text in (UNIFORM, NOISY):
         return None
@@ -117,8 +116,7 @@ def mechanisms(
 ) -> dict[str, NoisySum]:
     """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more.
 
-    Raises:
-        ConfigError: if the shares leave nothing for the votes, or the noise does not fit its grid.
+    Raises ConfigError if the shares leave nothing for the votes, or the noise does not fit its grid.
     """
     sums: dict[str, tuple[float, Sensitivity, Shape]] = {}
     if parameters.label_sizes == NOISY:
@@ -144,10 +142,7 @@ def mechanisms(
 def make_plan(
     parameters: AugPEParameters, budget: Budget | SecretBudget, facts: PublicFacts, *, vocabulary_size: int | None
 ) -> Plan:
-    """The plan of a release.
-
-    Args:
-        vocabulary_size: terms in the public vocabulary, None where none is used.
+    """The plan of a release; ``vocabulary_size`` is that of the public vocabulary, None where none is used.
 
     Raises:
         ConfigError: if the label proportions do not fit the labels, there are too many candidates, the shares leave

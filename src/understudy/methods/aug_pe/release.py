@@ -33,8 +33,7 @@ from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.evolution.embeddings import PrivateEmbeddings, integer_vectors
-from understudy.evolution.loop import evolve, population_sizes
-from understudy.evolution.population import Round
+from understudy.evolution.loop import Round, evolve, population_sizes
 from understudy.evolution.variation import TextAPI, keywords_of_labels
 from understudy.methods.aug_pe.plan import (
     LABELS,
@@ -65,11 +64,7 @@ def release(
     vocabulary: Vocabulary | None,
     tools: ReleaseTools,
 ) -> Released:
-    """Evolve a population by the private records' votes.
-
-    Args:
-        vocabulary: public, for private keywords; None without.
-    """
+    """Evolve a population by the private records' votes; the public ``vocabulary`` is for private keywords."""
     embedder, writer, labels = needed(tools.embedder), needed(tools.writer), tools.labels
     shares: Sequence[float] = declared_proportions(parameters.label_sizes, labels.names) or [1.0] * labels.size
     if parameters.label_sizes == NOISY:

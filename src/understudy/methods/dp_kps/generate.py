@@ -35,9 +35,7 @@ def draw_sequences(
     """Per label ``Int64[counts[label], length]`` of distinct term indices.
 
     Args:
-        counts: sequences wanted of each label.
-        seed: of the frequencies, from the Release.
-        draw_seed: of this draw.
+        seed: of the frequencies, from the Release; ``draw_seed`` is that of these sequences.
 
     Raises:
         ConfigError: if the sequences are longer than the structures or the vocabulary, coherence has no embeddings, or

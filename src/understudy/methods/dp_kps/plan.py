@@ -135,8 +135,7 @@ def mechanisms(
 ) -> dict[str, NoisySum]:
     """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more.
 
-    Raises:
-        ConfigError: if a sum is too large to be stored, or its noise does not fit.
+    Raises ConfigError if a sum is too large to be stored, or its noise does not fit.
     """
     sketches = sketch_names(parameters)
     share = parameters.vocabulary_share
@@ -164,10 +163,7 @@ def mechanisms(
 
 
 def make_plan(parameters: DPKPSParameters, budget: Budget, facts: PublicFacts, *, vocabulary_size: int) -> Plan:
-    """The plan of a release.
-
-    Args:
-        vocabulary_size: terms in the public vocabulary.
+    """The plan of a release over a public vocabulary of this size.
 
     Raises:
         ConfigError: if N is larger than the vocabulary, the sequences are longer than N or than what is read of a
@@ -200,14 +196,7 @@ def make_plan(parameters: DPKPSParameters, budget: Budget, facts: PublicFacts, *
 
 
 def require_room(parameters: DPKPSParameters, dimension: int) -> None:
-    """See that the embedded vocabulary and its features can be stored and held, before anything is charged.
-
-    Args:
-        dimension: of an embedding (d).
-
-    Raises:
-        ConfigError: if they cannot.
-    """
+    """See that the vocabulary's embeddings ``[N, dimension]`` and features can be stored and held; else ConfigError."""
     require_releasable((parameters.top_terms, dimension), cure="Lower top_terms.")
     require_memory_for_features(
         parameters,
@@ -220,8 +209,7 @@ def require_room(parameters: DPKPSParameters, dimension: int) -> None:
 def require_memory_for_features(parameters: DPKPSParameters, *, terms: int, dimension: int, cure: str) -> None:
     """See that the random features of a vocabulary can be held.
 
-    Raises:
-        ConfigError: if they cannot; ``cure`` says what to do.
+    Raises ConfigError if they cannot; ``cure`` says what to do.
     """
     features = parameters.features
     phases = max(sketch_names(parameters).values()) * terms * features * _PHASE_BYTES

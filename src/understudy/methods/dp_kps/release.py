@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.errors import ModelError
-from understudy.methods.base import Released, ReleaseTools
+from understudy.methods.base import Released, ReleaseTools, needed
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
 from understudy.methods.dp_kps.features import Frequencies, integer_features
 from understudy.methods.dp_kps.generate import scores
@@ -51,11 +51,7 @@ from understudy.vocabulary.top_terms import noise_floor, top_terms
 def release(
     parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, *, vocabulary: Vocabulary, tools: ReleaseTools
 ) -> Released:
-    """Release the privatised vocabulary and the density sketches over it.
-
-    Args:
-        vocabulary: public.
-    """
+    """Release the privatised vocabulary, of a public one, and the density sketches over it."""
     all_terms = TermCounts(TermMatcher(vocabulary.terms), len(vocabulary.terms), parameters.terms_per_record)
     counts = tools.measure(VOCABULARY, all_terms, corpus).value
     chosen = top_terms(counts, parameters.top_terms)
@@ -63,8 +59,7 @@ def release(
     arrays: dict[str, NDArray[Any]] = {"counts": counts[chosen]}
     public = {"vocabulary": {"source": vocabulary.source, "sha256": vocabulary.sha256}}
     if needs_embeddings(parameters):
-        embedder = tools.embedder
-        assert embedder is not None, "the run loads what a method needs"
+        embedder = needed(tools.embedder)
         arrays["embeddings"] = tools.keep("embeddings", lambda: {"values": _unit_vectors(embedder, terms)})["values"]
         public["embedder"] = {"source": embedder.model_id, "sha256": embedder.fingerprint}
 
@@ -75,9 +70,8 @@ def release(
             sketch = TermHistogram(rows, labels, len(terms), parameters.noise)
         else:
             embeddings = arrays["embeddings"]
-            frequencies = Frequencies(
-                tools.seed, length, parameters.features, parameters.bandwidth, embeddings.shape[1]
-            )
+            dimension = embeddings.shape[1]
+            frequencies = Frequencies(tools.seed, length, parameters.features, parameters.bandwidth, dimension)
             arrays[f"frequencies-{length}"] = np.frombuffer(frequencies.digest, dtype=np.uint8)
             phases = frequencies.phases(embeddings)
             if parameters.mode == "independent":
@@ -105,8 +99,7 @@ _TRIED = 256
 def _unit_vectors(embedder: Embedder, terms: Sequence[str]) -> NDArray[np.float32]:
     """Embeddings that the sensitivity bounds of the features can be trusted with: NaN has no cosine.
 
-    Raises:
-        ModelError: if the embedder does not answer with one unit vector per term.
+    Raises ModelError if the embedder does not answer with one unit vector per term.
     """
     vectors = np.asarray(embedder.embed(terms), dtype=np.float32)
     lengths = np.linalg.norm(vectors, axis=-1)

@@ -80,21 +80,14 @@ def _draw(seed: int, label: int, number: int, exemplars: Sequence[int], most: in
 
 
 class Prompting:
-    """Asks for texts like the exemplars.
-
-    Args:
-        writer: the chat model with its template and settings.
-        schema: of the synthetic table.
-        json_schema: of records, the file's content; empty for none.
-    """
+    """Asks for texts like the exemplars; ``json_schema`` is the content of the file for records, empty for none."""
 
     def __init__(self, writer: Writer, schema: PublicSchema, json_schema: str) -> None:
         self._writer = writer
         self._columns = schema.record_columns
         self._json_schema = json_schema
-        self._check: RecordCheck | None = None
-        if self._columns:
-            self._check = RecordCheck(self._columns, _schema(json_schema))
+        schema_of = JSONSchema("the Release's schema", content=json_schema.encode()) if json_schema else None
+        self._check = RecordCheck(self._columns, schema_of) if self._columns else None
 
     def records(self, wanted: Sequence[Wanted], exemplars: Sequence[str]) -> Iterator[SyntheticRecord]:
         """One record each, in order; of several samples the first that can be used."""
@@ -155,7 +148,3 @@ class Prompting:
             return ""
         start, end = answer.text.find("{"), answer.text.rfind("}")
         return self._check(answer.text[start : end + 1] if 0 <= start < end else answer.text)
-
-
-def _schema(content: str) -> JSONSchema | None:
-    return JSONSchema("the Release's schema", content=content.encode()) if content else None

@@ -37,9 +37,8 @@ def build_exemplar_prompts(
 ) -> LabelPrompts:
     """The prompts of all labels.
 
-    Raises:
-        ConfigError: as :func:`~understudy.decoding.prompting.build_prompts`, or the prompt without private texts is
-            empty.
+    Raises ConfigError: as :func:`~understudy.decoding.prompting.build_prompts`, or the prompt without private texts is
+    empty.
     """
     asked = build_prompts(parameters, prompts, model, label_names=label_names, record_columns=record_columns)
     return replace(asked, labels=tuple(_with_room(parameters, each) for each in asked.labels))
@@ -120,10 +119,6 @@ class TokenSampler:
         :class:`~understudy.privacy.subsampled.SubsampledTokens` says; it samples, adds the noise and counts.
 
     Args:
-        mechanism: what is charged.
-        model: reads the private texts.
-        prompt: in tokens.
-        ending: of an exemplar.
         most_shown: N, records that a subset shows.
         most: tokens of a shown record at most.
         candidates: K.
@@ -148,7 +143,6 @@ class TokenSampler:
 
         Args:
             records: the label's private texts in tokens, ``most`` at most each.
-            paid: what is left to this label.
             check: called before each token; it raises where the run is being stopped.
         """
         decoded = DecodedExemplar(self.ending.open(self.model))

@@ -20,8 +20,7 @@ def available(release: Release) -> list[int]:
 def generate(release: Release, counts: Sequence[int]) -> Iterator[SyntheticRecord]:
     """The first ``counts[label]`` texts of each label, those of different batches in turn.
 
-    Raises:
-        ReleaseError: if more are asked for than there are.
+    Raises ReleaseError if more are asked for than there are.
     """
     there = available(release)
     names = [str(label) for label in release.schema.labels] or ["in all"]

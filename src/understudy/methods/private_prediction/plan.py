@@ -63,8 +63,7 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
     def resolved(self) -> ResolvedNumbers:
         """The choices, with the defaults that depend on the clipping.
 
-        Raises:
-            ConfigError: if the clip range and the tokens are both left open, which ``recenter`` never does.
+        Raises ConfigError if the clip range and the tokens are both left open, which ``recenter`` never does.
         """
         differences = self.clip == "difference"
         tokens = self.tokens_per_batch
@@ -112,8 +111,7 @@ def part_name(label: int, batch: int, number: int) -> str:
 def mechanism_of(parameters: PrivatePredictionParameters, budget: Budget) -> PrivateTokens:
     """The mechanism, its open numbers (clip range or tokens) the best that ``budget`` buys.
 
-    Raises:
-        ConfigError: if the budget buys not one private token, or less than what is asked for, or is out of range.
+    Raises ConfigError if the budget buys not one private token, or less than what is asked for, or is out of range.
     """
     if budget.delta == 0:
         raise ConfigError("Private prediction needs a delta: its accounting is by zCDP.", "Give a delta such as 1e-6.")

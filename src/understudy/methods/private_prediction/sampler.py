@@ -38,11 +38,9 @@ class DecodedText:
 
 @dataclass(frozen=True)
 class TokenSampler:
-    """How one token is sampled.
+    """How one token is sampled, with the numbers of the mechanism.
 
     Args:
-        clip: what is clipped.
-        mechanism: what is charged; its numbers are the sampler's.
         top_k: candidates, 0 for the whole vocabulary.
         public_temperature: of tokens that a test found public.
         encode: text into tokens: what must follow, such as a record's next key, is written without sampling.
@@ -78,8 +76,6 @@ class TokenSampler:
         Args:
             contexts: the batch's rows; row 0 public. They are taken back to the prompt first.
             divisors: of the private rows: of how many rows of its unit each is one.
-            tokens: the batch's private tokens.
-            text: empty.
             check: called before each token; it raises where the run is being stopped.
         """
         contexts.rewind()

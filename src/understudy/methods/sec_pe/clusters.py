@@ -138,15 +138,9 @@ _ITERATIONS = 50
 def make_clusters(
     vectors: NDArray[np.float32], vector_labels: NDArray[np.int32] | None, *, labels: int, count: int, seed: int
 ) -> Clusters:
-    """Per label ``count`` clusters of public unit vectors.
+    """Per label ``count`` clusters of public unit vectors ``Float32[n, d]``; without their labels one set for all.
 
-    Args:
-        vectors: ``Float32[n, d]``.
-        vector_labels: ``Int32[n]``; None makes one set of clusters for all labels.
-        labels: size of the label set.
-
-    Raises:
-        ConfigError: if a label has fewer public texts than clusters.
+    Raises ConfigError if a label has fewer public texts than clusters.
     """
     if vector_labels is None:
         centres, sizes = _k_means(vectors, count=count, seed=seed)

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from understudy.errors import ModelError, ReleaseError
 from understudy.evolution.embeddings import Block, integer_vectors
 from understudy.evolution.harvest import harvest, survivors
-from understudy.evolution.loop import evolve
-from understudy.evolution.population import Round
+from understudy.evolution.loop import Round, evolve
 from understudy.evolution.variation import TextAPI, keywords_of_labels
 from understudy.evolution.voting import Distance, nearest
 from understudy.methods.public import GenerationTools

@@ -171,10 +171,7 @@ def public_rates(
 ) -> SamplingRates:
     """Each record's rate by linear program: the largest weights with at most ``secret_weight`` on any one secret.
 
-    Args:
-        incidence: ``Float64[records, secrets]``, 0/1.
-        free: ``Bool[records]``: which records hold no secret.
-        sha256: of the incidence.
+    ``incidence`` is ``Float64[records, secrets]`` of 0 and 1, ``free`` is as of :class:`SamplingRates`.
 
     Raises:
         ConfigError: if a secret is in more records than declared, or no secret is in any.

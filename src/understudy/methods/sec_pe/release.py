@@ -40,11 +40,7 @@ from understudy.privacy.sealed import Arrays
 def release(
     parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, *, sampling: SamplingRates, tools: ReleaseTools
 ) -> Released:
-    """Release the noisy sizes and centres of public clusters.
-
-    Args:
-        sampling: how records are sampled, as the plan has it.
-    """
+    """Release the noisy sizes and centres of public clusters; records are sampled as the plan has it."""
     embedder = needed(tools.embedder)
 
     def clusters_to_keep() -> Arrays:
@@ -144,8 +140,7 @@ def _public_texts(
 def check_public_corpus(parameters: SecPEParameters, labels: LabelSet) -> None:
     """That the public corpus has enough texts for its clusters, seen before anything is charged.
 
-    Raises:
-        ConfigError: if it has not, or has labels where the private table has none.
+    Raises ConfigError if it has not, or has labels where the private table has none.
     """
     if parameters.records_without_secrets_are_public:
         return  # one set of clusters, whatever their labels
@@ -170,8 +165,7 @@ def check_public_corpus(parameters: SecPEParameters, labels: LabelSet) -> None:
 def open_public(parameters: SecPEParameters, labels: LabelSet) -> Corpus:
     """The public corpus, rows that cannot be used left out.
 
-    Raises:
-        ConfigError, CorpusError: if it cannot be read, or there is none.
+    Raises ConfigError or CorpusError if it cannot be read, or there is none.
     """
     if parameters.public_corpus is None:
         raise ConfigError(

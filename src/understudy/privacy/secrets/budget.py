@@ -37,8 +37,7 @@ class SecretBudget:
     def of(cls, prior: Fraction, posterior: Fraction) -> SecretBudget:
         """What is added up or stored: any 0 < prior < posterior < 1, whatever a user may ask for.
 
-        Raises:
-            ConfigError: if the values are not in this order.
+        Raises ConfigError if the values are not in this order.
         """
         made = object.__new__(cls)
         object.__setattr__(made, "prior", require_positive(secret_prior=prior))

@@ -49,10 +49,7 @@ def divergences(event: Event) -> NDArray[np.float64]:
     exp(<v, w> / sigma^2) for every pair of their shifts: highest where all shifts point one way, and the same for
     discrete noise and integer shifts, whose sums over the grid do not change when it moves. So nothing is added for
     discreteness. The integral is a sum of normal densities, which the trapezoidal rule at steps of sigma / 2 gives up
-    to e^-78 of itself.
-
-    Raises:
-        ConfigError: if the event is neither Gaussian nor a mixture of Gaussians.
+    to e^-78 of itself. Raises ConfigError if the event is neither Gaussian nor a mixture of Gaussians.
     """
     event = require_gaussian(event)
     if isinstance(event, GaussianEvent):
@@ -65,8 +62,7 @@ def divergences(event: Event) -> NDArray[np.float64]:
 def require_gaussian(event: Event) -> GaussianEvent | MixtureEvent:
     """``event``, of which secret protection can be computed.
 
-    Raises:
-        ConfigError: if it is neither Gaussian nor a mixture of Gaussians.
+    Raises ConfigError if it is neither Gaussian nor a mixture of Gaussians.
     """
     if not isinstance(event, GaussianEvent | MixtureEvent):
         raise ConfigError(
