@@ -22,7 +22,7 @@ _PUBLIC = {
     for module, names in {
         "understudy.api": _VERBS,
         "understudy.audit.mechanisms.audit": "MechanismAudit",
-        "understudy.audit.run_audit": "RunAudit",
+        "understudy.audit.result": "RunAudit",
         "understudy.corpus": "Corpus read_corpus",
         "understudy.errors": "UnderstudyError UnderstudyWarning",
         "understudy.methods.aug_pe.method": "AugPE",
@@ -31,14 +31,14 @@ _PUBLIC = {
         "understudy.methods.registry": "load_release",
         "understudy.methods.private_prediction.method": "PrivatePrediction",
         "understudy.methods.sec_pe.method": "SecPE",
-        "understudy.metrics.evaluation": "Evaluation",
+        "understudy.metrics.results": "Evaluation",
         "understudy.privacy.guarantee": "Budget",
         "understudy.privacy.secrets.budget": "SecretBudget",
         "understudy.release": "Release",
-        "understudy.report.write": "ReportPaths",
+        "understudy.report": "ReportPaths",
         "understudy.run.forecast": "Forecast",
-        "understudy.run.listener": "Listener",
-        "understudy.run.result": "Result",
+        "understudy.run.session": "Listener",
+        "understudy.run.generating": "Result",
         "understudy.statement": "Statement",
     }.items()
     for name in names.split()

@@ -304,7 +304,7 @@ def test_with_json_every_verb_prints_one_object_and_nothing_else(
         "evaluation": str(out / "private" / "evaluation.json"),
         "released": None,
     }
-    assert printed("evaluate", values["data"], str(out), *measured, "--show")["metrics"]["figures"]
+    assert printed("evaluate", values["data"], str(out), *measured, "--show")["metrics"]["values"]
     assert printed("audit", "mechanism", "label-counts", "--runs", "100")["audits"][0]["runs"] == 100
     assert printed("audit", "mechanism", "--list")["mechanisms"]
     assert printed("show", release)["statement"]["dataset"] == "notes"

@@ -268,7 +268,8 @@ def marks(
 ) -> NDArray[np.float64]:
     """The sum of records that each have a place of their own."""
     inclusion: tuple[Inclusion, ...] = (((rates, 2),),) if isinstance(rates, float) else (((1.0, 2),),)
-    mechanism = SampledSum(multiplier, inclusion, ONE, (size,))
+    incidence = None if isinstance(rates, float) else "0" * 64
+    mechanism = SampledSum(multiplier, inclusion, ONE, (size,), incidence)
     corpus = Corpus(range(size if records is None else records))
     return measure(mechanism, Counts(size), corpus, source=source or InsecureNoNoise(), rates=rates)
 

@@ -105,9 +105,8 @@ def test_laplace_noise_is_not_calibrated_to_an_l2_norm() -> None:
         (Sensitivity(8, math.nextafter(4, 5), 2), False, True),
         (Sensitivity(7, 3, 1), False, False),
         (Sensitivity(7, 3, 4), False, False),
-        (Sensitivity(math.nan, math.nan, 2), False, False),
     ],
-    ids=["equal", "smaller", "larger L1", "larger L2", "coarser grid", "finer grid", "no number"],
+    ids=["equal", "smaller", "larger L1", "larger L2", "coarser grid", "finer grid"],
 )
 def test_noise_is_enough_for_a_sensitivity_no_larger_on_the_same_grid(
     stated: Sensitivity, gaussian: bool, laplace: bool
@@ -177,7 +176,7 @@ def test_an_impossible_noise_multiplier_is_refused(mechanism: Any, multiplier: f
 @pytest.mark.parametrize("sensitivity", [0.0, -1.0, math.inf, math.nan])
 @pytest.mark.parametrize("mechanism", [GAUSSIAN, SAMPLED], ids=["gaussian", "sampled"])
 def test_an_impossible_sensitivity_is_refused(mechanism: Any, sensitivity: float) -> None:
-    with pytest.raises(ConfigError, match="out of range"):
+    with pytest.raises(ConfigError, match="l2"):
         replace(mechanism, sensitivity=Sensitivity(None, sensitivity))
 
 

@@ -16,9 +16,10 @@ from understudy.errors import ConfigError
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
-from understudy.report import grids, write_comparison, write_reports
+from understudy.report import comparison, grids, page, write_comparison, write_reports
 from understudy.report.charts import against_epsilon
 from understudy.report.comparison import compare, read_runs, together
+from understudy.statement import Sealed
 
 
 @pytest.fixture
@@ -35,12 +36,12 @@ def runs(tmp_path: Path) -> list[Path]:
 
 
 def test_each_method_is_one_line_from_the_smallest_epsilon_to_the_largest(runs: list[Path]) -> None:
-    (comparison,) = compare(read_runs(runs, names=None, shareable=False))
-    assert comparison.columns == ("tf-idf", "embedding")
-    assert [(run.name, run.epsilon) for run in comparison.runs] == [
+    (compared,) = compare(read_runs(runs, names=None, shareable=False))
+    assert compared.columns == ("tf-idf", "embedding")
+    assert [(run.name, run.epsilon) for run in compared.runs] == [
         (method, epsilon) for method in ("dp-kps", "aug-pe") for epsilon in (1, 6, 15)
     ]
-    chart = str(against_epsilon("chart", comparison, "tf-idf"))
+    chart = str(against_epsilon("chart", compared, "tf-idf"))
     assert chart.count('class="line ') == 2
     assert chart.count("<circle") == chart.count('class="whisker ') == 6
     assert chart.count('class="reference"') == 3
@@ -48,8 +49,8 @@ def test_each_method_is_one_line_from_the_smallest_epsilon_to_the_largest(runs: 
 
 
 def test_the_table_has_every_run_and_the_yardsticks(runs: list[Path]) -> None:
-    (comparison,) = compare(read_runs(runs, names=None, shareable=False))
-    rows = [(row.title, row.below) for row in comparison.grid.rows]
+    (compared,) = compare(read_runs(runs, names=None, shareable=False))
+    rows = [(row.title, row.below) for row in compared.grid.rows]
     assert rows[:3] == [
         ("dp-kps", "epsilon = 1, 30 texts"),
         ("dp-kps", "epsilon = 6, 30 texts"),
@@ -60,8 +61,8 @@ def test_the_table_has_every_run_and_the_yardsticks(runs: list[Path]) -> None:
 
 def test_names_tell_variants_of_a_method_apart(runs: list[Path]) -> None:
     names = ["plain", "plain", "contrast", "plain", "plain", "contrast"]
-    (comparison,) = compare(read_runs(runs, names=names, shareable=False))
-    assert [run.name for run in comparison.runs] == ["plain"] * 4 + ["contrast"] * 2
+    (compared,) = compare(read_runs(runs, names=names, shareable=False))
+    assert [run.name for run in compared.runs] == ["plain"] * 4 + ["contrast"] * 2
 
 
 def test_the_page_stays_with_its_owner(runs: list[Path], tmp_path: Path) -> None:
@@ -95,16 +96,17 @@ def test_texts_of_one_release_count_once(runs: list[Path], tmp_path: Path) -> No
     first, again, third = read_runs([runs[0], tmp_path / "copy", runs[2]], names=None, shareable=True)
     assert first.release == again.release != third.release
     (found,) = together([first, again, third])
-    assert found.budget == Budget("22", "2e-6"), "6 and 15, and 0.5 for each folder's own values, which have no name"
+    assert found.budget == Budget("22", "2e-6"), "6 and 15, and 0.5 for the values of each run"
 
 
 def test_releases_and_figures_of_one_name_that_promise_differently_add_up(runs: list[Path]) -> None:
     first, second = read_runs(runs[:2], names=None, shareable=True)
     assert first.charged is not None
     assert second.charged is not None
-    more = replace(second.charged, budget=Budget(7, 0), run="r")
+    same = Sealed("system", "a" * 32, "1" * 32, 1)
+    more = replace(second.charged, budget=Budget(7, 0), sealed=same)
     claimed = replace(second, release=first.release, charged=more)
-    (found,) = together([replace(first, charged=replace(first.charged, run="r")), claimed])
+    (found,) = together([replace(first, charged=replace(first.charged, sealed=same)), claimed])
     assert found.budget == Budget("14.5", "2e-6"), "6 + 1, and 0.5 + 7"
     spent_otherwise = replace(first, statement=replace(first.statement, charges=first.statement.charges[:1]))
     (found,) = together([first, spent_otherwise])
@@ -131,7 +133,7 @@ def test_of_very_many_figures_the_first_are_shown_and_the_rest_counted(
     runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grids, "MOST_VALUES", 3)
-    monkeypatch.setattr("understudy.report.comparison.MOST_VALUES", 3)
+    monkeypatch.setattr(comparison, "MOST_VALUES", 3)
     text = write_comparison(runs, tmp_path / "c.html").read_text("utf-8")
     assert "30 more values are not shown: the page has the first 3 of each run." in text
     page = write_reports(OutputFolder(runs[0]), embedder=None).internal
@@ -146,8 +148,8 @@ def test_what_a_reader_did_not_foresee_is_one_error_that_names_the_folder(
         raise ZeroDivisionError(PLANTED)
 
     monkeypatch.delenv("UNDERSTUDY_DEBUG", raising=False)
-    monkeypatch.setattr("understudy.report.comparison.render", fail)
-    monkeypatch.setattr("understudy.report.page.render", fail)
+    monkeypatch.setattr(comparison, "render", fail)
+    monkeypatch.setattr(page, "render", fail)
     for write in (
         lambda: write_comparison(runs[:1], tmp_path / "c.html"),
         lambda: write_reports(OutputFolder(runs[0]), embedder=None),
@@ -223,9 +225,9 @@ def test_a_name_too_few_and_a_folder_that_is_not_there_are_said(runs: list[Path]
 def test_runs_of_one_method_and_one_epsilon_are_told_apart_by_their_folders(runs: list[Path], tmp_path: Path) -> None:
     again = make_run(tmp_path / "again" / runs[0].name, statement=made_statement(6, method="dp-kps"))
     measure(again)
-    (comparison,) = compare(read_runs([*runs[:3], again.root], names=None, shareable=False))
+    (compared,) = compare(read_runs([*runs[:3], again.root], names=None, shareable=False))
     place = tmp_path.name
-    assert [(run.name, run.epsilon) for run in comparison.runs] == [
+    assert [(run.name, run.epsilon) for run in compared.runs] == [
         (f"dp-kps ({place}/dp-kps-6)", 6),
         ("dp-kps", 1),
         ("dp-kps", 15),

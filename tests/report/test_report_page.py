@@ -281,7 +281,9 @@ def test_without_the_extra_there_is_a_page_without_a_map(tmp_path: Path, monkeyp
     def missing() -> None:
         raise ConfigError("Evaluation needs the extra 'evaluate' (missing: sklearn).", "Install it.")
 
-    monkeypatch.setattr("understudy.report.contents.require_evaluate", missing)
+    from understudy.report import contents
+
+    monkeypatch.setattr(contents, "require_evaluate", missing)
     text = shareable(make_run(tmp_path / "run"))
     assert "There is no map: evaluation needs the extra" in text
     assert "Labels" in text

@@ -61,7 +61,7 @@ BUDGETS: dict[str, Edit] = {
     ),
     "a mixture of very many records": charge(kind="mixture", inclusion=[[[0.5, 10**9]]]),
     "no charges": told(charges=None),
-    "a word for yes": told(private="no"),
+    "a word for yes": told(sealed="no"),
 }
 STATEMENTS: dict[str, Edit] = {
     **BUDGETS,

@@ -72,7 +72,7 @@ def test_metrics_are_booked_as_a_run_of_their_own(tmp_path: Path, made: OutputFo
         assert [entry.cost for entry in entries] == [Budget("0.5", 0)]
         assert ledger.spent("notes") == Budget("3.5", "1e-6")
     found = released(made)
-    assert found["private"] is True
+    assert found["sealed"]["noise"] == "system"
     assert found["budget"] == {"epsilon": "1/2", "delta": "0"}
     assert [charge["event"] for charge in found["charges"]] == [{"kind": "pure", "epsilon": 0.5}]
     named = [each["metric"]["name"] for each in found["values"]]
@@ -192,7 +192,7 @@ def test_how_few_records_there_are_does_not_show_in_how_a_charged_evaluation_end
     command = ["evaluate", str(tmp_path / "notes.csv"), str(made.root), *words, "--dataset", "notes"]
     said = understudy(*command, "--charge-metrics", "0.5")
     assert said.code == 0, said.err
-    assert released(made)["private"] is True
+    assert released(made)["sealed"]["noise"] == "system"
     inside = json.loads(made.evaluation_file.read_text("utf-8"))
     assert bool(inside["values"]) is (count >= 2)
     assert understudy("report", str(made.root)).code == 0
@@ -428,7 +428,7 @@ def test_without_noise_the_counts_are_exact_nothing_is_charged_and_it_is_said(
     assert said.code == 0
     assert "NOT PRIVATE" in said.err
     found = released(made)
-    assert found["private"] is False
+    assert found["sealed"]["noise"] != "system"
     shares = {
         each["settings"]["label"]: each["value"] for each in found["values"] if each["metric"]["name"] == "label_share"
     }

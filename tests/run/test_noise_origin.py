@@ -103,7 +103,7 @@ def test_the_noise_of_seed_0_cannot_be_subtracted_from_metrics_that_are_publishe
     assert exact[:2].tolist() == [20, 20], "who knows the seed has the labels' counts"
 
     published = evaluate(tmp_path, made)
-    assert published["private"] is True
+    assert published["sealed"]["noise"] == "system"
     private = counts(made, "system")
     assert private.tolist() != seeded.tolist()
     assert without_noise_of_seed_0(private).tolist() != exact.tolist()
@@ -115,13 +115,13 @@ def test_metrics_without_a_promise_are_never_taken_for_private_ones(
     tmp_path: Path, made: OutputFolder, insecure: dict[str, Any]
 ) -> None:
     first = evaluate(tmp_path, made, **insecure)
-    assert first["private"] is False
+    assert first["sealed"]["noise"] != "system"
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
-    assert evaluate(tmp_path, made)["private"] is True
+    assert evaluate(tmp_path, made)["sealed"]["noise"] == "system"
     assert runs_charged(tmp_path / "ledger.sqlite") == 2
     with pytest.raises(ResumeError, match="NOT PRIVATE must not replace"):
         evaluate(tmp_path, made, **insecure)
-    assert json.loads(made.metrics_file.read_text("utf-8"))["private"] is True
+    assert json.loads(made.metrics_file.read_text("utf-8"))["sealed"]["noise"] == "system"
 
 
 def test_what_metrics_say_of_themselves_is_read_off_the_stored_values(tmp_path: Path, made: OutputFolder) -> None:
@@ -246,7 +246,7 @@ def test_a_seeded_store_that_is_moved_into_a_private_run_s_place_is_refused(
     shutil.copy(seeded / "insecure.sqlite", private / "run.sqlite")
     with pytest.raises(PrivacyError, match="noise is of another origin"):
         run(values)
-    assert statement(values)["private"] is True
+    assert statement(values)["sealed"]["noise"] == "system"
     assert runs_charged(values["ledger"]) == 1
 
 

@@ -30,10 +30,11 @@ from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum
 from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.sealed import SYSTEM
+from understudy.privacy.sealed import SYSTEM, Seal
 from understudy.privacy.unit import Unit
 from understudy.run.measuring import open_ledger, pay
 from understudy.run.session import Listener, Session, noise_source
+from understudy.statement import Sealed
 
 if TYPE_CHECKING:
     from understudy.ledger import Ledger
@@ -144,7 +145,7 @@ def release_metrics(
         if session.begun:
             session.begin()  # with the same settings, or it is an error
         counts = _counts(query, plan, wanted, corpus, session, settings, listener)
-        private, run_id = store.private, store.run_id
+        seals = store.seals()
     values = charged_values(
         counts,
         labels=labels,
@@ -155,8 +156,7 @@ def release_metrics(
     )
     made = _released(
         plan,
-        private=private,
-        run_id=run_id,
+        seals=seals,
         dataset=wanted.dataset,
         values=values,
         settings={"classifiers": list(classifiers), "seed": wanted.seed},
@@ -168,12 +168,12 @@ def release_metrics(
     return made
 
 
-def _released(plan: Plan, *, private: bool, run_id: str, trusted: Sequence[str], **measured: Any) -> ReleasedMetrics:
-    """What is handed out: the values, and what they promise and cost."""
+def _released(plan: Plan, *, seals: Sequence[Seal], trusted: Sequence[str], **measured: Any) -> ReleasedMetrics:
+    """What is handed out: the values, and what they promise and cost. Whether they are private their seals say."""
+    (sealed,) = {Sealed.of(seal) for seal in seals}
     assert isinstance(plan.budget, Budget)
     return ReleasedMetrics(
-        private=private,
-        run=run_id,
+        sealed=sealed,
         trusted=tuple(trusted),
         unit=plan.unit,
         protects=plan.unit.describe(),

@@ -17,9 +17,11 @@ from understudy.errors import ConfigError
 from understudy.files import PRIVATE_MODE, SHARED_MODE, atomic_file
 from understudy.metrics.overview import Overview
 from understudy.metrics.value import Family, MetricValue
+from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge
 from understudy.privacy.unit import Unit
+from understudy.statement import Sealed
 from understudy.statement.form import ChargeForm, Exact
 from understudy.untrusted import MOST_BYTES, MOST_VALUES, read_json
 
@@ -73,8 +75,8 @@ class ReleasedMetrics:
         values: every number with its definition.
         settings: how it was measured.
         table_sha256: of the synthetic table of the output folder.
-        private: False where the noise was off or seeded.
-        dataset, run: what the ledger calls them.
+        sealed: what the seals of the released counts say of them.
+        dataset: what the ledger calls it.
         trusted: endpoints that could read private texts.
         unit, protects: the privacy unit, also in words.
         budget: what they cost.
@@ -84,14 +86,23 @@ class ReleasedMetrics:
     values: tuple[MetricValue, ...]
     settings: Mapping[str, Any]
     table_sha256: str | None
-    private: bool
+    sealed: Sealed
     dataset: str
-    run: str
     trusted: tuple[str, ...]
     unit: Annotated[Unit, PlainValidator(Unit.from_json), PlainSerializer(Unit.to_json)]
     protects: str
     budget: Annotated[Budget, PlainValidator(_read_budget), PlainSerializer(Budget.to_json)]
     charges: tuple[Annotated[Charge, PlainValidator(_read_charge), PlainSerializer(Charge.to_json)], ...]
+
+    def __post_init__(self) -> None:
+        costs = [charge.event.epsilon for charge in self.charges if isinstance(charge.event, PureEvent)]
+        if not costs or len(costs) < len(self.charges) or sum(costs) > float(self.budget.epsilon) * (1 + 1e-9):
+            raise ValueError("the charges do not keep to the budget")
+
+    @property
+    def private(self) -> bool:
+        """Whether the promise holds: False where the noise was off or seeded."""
+        return self.sealed.private
 
     def save(self, path: Path) -> None:
         write_result(path, result_json(self), mode=SHARED_MODE)

@@ -96,6 +96,7 @@ def measure(
         )
     if isinstance(mechanism, SampledSum):
         assert rates is not None
+        rates = float(rates) if np.ndim(rates) == 0 else np.asarray(rates, dtype=np.float64)
         mechanism.require_rates(rates)
         data = _Sampled(data, rates, source)
     return mechanism.with_noise(exact_sum(query, data), source)

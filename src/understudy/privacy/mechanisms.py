@@ -31,6 +31,8 @@ LARGEST_RELEASE = 100_000_000
 """Numbers in one noisy value: 0.8 GB, of which the run's store holds no more in one piece; their noise takes a quarter
 of an hour."""
 
+_MOST_DIMENSIONS = 8
+
 COUNT_GRID = 1 << 20
 """Integer steps of 1 in a count."""
 
@@ -63,6 +65,9 @@ class Sensitivity:
     Args:
         l1, l2: in grid units; ``l1`` is None where only Gaussian noise is calibrated to it.
         grid: how many integer steps make 1.0 of the released value.
+
+    Raises:
+        ConfigError: if one is not a positive number.
     """
 
     l1: float | None
@@ -72,7 +77,7 @@ class Sensitivity:
     def __post_init__(self) -> None:
         for name in ("l1", "l2", "grid"):  # one form in JSON, whatever they were computed from
             if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, float(value))
+                object.__setattr__(self, name, float(require_positive(**{name: value})))
 
     @classmethod
     def of_counts(cls, cells: int, *, grid: float = COUNT_GRID) -> Sensitivity:
@@ -217,6 +222,11 @@ class SampledSum:
                 "Records would be sampled with a rate that is no probability.",
                 "This is a fault of the method: its rates must lie in [0, 1].",
             )
+        if not isinstance(rates, float) and self.incidence is None:
+            raise PrivacyError(
+                "Records would be sampled with rates of their own, and the plan states one for all.",
+                "This is a fault of the method: rates per record follow from an incidence that the plan names.",
+            )
         if isinstance(rates, float) and {rate for secret in self.inclusion for rate, _ in secret} != {rates}:
             raise PrivacyError(
                 "Records would be sampled with another rate than the event states.",
@@ -244,7 +254,11 @@ def require_releasable(shape: Shape, *, cure: str = "Declare fewer labels, or as
 
     Raises ConfigError if it has more than LARGEST_RELEASE numbers.
     """
-    numbers = math.prod(size or 1 for size in shape)
+    numbers = 1
+    for size in shape if len(shape) <= _MOST_DIMENSIONS else (LARGEST_RELEASE + 1,):
+        if size is not None and size < 0:
+            raise ConfigError("One noisy value would have a negative size.", cure)
+        numbers = min(numbers, LARGEST_RELEASE + 1) * min(1 if size is None else size, LARGEST_RELEASE + 1)
     if numbers > LARGEST_RELEASE:
         raise ConfigError(
             f"One noisy value would hold {numbers:.3g} numbers, and {LARGEST_RELEASE:.0e} is the most.", cure
@@ -282,10 +296,25 @@ def mechanism_from_json(fields: dict[str, Any], event: Event) -> Mechanism:
         return Declared(event)
     if not isinstance(kind, str) or kind not in _adapters():
         raise ValueError("a mechanism is of an unknown kind")
+    _require_plain(named)
     made: Mechanism = _adapters()[kind].validate_python(named, strict=False)
+    if {**mechanism_to_json(made), "kind": kind}.keys() != fields.keys():
+        raise ValueError("a mechanism has fields that it does not have")
     if made.event != event:
         raise ValueError("a charge's event is not that of its mechanism")
     return made
+
+
+def _require_plain(fields: dict[str, Any]) -> None:
+    """See that no number is written as a string, and that a sensitivity is all that it says."""
+    words = {"noise", "incidence"}
+    if any(isinstance(value, str | bool) for name, value in fields.items() if name not in words):
+        raise ValueError("a number of a mechanism is none")
+    sensitivity = fields.get("sensitivity", {"l1": 1, "l2": 1, "grid": 1})
+    if not isinstance(sensitivity, dict) or sensitivity.keys() != {"l1", "l2", "grid"}:
+        raise ValueError("a sensitivity has other fields")
+    if any(isinstance(value, str | bool) for value in sensitivity.values()):
+        raise ValueError("a number of a sensitivity is none")
 
 
 @cache

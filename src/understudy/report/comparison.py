@@ -164,7 +164,7 @@ def together(runs: Sequence[Run]) -> tuple[Together, ...]:
     for dataset, unit in dict.fromkeys((run.statement.dataset, run.statement.unit.name) for run in runs):
         own = [run for run in runs if (run.statement.dataset, run.statement.unit.name) == (dataset, unit)]
         releases = _each_once((run.release, run.statement) for run in own if run.statement.private)
-        metrics = _each_once((run.charged.run or run.release, run.charged) for run in own if run.charged)
+        metrics = _each_once((run.charged.sealed.run_id or run.release, run.charged) for run in own if run.charged)
         budgets = [*(statement.budget for _, statement in releases), *(charged.budget for _, charged in metrics)]
         known = [budget for budget in budgets if isinstance(budget, Budget)]
         epsilon, delta = (sum(part, Fraction(0)) for part in ((b.epsilon for b in known), (b.delta for b in known)))

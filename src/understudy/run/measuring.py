@@ -5,13 +5,16 @@ A value that is stored is read, never made again. One that the ledger will not s
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.config import LedgerParameters
 from understudy.corpus import Corpus
@@ -27,6 +30,11 @@ from understudy.run.session import Listener, Session
 if TYPE_CHECKING:
     from understudy.ledger import Ledger
     from understudy.store import RunStore
+
+
+_FINGERPRINT = "fingerprint"
+_OF_THE_RUN = {_FINGERPRINT, "embedder", "private model"}
+_MARK = "understudy:mark"
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,6 +58,7 @@ class Measurements:
     ledger: Ledger | None
     rows: str
     note: Callable[[Mapping[str, Any]], None] = lambda _entry: None
+    opened: set[str] = field(default_factory=set)
 
     def measure(self, name: str, query: Query[Any], data: Batches[Any], *, rates: Rates | None = None) -> SealedValue:
         """The noisy sum of ``query`` over ``data``, under the charge ``name``: ``Float64[query.shape]`` as ``value``.
@@ -65,22 +74,33 @@ class Measurements:
             self.note({"charge": name, "seconds": time.perf_counter() - start})
             return {"value": noisy}
 
-        return self.seal(name, value)
+        return self._sealed(name, value)
 
     def open(self, name: str) -> Any:
         """What the charge's mechanism gives to those who take their values in parts.
 
         Raises PrivacyError if no unused charge of this name is recorded.
         """
-        return self.receipt.pay(name).open(self.noise)
+        given = self.receipt.pay(name).open(self.noise)
+        self.opened.add(name)
+        return given
 
     def seal(self, name: str, make: Callable[[], Arrays]) -> SealedValue:
-        """The value ``name``, stored and sealed before anything is done with it.
+        """The part ``CHARGE/PART`` of an opened charge, stored and sealed before anything is done with it.
 
         Raises:
-            PrivacyError: if no charge pays for it, or what is stored is sealed otherwise.
+            PrivacyError: if it is no part of a charge that was opened in this process (a sum is sealed by
+                :meth:`measure` alone), or what is stored is sealed otherwise.
             LedgerError: if another value of this name was used before, by a copy of the run's folder.
         """
+        if charge_of(name) == name or charge_of(name) not in self.opened:
+            raise PrivacyError(
+                f"{name!r} is no part of a charge that was opened.",
+                "This is a fault of the method: sums are measured, and parts are sealed after their charge is opened.",
+            )
+        return self._sealed(name, make)
+
+    def _sealed(self, name: str, make: Callable[[], Arrays]) -> SealedValue:
         seal = self.receipt.seal(name, noise=self.noise.origin, rows=self.rows)
         found = self.store.sealed(name)
         if found is None:
@@ -103,14 +123,35 @@ class Measurements:
 
         Raises PrivacyError if a charge pays for values of this name: they are sealed.
         """
-        if charge_of(name) in {charge.name for charge in self.plan.charges}:
+        if charge_of(name) in {charge.name for charge in self.plan.charges} | _OF_THE_RUN:
             raise PrivacyError(
-                f"{name!r} is a value that a charge pays for.", "This is a fault of the method: such values are sealed."
+                f"{name!r} is a value that a charge pays for, or one of the run's own.",
+                "This is a fault of the method: what is paid for is sealed, and the run's own names are not taken.",
             )
-        return self.store.keep_once(name, make)
+        if self.ledger is None:
+            return self.store.keep_once(name, make)
+        key = self.ledger.fingerprint_key
 
+        def marked() -> Arrays:
+            arrays = {each: np.asarray(array) for each, array in make().items()}
+            return {**arrays, _MARK: self._mark(name, arrays, key)}
 
-_FINGERPRINT = "fingerprint"
+        found = dict(self.store.keep_once(name, marked))
+        mark = found.pop(_MARK, None)
+        if mark is None or not hmac.compare_digest(mark.tobytes(), self._mark(name, found, key).tobytes()):
+            raise PrivacyError(
+                f"What the run kept as {name!r} is not what it stored.",
+                "Put back the private folder as the run left it: stores are not moved between runs.",
+            )
+        return found
+
+    def _mark(self, name: str, arrays: Arrays, key: bytes) -> NDArray[np.uint8]:
+        """A keyed hash of what is kept, of this run and name."""
+        whole = hmac.new(key, f"{self.store.run_id} {name}".encode(), hashlib.sha256)
+        for each in sorted(arrays):
+            whole.update(f" {each} {arrays[each].dtype} {arrays[each].shape} ".encode())
+            whole.update(np.ascontiguousarray(arrays[each]).tobytes())
+        return np.frombuffer(whole.digest(), dtype=np.uint8)
 
 
 def dataset_name(declared: str | None, files: Sequence[str]) -> str:

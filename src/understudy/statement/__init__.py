@@ -202,23 +202,29 @@ class Statement:
             "",
             "## What was released, and what it cost",
             "",
-            *(f"- **{charge.name}**: {charge.why} ({charge.event})." for charge in self.charges),
+            *(f"- **{charge.name}**: {_line(charge.why)} ({charge.event})." for charge in self.charges),
             "",
             f"{booked}Whatever is made of what is listed here, by a language model or otherwise, costs nothing more.",
             "",
             "## Public inputs, fixed before any private record was read",
             "",
             *(
-                f"- {name}: {entry['source']}" + (f" (SHA-256 `{entry['sha256']}`)" if entry.get("sha256") else "")
+                f"- {_line(name)}: {_line(entry['source'])}"
+                + (f" (SHA-256 `{entry['sha256']}`)" if entry.get("sha256") else "")
                 for name, entry in self.public_inputs.items()
             ),
             f"- label set: {'declared' if self.labels_declared else '**read from the data: not protected**'}",
             "",
-            *(["## Notes", "", *(f"- {note}" for note in self.notes), ""] if self.notes else []),
-            *(["## Who is trusted", "", *(f"- {each}" for each in self.trusted), ""] if self.trusted else []),
+            *(["## Notes", "", *(f"- {_line(note)}" for note in self.notes), ""] if self.notes else []),
+            *(["## Who is trusted", "", *(f"- {_line(each)}" for each in self.trusted), ""] if self.trusted else []),
             "## What is not covered",
             "",
             *(f"- {item}" for item in self.promise.not_covered),
             "",
         ]
         return "\n".join(lines)
+
+
+def _line(text: str) -> str:
+    """In one line: what a Release says of itself makes no headings."""
+    return " ".join(text.split())

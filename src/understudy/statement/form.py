@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -11,7 +12,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from understudy.errors import ConfigError, UnderstudyError
 from understudy.privacy.accountant import Composition
-from understudy.privacy.events import ZCDPEvent
+from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, ZCDPEvent
+from understudy.privacy.guarantee import Budget, normal_quantile, phi_bar
 from understudy.privacy.plan import Charge
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.statement import FALSE_ALARMS, Sealed, Statement
@@ -24,6 +26,7 @@ _SUBSAMPLED = (1e-9, 1e6)  # what a distribution of privacy losses is computed f
 _MOST_SUBSAMPLED = 10**6
 _LEAST_SUBSAMPLED_NOISE = 0.01
 _MOST_RECORDS = 10**6  # of one secret; none is planned for more
+_LARGEST_EXPONENT = 700  # of a float
 _ROUNDING = 1e-6  # of another machine's, relative
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
@@ -146,17 +149,50 @@ def require_consistent(statement: Statement) -> None:
     Raises:
         ValueError: one is.
     """
-    if isinstance(statement.budget, SecretBudget):
-        return
     composition = Composition(tuple(charge.event for charge in statement.charges))
+    if isinstance(statement.budget, SecretBudget):
+        _require_consistent_secrets(statement, composition)
+        return
+    if any(isinstance(event, MixtureEvent) for event in composition.events):
+        raise ValueError("a charge is about secrets, and none are protected")
+    least = max((event.epsilon for event in composition.events if isinstance(event, PureEvent)), default=0.0)
     zcdp = any(isinstance(event, ZCDPEvent) for event in composition.events)
     closed = composition.mu is not None or zcdp
     figures = [(float(statement.budget.delta), float(statement.budget.epsilon)), *statement.epsilon_at.items()]
     for delta, epsilon in figures:
         if (closed or delta == 0) and composition.epsilon(delta) > epsilon * (1 + _ROUNDING):
             raise ValueError("the charges compose to more than the statement says")
+        if _pure_at(least, delta) > epsilon * (1 + _ROUNDING):
+            raise ValueError("one charge alone costs more than the statement says")
     if composition.mu is not None and composition.power(FALSE_ALARMS) > statement.power * (1 + _ROUNDING):
         raise ValueError("the charges allow a better test than the statement says")
+
+
+def _pure_at(epsilon: float, delta: float) -> float:
+    """Epsilon at ``delta`` of one pure charge as it is accounted for: by randomised response, which dominates it."""
+    if epsilon > _LARGEST_EXPONENT:
+        return epsilon + math.log1p(-delta) if delta < 1 else 0.0
+    rest = math.exp(epsilon) - delta * (1 + math.exp(epsilon))
+    return max(0.0, math.log(rest)) if rest > 0 else 0.0
+
+
+def _require_consistent_secrets(statement: Statement, composition: Composition) -> None:
+    for prior, posterior in statement.posterior_at.items():
+        if not 0 < prior <= posterior <= 1:
+            raise ValueError("a posterior is none, or below its prior")
+    if not all(isinstance(event, GaussianEvent | MixtureEvent) for event in composition.events):
+        raise ValueError("a charge promises nothing for secrets")
+    if composition.mu is None:
+        return
+    for prior, posterior in [*statement.posterior_at.items(), _stated(statement.budget)]:
+        least = phi_bar(-normal_quantile(prior) - composition.mu)
+        if least > posterior * (1 + _ROUNDING):
+            raise ValueError("the charges compose to more than the statement says")
+
+
+def _stated(budget: Budget | SecretBudget) -> tuple[float, float]:
+    assert isinstance(budget, SecretBudget)
+    return float(budget.prior), float(budget.posterior)
 
 
 def load_statement(path: Path) -> Statement:

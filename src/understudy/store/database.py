@@ -107,8 +107,8 @@ class Database:
         elif version < VERSION:
             raise ResumeError(
                 f"{self._path} was begun by an earlier version of understudy, whose values have no seals.",
-                "Finish it with that version, at no further charge; a Release that it made needs no store: "
-                "`understudy generate FILE.release --output ELSEWHERE` is free.",
+                "Finish it with that version, at no further charge (and generate from its Release with that version), "
+                "or use another --output.",
             )
 
     @contextmanager
