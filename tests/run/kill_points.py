@@ -61,8 +61,8 @@ MOMENTS = {
     # what is written
     "the records are written": Moment("understudy.outputs:OutputFolder.write_records", "before"),
     "the records stand there": Moment("understudy.outputs:OutputFolder.write_records"),
-    "charged metrics are written": Moment("understudy.assess.charged:_write", "before"),
-    "charged metrics stand there": Moment("understudy.assess.charged:_write"),
+    "charged metrics are written": Moment("understudy.metrics.results:ReleasedMetrics.save", "before"),
+    "charged metrics stand there": Moment("understudy.metrics.results:ReleasedMetrics.save"),
 }
 
 
