@@ -117,7 +117,7 @@ def test_parts_that_threads_keep_and_confirm_at_once_come_back_as_they_were(tmp_
         RunStore.open(tmp_path / "private", noise="system") as store,
     ):
         receipt = charged(ledger, store.run_id)
-        door = Measurements(PLAN, receipt, SystemNoise(), store, ledger, "rows")
+        door = Measurements(PLAN, receipt, SystemNoise(), store, ledger, "rows", opened={"sums"})
         names = [f"sums/{number % 3}/{number}" for number in range(300)]
 
         def value(name: str) -> dict[str, np.ndarray]:

@@ -123,9 +123,10 @@ class Attack:
         """``Float64[releases, worlds]``: the mechanism's answers along the secret's direction, in sensitivities."""
         sums, count = query(self.kind), len(self.rates)
         rates: Any = self.rates[0]
+        incidence = None if len(set(self.rates)) == 1 else "0" * 64
         if len(set(self.rates)) > 1:
             rates = np.array(self.rates * WORLDS * present + (1.0,) * OTHERS)
-        mechanism = SampledSum(self.noise_multiplier, (self.inclusion,), sums.sensitivity, sums.shape)
+        mechanism = SampledSum(self.noise_multiplier, (self.inclusion,), sums.sensitivity, sums.shape, incidence)
         data = Worlds(count * present)
         source, direction = self.source(), _direction(sums)
         answers = (measure(mechanism, sums, data, source=source, rates=rates) for _ in range(self.releases))

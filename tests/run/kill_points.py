@@ -157,7 +157,7 @@ def _watch_values(diary: Diary) -> None:
 
         return watched
 
-    Measurements.seal = watching(Measurements.seal)  # type: ignore[method-assign]
+    Measurements._sealed = watching(Measurements._sealed)  # type: ignore[method-assign]
     Measurements.keep = watching(Measurements.keep)  # type: ignore[method-assign]
 
 

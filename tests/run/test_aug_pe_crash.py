@@ -72,7 +72,7 @@ class Machine:
         monkeypatch.setattr("understudy.models.catalog.load_chat", lambda spec, **options: FakeChat(self._reply))
         for owner, name in STEPS:
             monkeypatch.setattr(owner, name, self._stepping(f"{owner.__name__}.{name}", getattr(owner, name)))
-        monkeypatch.setattr(Measurements, "seal", self.recording(Measurements.seal))
+        monkeypatch.setattr(Measurements, "_sealed", self.recording(Measurements._sealed))
         monkeypatch.setattr(Measurements, "keep", self.recording(Measurements.keep))
 
     def _reply(self, request: ChatRequest) -> Completion:
@@ -193,7 +193,7 @@ def test_the_crash_test_notices_a_store_that_forgets(
 ) -> None:
     machine.run_and_keep(tmp_path)
     monkeypatch.setattr(Measurements, "keep", machine.recording(lambda door, name, make: make()))
-    monkeypatch.setattr(Measurements, "seal", machine.recording(forgetful(monkeypatch)))
+    monkeypatch.setattr(Measurements, "_sealed", machine.recording(forgetful(monkeypatch)))
     monkeypatch.setattr("understudy.ledger.admission.require_same_draws", lambda *arguments: None)
     disk = next(each for each in machine.disks if len(each.used) == 3)
     machine.run_again(tmp_path, disk)

@@ -66,7 +66,7 @@ class Machine:
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for owner, name in STEPS:
             monkeypatch.setattr(owner, name, self._stepping(f"{owner.__name__}.{name}", getattr(owner, name)))
-        monkeypatch.setattr(Measurements, "seal", self._recording(Measurements.seal))
+        monkeypatch.setattr(Measurements, "_sealed", self._recording(Measurements._sealed))
 
     def _stepping(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def stepping(*arguments: Any, **named: Any) -> Any:
@@ -187,7 +187,7 @@ def test_a_run_that_crashes_one_step_later_each_time_still_charges_and_draws_onc
 def test_the_crash_test_notices_a_store_that_forgets(
     tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Measurements, "seal", machine._recording(forgetful(monkeypatch)))
+    monkeypatch.setattr(Measurements, "_sealed", machine._recording(forgetful(monkeypatch)))
     config = settings(tmp_path, llm="fake")
     release = next(number for number, step in enumerate(_steps_of(machine, tmp_path)) if "Release.save" in step)
     machine.used = {}

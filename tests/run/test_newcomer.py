@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from understudy.errors import ConfigError, ModelError, ResumeError, UnderstudyWa
 from understudy.models.machine import best_device
 from understudy.models.types import ChatRequest, Completion
 from understudy.run import pipeline as running
-from understudy.run.forecast import forecast
 from understudy.run.pipeline import release
 from understudy.run.session import Listener
 
@@ -182,6 +182,6 @@ def test_what_cannot_resume_does_not_say_so(
     def stop(*_arguments: object, **_named: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(forecast, "make_plan", stop)
+    monkeypatch.setattr(sys.modules["understudy.run.forecast"], "make_plan", stop)
     said = understudy("plan", *flags(settings(tmp_path, output=None)))
     assert (said.code, said.err.splitlines()[-1]) == (130, "Interrupted.")

@@ -188,7 +188,7 @@ def test_crashes_of_several_threads_one_after_the_other_use_every_part_once(tmp_
 def test_the_crash_test_notices_a_store_that_forgets(
     tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Measurements, "seal", forgetful(monkeypatch))
+    monkeypatch.setattr(Measurements, "_sealed", forgetful(monkeypatch))
     values = parts(tmp_path, texts_per_batch=1)
     machine.run(values)
     (tmp_path / "out" / "release" / "in-parts.release").unlink()

@@ -427,7 +427,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         | {"epsilon": "1", "delta": "1e-6"},
         "promises secret protection, not",
     ),
-    "both budgets": ({"epsilon": "1", "delta": "1e-6"}, "or secrets by a prior"),
+    "both budgets": ({"epsilon": "1", "delta": "1e-6"}, "Two budgets given"),
     "no cap": ({"max_records_per_secret": None}, "max_records_per_secret is missing"),
     "no secrets": ({"secret_detectors": None}, "not said what the secrets are"),
     "owners too": ({"owner": "clinician"}, "protects owners or secrets"),

@@ -17,8 +17,8 @@ from run_fixtures import runs_charged
 from secret_fixtures import protecting
 from test_crash import Machine, files, forgetful, steps_of
 
-import understudy.run.measuring
 from understudy.ledger import Ledger
+from understudy.run import measuring
 from understudy.run.measuring import Measurements
 from understudy.store import RunStore
 
@@ -56,9 +56,7 @@ def test_a_crash_is_resumed_without_a_second_charge_draw_or_answer(tmp_path: Pat
     config = protecting(tmp_path, **SMALL)
     assert machine.run(config, crash_at=None)
     steps = list(machine.steps)
-    assert steps_of(
-        [(understudy.run.measuring, "measure"), (Ledger, "charge"), (Ledger, "confirm"), (RunStore, "keep")]
-    ) <= set(steps)
+    assert steps_of([(measuring, "measure"), (Ledger, "charge"), (Ledger, "confirm"), (RunStore, "keep")]) <= set(steps)
     first, last = steps.index("before Ledger.charge"), steps.index("after Release.save")
     for number, step in [*enumerate(steps)][first : last + 1] + [*enumerate(steps)][last + 8 :: 8]:
         folder = tmp_path / str(number)
@@ -82,7 +80,7 @@ def test_the_crash_test_notices_a_store_that_forgets(
     config = protecting(tmp_path, **SMALL)
     assert machine.run(config, crash_at=None)
     release = next(number for number, step in enumerate(machine.steps) if "Release.save" in step)
-    monkeypatch.setattr(Measurements, "seal", machine._recording(forgetful(monkeypatch)))
+    monkeypatch.setattr(Measurements, "_sealed", machine._recording(forgetful(monkeypatch)))
     machine.used = {}
     here = {**config, "output": str(tmp_path / "other"), "ledger": str(tmp_path / "other.sqlite")}
     assert not machine.run(here, crash_at=release - 8)
