@@ -217,7 +217,7 @@ def test_charged_metrics_that_forget_a_block_are_caught() -> None:
 
 
 class WholeVotes(VoteHistogram):
-    """k whole votes a record."""
+    """k whole votes per record."""
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
         return np.rint(super().of_batch(batch) * math.sqrt(self.neighbours)).astype(np.int64)

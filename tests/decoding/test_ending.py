@@ -1,4 +1,4 @@
-"""Where a text that is drawn token by token ends, and what must follow a value of a record."""
+"""Where a text that is decoded token by token ends, and what must follow a value of a record."""
 
 from __future__ import annotations
 

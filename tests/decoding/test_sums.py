@@ -77,7 +77,7 @@ def test_sums_are_the_papers_formula(count: int | None, tokens: int) -> None:
     phi, phi_public = z.log_softmax(1), rows[0, chosen].double().log_softmax(0)
     found = over(rows, both("recenter", clip), count=count)
     expected = torch.clamp(z - z.amax(1, keepdim=True) + clip, -clip, clip).sum(0) * GRID / clip
-    assert np.abs(found.utilities(8) - expected.numpy()).max() <= 10  # half a step a row, and float32
+    assert np.abs(found.utilities(8) - expected.numpy()).max() <= 10  # half a step per row, and float32
     found = over(rows, both("difference", clip), count=count)
     expected = (torch.clamp(phi - phi_public, -clip, clip).sum(0) + 8 * phi_public) * GRID / clip
     assert np.abs(found.utilities(8) - expected.numpy()).max() <= 15

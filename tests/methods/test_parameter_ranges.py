@@ -30,7 +30,7 @@ NONE: dict[str, Any] = {
 
 
 def numbers(model: type[Parameters]) -> list[str]:
-    """Fields that take one number, or one a round."""
+    """Fields that take one number, or one per round."""
     found = []
     for name, field in model.model_fields.items():
         kinds = {field.annotation, *get_args(field.annotation)}

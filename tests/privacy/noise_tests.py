@@ -34,7 +34,7 @@ def mean_p_value(kind: str, noise: NDArray[np.int64], *, scale: float) -> float:
 
 
 def shape_p_value(kind: str, noise: NDArray[np.int64], *, scale: float) -> float:
-    """Chi-square against the exact probabilities, for small scales; the outer integers share one cell a side."""
+    """Chi-square against the exact probabilities, for small scales; the outer integers share one cell per side."""
     reach = math.ceil(60 * scale)
     expected = pmf(kind, scale=scale, reach=reach) * noise.size
     observed = np.bincount(np.clip(noise, -reach, reach) + reach, minlength=2 * reach + 1).astype(np.float64)

@@ -117,7 +117,7 @@ def test_an_owner_in_several_labels_costs_no_more_than_one_in_one() -> None:
     for labels in (1, 2, 3, 10):
         rows = generator.integers(1, 4, labels)
         rho = 0.0
-        for count in rows.tolist():  # floor(grid / k) steps a row
+        for count in rows.tolist():  # floor(grid / k) steps per row
             moved = count * (tested.grid // int(rows.sum()))
             moved_in_test = count * (tested.distance_grid // int(rows.sum()))
             rho += tested.tokens * (moved / tested.scale) ** 2 / 2
@@ -257,7 +257,7 @@ def test_batches_in_threads_count_for_themselves() -> None:
 
 # -- whole texts: the printed loop, ours, and crashes -----------------------------------------------------------------
 
-TEXT = 7  # tokens a text takes
+TEXT = 7  # tokens per text
 
 
 def printed_loop(batch: BatchTokens) -> Iterator[int]:

@@ -62,7 +62,7 @@ def varied_chat(monkeypatch: pytest.MonkeyPatch) -> FakeChat:
 
 
 def evolving(folder: Path, **changes: Any) -> dict[str, Any]:
-    """A complete configuration of aug-pe: 2 labels, 2 rounds of 12 candidates a label, of which 4 are chosen.
+    """A complete configuration of aug-pe: 2 labels, 2 rounds of 12 candidates per label, of which 4 are chosen.
 
     A change to None takes the setting out.
     """

@@ -207,7 +207,7 @@ def test_private_embeddings_are_their_owners_alone_and_gone_at_the_end(
 
 @pytest.fixture
 def release(tmp_path: Path, varied_chat: FakeChat) -> us.Release:
-    """With 4 texts a label."""
+    """With 4 texts per label."""
     made = running.release(run_config(evolving(tmp_path, records_per_label=None, **SEEDED))).release
     varied_chat.asked = []
     return made

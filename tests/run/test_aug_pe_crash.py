@@ -1,4 +1,4 @@
-"""A private evolution that goes down anywhere: one charge, one histogram a round that is used, no answer paid twice.
+"""A private evolution that goes down anywhere: one charge, one used histogram per round, no answer paid twice.
 
 The disk is kept as it was after every step that matters, wherever it has changed, and a run is started on each.
 """

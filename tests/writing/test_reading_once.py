@@ -1,6 +1,6 @@
 """Whatever reads private texts, answers or templates reads them once: no text is so long or so odd that it hangs.
 
-A pattern that reads a run again from each of its characters needs some 10^9 steps a run here, ten minutes for all,
+A pattern that reads a run again from each of its characters needs some 10^9 steps per run here, ten minutes for all,
 where one pass over each needs seconds. Nothing is timed: the subprocess has a limit only so that such a pattern fails
 instead of hanging.
 """

@@ -28,7 +28,7 @@ def write(
 
 
 def in_turn(*texts: str) -> Callable[[ChatRequest], Completion]:
-    """A text a call; the last one for all others."""
+    """One text per call; the last one for all others."""
     left = list(texts)
     return lambda request: Completion(left.pop(0) if len(left) > 1 else left[0], "stop")
 

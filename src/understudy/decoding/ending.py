@@ -1,10 +1,10 @@
-"""When a text that is drawn token by token has ended: at a token, a stop string, the close of a record, or its longest.
+"""When a text decoded token by token has ended: at a token, a stop string, the close of a record, or its longest.
 
 Of a record it also says what must follow a value: the next column's name, which is public. Who writes that instead of
-drawing it saves private tokens, and gets records that parse. Everything here is a function of tokens that are drawn
+decoding it saves private tokens, and gets records that parse. Everything here is a function of tokens that are decoded
 already and of public parameters, so it costs no privacy.
 
-Each token is decoded once, with a few of its neighbours; the whole text never again.
+Each token is turned into characters once, with a few of its neighbours; the whole text never again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Ending:
 
     Args:
         stop: strings that end it and are no part of it; white space before the text ends nothing.
-        opening: what it begins with, before the first token drawn.
+        opening: what it begins with, before the first decoded token.
         most_tokens: the most tokens, written ones included, the one that ends it not.
         shape: ``json`` ends where the object closes, ``lines`` with the line of the last column.
         columns: of a record.
@@ -54,11 +54,11 @@ class Ending:
         )
 
     def open(self, model: CausalModel) -> OpenText:
-        """A text of which nothing is drawn yet."""
+        """A text of which nothing is decoded yet."""
         return OpenText(self, model)
 
     def read(self, tokens: Iterable[int], model: CausalModel) -> OpenText:
-        """The text of ``tokens`` that were drawn before, up to its end."""
+        """The text of ``tokens`` that were decoded before, up to its end."""
         text = self.open(model)
         for token in tokens:
             if text.ended is None:

@@ -22,7 +22,7 @@ from understudy.writing.writer import public_name
 
 
 class TextParameters(Parameters):
-    """Prompts that show private texts, and texts drawn from them."""
+    """Prompts that show private texts, and texts decoded from them."""
 
     prompt_form: Literal["completion", "chat"] = "completion"
     """How the model is asked: ``completion`` as a document to continue, ``chat`` in its own chat form."""
@@ -187,7 +187,7 @@ class LabelPrompt:
         return sum(self.shape) + self.ending.most_tokens + 1
 
     def read(self, tokens: Sequence[int]) -> str:
-        """The text that was drawn as these tokens."""
+        """The text that was decoded as these tokens."""
         return self.ending.read(tokens, self.model).text.strip()
 
 

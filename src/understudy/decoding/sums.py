@@ -188,11 +188,11 @@ def row_sums(
     """Each term's sum ``Int64[K]`` over the rows of ``contexts``, after their last token.
 
     Args:
-        divisors: one each row, the public row 0 included: 1 for a row alone, k for one of an owner's k rows (its
+        divisors: one per row, the public row 0 included: 1 for a row alone, k for one of an owner's k rows (its
             scale is ``grid // k``, so that an owner's rows together stay within ``grid``), 0 for a row not summed.
 
     Raises:
-        PrivacyError: not one divisor of at least 0 a row.
+        PrivacyError: not one divisor of at least 0 per row.
     """
     import torch
 

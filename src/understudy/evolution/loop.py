@@ -37,7 +37,7 @@ class Population:
     """The candidates of one round.
 
     Args:
-        texts: one a candidate, never blank.
+        texts: one per candidate, never blank.
         labels: ``Int32[n]``, indices into the label set.
         parents: ``Int64[n]``, the lineage number of the text it is a variation of; -1 for a new text.
         prompts: what was asked for, in short, without the text: ``variation|style:briefly|words:60|blanks:0.5``.
@@ -127,7 +127,7 @@ Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 Vote = Callable[[int, NDArray[np.float32], NDArray[np.int32]], NDArray[np.float64]]
 """``vote(round, Float32[n, d] of unit length, labels Int32[n]) -> Float64[n]``; n may be 0."""
 
-_NEW, _NEXT, _LOOKAHEAD, _SELECT = _PURPOSES = range(4)  # what is drawn in a round, each with random numbers of its own
+_NEW, _NEXT, _LOOKAHEAD, _SELECT = _PURPOSES = range(4)  # what is random in a round, each with a seed of its own
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def population_sizes(parameters: EvolutionParameters, weights: Sequence[float]) 
     """``sizes[round][label]``: population times labels, shared out by ``weights`` (equal ones: no shares known).
 
     Args:
-        weights: one a label: declared shares, noisy counts, or all equal; [1] without labels.
+        weights: one per label: declared shares, noisy counts, or all equal; [1] without labels.
     """
     return [share_out(parameters.population_at(number) * len(weights), weights) for number in range(parameters.rounds)]
 
@@ -293,7 +293,7 @@ def select(
     """Indices of the chosen candidates, label after label, best first.
 
     ``rank`` takes the candidates with most votes, once each: all of them where there are fewer than wanted.
-    ``proportional`` draws with replacement, in proportion to ``max(votes - threshold, 0)``, or uniformly where
+    ``proportional`` samples with replacement, in proportion to ``max(votes - threshold, 0)``, or uniformly where
     all of a label's are 0. A label without candidates gets none.
 
     Args:

@@ -51,7 +51,7 @@ class EvolutionParameters(Parameters):
     rounds: int = Field(10, ge=1, le=1000)
     """Rounds of voting (T)."""
     population: Sizes = (100,)
-    """Texts of each label that a round chooses (N_syn); one size, or one a round, separated by commas."""
+    """Texts of each label that a round chooses (N_syn); one size, or one per round, separated by commas."""
     variations: int = Field(7, ge=1, le=1000)
     """Candidates that come of each chosen text (L): itself and L - 1 variations of it."""
     initial_candidates: int | None = Field(None, ge=1, le=MOST_CANDIDATES)
@@ -59,13 +59,13 @@ class EvolutionParameters(Parameters):
     keep_selected: bool = True
     """Whether a chosen text is a candidate again, or its L variations alone."""
     selection: Literal["rank", "proportional"] = "rank"
-    """Whether the texts with most votes are chosen, or texts are drawn in proportion to their votes."""
+    """Whether the texts with most votes are chosen, or texts are sampled in proportion to their votes."""
     threshold: float = Field(0.0, ge=0, le=1e12)
     """Taken off every noisy vote; what falls below 0 counts as 0."""
     lookahead: int = Field(0, ge=0, le=1000)
     """Variations whose mean embedding stands for a candidate in the vote. 0: its own embedding."""
     blank_probability: Probabilities = (0.5,)
-    """Share of a text's words that a variation has to fill in; one, or one a round. 0: asks for other words."""
+    """Share of a text's words that a variation has to fill in; one, or one per round. 0: asks for other words."""
     min_words: int = Field(25, ge=1, le=100_000)
     """Fewest words that a prompt asks for."""
     max_words: int = Field(100, ge=1, le=100_000)
@@ -73,9 +73,9 @@ class EvolutionParameters(Parameters):
     words_spread: float = Field(20.0, ge=0, le=100_000)
     """Standard deviation of the words that a variation is asked for, about the number of its parent's."""
     temperatures: Temperatures | None = None
-    """Sampling temperature of the language model: one a round, separated by commas. Default: always the same."""
+    """Sampling temperature of the language model: one per round, separated by commas. Default: always the same."""
     keywords: str | None = public_file(None)
-    """A file of keywords for new texts, one a line, or YAML with a list for each label. Default: the template's."""
+    """A file of keywords for new texts, one per line, or YAML with a list for each label. Default: the template's."""
     keywords_are_public: bool = False
     """Your word that the keywords do not come from the private data."""
 

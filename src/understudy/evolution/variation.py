@@ -65,7 +65,7 @@ def require_text(*asked: Answers) -> None:
 class TextAPI:
     """Asks a language model for new texts and for variations.
 
-    What a prompt names (keyword, style, words, blanks) is drawn before anything is asked, from the seed, the stage
+    What a prompt names (keyword, style, words, blanks) is sampled before anything is asked, from the seed, the stage
     and the texts alone, so it does not depend on which answers fail. The same call made again, in a resumed run say,
     asks for the same.
 
@@ -100,7 +100,7 @@ class TextAPI:
 
         Args:
             round_number: from 0; picks temperature and blank probability.
-            stage: a number from 0 below a million; whatever is asked under another one is drawn anew.
+            stage: a number from 0 below a million; whatever is asked under another one is sampled anew.
         """
         draw = self._generator(stage)
         probability = self.parameters.blank_probability_at(round_number)

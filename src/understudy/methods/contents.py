@@ -1,4 +1,4 @@
-"""What a Release holds: stated by each method in one place (its ``contents.py``), checked when a Release is loaded."""
+"""What a Release holds: stated by each method (``contents`` in its ``method.py``), checked when a Release is loaded."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class Sample:
 
     Args:
         texts: the texts.
-        labels: canonical label strings, one a text; None for a table without labels.
+        labels: canonical label strings, one per text; None for a table without labels.
         embeddings: ``Float32[len(texts), d]`` of unit length; None where none were asked for.
     """
 

@@ -62,7 +62,7 @@ class SentenceEmbedder:
         self.longest = min(self._model.max_seq_length or 512, columns - 1)
         """Tokens to which a text is cut."""
         self.batch_tokens = _BATCH_TOKENS[self._device]
-        """About how many tokens a batch has."""
+        """About how many tokens per batch."""
         self.local = True
         self._columns = _columns(self.longest, most=columns)
         self._dimension = self._forward(next(self._batches(["a"]))).shape[1]

@@ -1,7 +1,7 @@
-"""Private tokens: the draw of a text's next token as a mechanism, and the test that saves some of the draws.
+"""Private tokens: sampling a text's next token as a mechanism, and the test that saves some of the samples.
 
 Amin et al. 2024, *Private prediction for large-scale synthetic text generation*: the logits that a model gives for
-each of a batch's private texts are clipped and averaged, and the draw from the softmax of the average *is* the
+each of a batch's private texts are clipped and averaged, and sampling from the softmax of the average *is* the
 exponential mechanism. A sparse vector may tell beforehand that the model without private text would say much the
 same: then its token is taken, for nothing.
 """
@@ -32,12 +32,12 @@ class SparseVector:
     Guarantee:
         Unit: whatever ``sensitivity`` is of; neighbours add or remove one.
         Sensitivity: each answer changes by at most ``sensitivity`` (an integer, of integers), in either direction.
-        Noise: discrete Laplace of scale b = ``scale`` on the threshold, once a run, and of scale 2b on each answer.
+        Noise: discrete Laplace of scale b = ``scale`` on the threshold, once per run, and of scale 2b on each answer.
         Event: one run, however long, is epsilon-DP with epsilon = 2 sensitivity / b: moving the threshold's noise by
         one sensitivity and that of the answer that ended the run by two turns a run on one dataset into the same run
         on its neighbour, and costs sensitivity / b each. On integers the moves are integers, so discrete noise pays
         exactly what continuous noise does. rho = epsilon^2 / 2. A run that is broken off costs no more than a whole
-        one. After an answer above the threshold its noise is used up: a new run draws a new one and is a new charge.
+        one. After an answer above the threshold its noise is used up: a new run samples a new one and is a new charge.
         Source: Dwork and Roth 2014, Theorem 3.23; Lyu, Su and Li 2017 (what goes wrong in six variants).
 
     Args:
@@ -133,17 +133,17 @@ class TokenTest:
 
 @dataclass(frozen=True)
 class PrivateTokens:
-    """Draw tokens for batches of private texts, up to ``tokens`` private ones in each.
+    """Choose tokens for batches of private texts, up to ``tokens`` private ones in each.
 
     Guarantee:
         Unit: a record (one row of one batch), or an owner whose k rows have weight 1/k: each row is then scaled to
         floor(grid / k) steps, so that all of them together stay within ``grid`` (``distance_grid`` in the test).
         Neighbours add or remove one; the divisor is the declared ``batch_size`` whatever a batch holds.
-        Sensitivity: ``grid`` in L-infinity of the integers summed for a draw: a row adds a value clipped to
+        Sensitivity: ``grid`` in L-infinity of the integers summed for a token: a row adds a value clipped to
         [-clip, clip] and rounded to [-grid, grid] for each candidate, candidates and all else that is added being
         public. ``distance_grid`` of the integer distance sum_i abs(S_i - batch_size P_i) in the test: a row adds
         non-negative integers that sum to at most ``distance_grid`` to S. Both hold exactly, after all rounding.
-        Noise: the draw is the exponential mechanism with ``scale`` = grid batch_size temperature / clip, which is
+        Noise: the choice is the exponential mechanism with ``scale`` = grid batch_size temperature / clip, which is
         the softmax of (mean / temperature); the test has discrete Laplace noise of scale sigma batch_size
         distance_grid on its threshold, afresh each run, and twice that on each distance.
         Event: ``rho_token`` = (clip / (batch_size temperature))^2 / 2 for each private token: log-ratios of the
@@ -156,7 +156,7 @@ class PrivateTokens:
         and both costs are quadratic in them (the exponential mechanism's by its formula, the test's because its pure
         epsilon is linear in the sensitivity and rho is epsilon^2 / 2), so that the batches cost
         sum_l w_l^2 rho <= rho sum_l w_l <= rho together.
-        Crash: an example that was not stored is drawn again, since nobody saw it; a run of the test that was open at
+        Crash: an example that was not stored is decoded again, since nobody saw it; a run of the test that was open at
         the crash counts as spent and is never gone on with (its noise is lost): the next test begins a new one.
         Source: Amin et al. 2024, Theorem 1; Cesar and Rogers 2021, and Rogers and Steinke 2021 (a range of epsilon
         is epsilon^2 / 8 zCDP); Dwork and Roth 2014, Theorem 3.23.
@@ -164,7 +164,7 @@ class PrivateTokens:
     Args:
         clip: c > 0, in logits; or C of differences of log-probabilities.
         batch_size: s, the declared number of private texts in a batch; 1 or more.
-        temperature: tau > 0 of the draw.
+        temperature: tau > 0 of the softmax.
         tokens: r, private tokens in a batch at most; 1 or more.
         test: what makes a token public; None has every token private.
 
@@ -253,7 +253,7 @@ class PaidTokens(PaidInParts["PrivateTokens"]):
     """A charge that was paid, from which each batch has its tokens."""
 
     def batch(self, name: str | None = None, *, tokens_spent: int = 0, runs_spent: int = 0) -> BatchTokens:
-        """What is left to one batch. Ask once a batch: two for the same records would spend twice what was paid.
+        """What is left to one batch. Ask once per batch: two for the same records would spend twice what was paid.
 
         Args:
             name: the batch's own; with it a second one for the same batch is refused.
@@ -269,7 +269,7 @@ class PaidTokens(PaidInParts["PrivateTokens"]):
 
 
 class BatchTokens:
-    """The private tokens of one batch, counted before each draw. Each batch has its own; one thread at a time."""
+    """The private tokens of one batch, counted before each is chosen. Each batch has its own; one thread at a time."""
 
     def __init__(self, mechanism: PrivateTokens, source: NoiseSource, *, tokens_spent: int, runs_spent: int) -> None:
         if not (0 <= tokens_spent <= mechanism.tokens and 0 <= runs_spent <= mechanism.runs):
@@ -286,7 +286,7 @@ class BatchTokens:
 
     @property
     def left(self) -> int:
-        """Private tokens that may still be drawn."""
+        """Private tokens that may still be chosen."""
         return self._mechanism.tokens - self.tokens_spent
 
     @property
@@ -347,7 +347,7 @@ class BatchTokens:
 def tokens_within(
     budget: Budget, *, clip: float, batch_size: int, temperature: float, test: TokenTest | None = None
 ) -> int:
-    """The most private tokens a batch may draw within ``budget``; 0 if not even one.
+    """The most private tokens per batch within ``budget``; 0 if not even one.
 
     All but ``budget`` are of :class:`PrivateTokens`.
 
@@ -368,7 +368,7 @@ def tokens_within(
 def clip_for(
     budget: Budget, tokens: int, *, batch_size: int, temperature: float, test: TokenTest | None = None
 ) -> float:
-    """The largest clip range at which ``tokens`` private tokens a batch are within ``budget``.
+    """The largest clip range at which ``tokens`` private tokens per batch are within ``budget``.
 
     All but ``budget`` are of :class:`PrivateTokens`; the ``tokens`` + 1 runs of a test are paid for first.
     Raises ConfigError if the test alone costs more than the budget, delta is 0, or a parameter is out of its range.

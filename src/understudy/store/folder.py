@@ -1,8 +1,8 @@
 """A new store in the place of an old one, so that a crash at any moment leaves the one or the other whole.
 
 SQLite keeps what was committed last in a log beside the file. A file that lost its log has forgotten values that
-were drawn and used, yet knows its run and so the run's charge: it would draw them again. So the log is first emptied
-into the file. The new store, finished beside it, then takes its place by one rename.
+were sampled and used, yet knows its run and so the run's charge: it would sample them again. So the log is first
+emptied into the file. The new store, finished beside it, then takes its place by one rename.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ For a sequence of m unit vectors x_1..x_m and bandwidth h,
 
 so that phi(x) . phi(y) / I estimates exp(-|x - y|^2 / (h^2 m)) for the concatenations
 (LSQ, Wagner et al. 2023; Rahimi and Recht 2007), and |phi(x)|_2 = sqrt(I) exactly. Phases
-add over blocks, so everything is computed from one table of phases a block.
+add over blocks, so everything is computed from one table of phases per block.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ WEIGHT_GRID = 1 << 20
 
 @dataclass(frozen=True)
 class Frequencies:
-    """The random frequencies of one structure: public, drawn from a public seed.
+    """The random frequencies of one structure: public, sampled from a public seed.
 
     Args:
         seed: public; any int.
-        length: terms a sequence (m), 1 or more.
+        length: terms per sequence (m), 1 or more.
         count: number of frequencies (I).
         bandwidth: h, greater than 0.
         dimension: of an embedding (d).
@@ -53,7 +53,7 @@ class Frequencies:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the frequencies, kept in the Release: another NumPy must draw the same ones."""
+        """SHA-256 of the frequencies, kept in the Release: another NumPy must sample the same ones."""
         whole = hashlib.sha256()
         for position in range(self.length):
             whole.update(self.block(position).tobytes())

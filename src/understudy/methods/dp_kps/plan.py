@@ -32,18 +32,18 @@ SMALLEST_BANDWIDTH = 0.001
 
 
 class SequenceParameters(Parameters):
-    """How keyphrase sequences are drawn from a Release: post-processing, free, changeable at every ``generate``."""
+    """How keyphrase sequences are sampled from a Release: post-processing, free, changeable at every ``generate``."""
 
     length: int = Field(10, ge=1, le=100)
-    """Terms a sequence (L)."""
+    """Terms per sequence (L)."""
     temperature: float = Field(1.0, ge=1e-6, le=1000)
-    """Terms are drawn from scores^(1/temperature)."""
+    """Terms are sampled from scores^(1/temperature)."""
     contrast: float = Field(1.0, ge=0, le=100)
     """How strongly terms that other labels share are avoided (gamma). 0: not at all."""
     coherence: float = Field(0.0, ge=0, le=1000)
-    """How strongly a term is drawn to those before it (kappa, on cosines). 0: not at all."""
+    """How strongly a term is attracted by those before it (kappa, on cosines). 0: not at all."""
     top_k: int | None = Field(None, ge=1, le=10_000_000)
-    """Iterative mode: draw among the best-scoring terms only."""
+    """Iterative mode: sample among the best-scoring terms only."""
 
 
 class ReleaseParameters(Parameters):
@@ -52,7 +52,7 @@ class ReleaseParameters(Parameters):
     noise: NoiseKind = "gaussian"
     """``gaussian``: (epsilon, delta)-DP. ``laplace``: pure DP, as published."""
     mode: Literal["independent", "iterative"] = "independent"
-    """Whether terms are drawn from a density of terms, or grown against densities of sequences."""
+    """Whether terms are sampled from a density of terms, or grown against densities of sequences."""
     ensemble: Literal["log", "linear"] = "log"
     """Iterative mode: structures of 1, 2, 4, ... terms, or of 1, 2, 3, ... terms."""
     vocabulary: str = public_file(BUILT_IN)

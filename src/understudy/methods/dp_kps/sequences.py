@@ -163,7 +163,7 @@ def _keep_top(logits: NDArray[np.float64], top_k: int | None) -> NDArray[np.floa
 
 
 def _sample(logits: NDArray[np.floating], generator: np.random.Generator) -> NDArray[np.int64]:
-    """One draw a row from softmax(logits), by the Gumbel trick."""
+    """One sample per row from softmax(logits), by the Gumbel trick."""
     return np.asarray(np.argmax(logits + _gumbel(logits.shape, generator), axis=1), dtype=np.int64)
 
 

@@ -1,1 +1,1 @@
-"""Few-shot: noisy exemplars, drawn token by token, which then prompt any language model (Tang et al. 2024)."""
+"""Few-shot: noisy exemplars, decoded token by token, which then prompt any language model (Tang et al. 2024)."""

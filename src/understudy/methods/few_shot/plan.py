@@ -43,9 +43,9 @@ class FewShotParameters(TextParameters, StoppingParameters, ShowingParameters):
     """All parameters of few-shot."""
 
     sampling_rate: float | None = Field(None, ge=1e-9, le=1)
-    """Probability with which each record is drawn for a token (q); public, never computed from the private data."""
+    """Probability with which each record is sampled for a token (q); public, never computed from the private data."""
     subsets: int = Field(10, ge=1, le=500)
-    """Subsets into which the drawn records fall, each a prompt of its own (M)."""
+    """Subsets into which the sampled records fall, each a prompt of its own (M)."""
     examples_per_subset: int = Field(4, ge=1, le=100)
     """Private records that a subset's prompt shows at most (N)."""
     tokens: int = Field(400, ge=1, le=1_000_000)

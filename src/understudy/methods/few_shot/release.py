@@ -11,8 +11,8 @@ Tang et al. 2024, *Privacy-preserving in-context learning with differentially pr
 
 Guarantee:
     Unit: a record; or an owner, of whose records one is used, chosen by a keyed hash over all labels together. Sample,
-    noise and cost are one :class:`~understudy.privacy.subsampled.SubsampledTokens` of T = ``tokens`` tokens a label; a
-    unit lies in one label, so that all labels together cost as much as one (parallel composition). What a token takes
+    noise and cost are one :class:`~understudy.privacy.subsampled.SubsampledTokens` of T = ``tokens`` tokens per label;
+    a unit lies in one label, so that all labels together cost as much as one (parallel composition). What a token takes
     of the private records is stated in :class:`~understudy.methods.few_shot.sampler.TokenSampler`.
     Tokens are counted over what is sealed: an exemplar that a crash lost is decoded again, since nobody saw it, and no
     sealed one is decoded twice. A label without records runs like any other.

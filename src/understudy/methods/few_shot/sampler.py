@@ -45,7 +45,7 @@ def build_exemplar_prompts(
 
 
 def exemplar_width(prompt: PromptTokens, ending: Ending, *, most: int, most_shown: int) -> int:
-    """Tokens to which every row is padded, whatever was drawn before: a function of public parameters."""
+    """Tokens to which every row is padded, whatever was decoded before: a function of public parameters."""
     return 1 + prompt.width(most, texts=most_shown) + len(prompt.suffix) + ending.most_tokens
 
 

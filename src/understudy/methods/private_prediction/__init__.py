@@ -1,1 +1,1 @@
-"""Private prediction: texts drawn token by token from the mean of clipped next-token logits (Amin et al. 2024)."""
+"""Private prediction: texts decoded token by token from the mean of clipped next-token logits (Amin et al. 2024)."""

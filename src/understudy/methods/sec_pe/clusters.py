@@ -167,7 +167,7 @@ def _k_means(vectors: NDArray[np.float32], *, count: int, seed: int) -> tuple[ND
 
 
 def _seeds(points: NDArray[np.int16], count: int, generator: np.random.Generator) -> NDArray[np.int16]:
-    """k-means++ (Arthur and Vassilvitskii 2007): each next one is drawn in proportion to its squared distance."""
+    """k-means++ (Arthur and Vassilvitskii 2007): each next one is sampled in proportion to its squared distance."""
     chosen = [int(generator.integers(len(points)))]
     squares = np.square(points, dtype=np.int32).sum(axis=1, dtype=np.int64)
     farness = np.full(len(points), np.iinfo(np.int64).max)

@@ -78,8 +78,8 @@ class ReleaseParameters(Parameters):
     secret_budgets: str | None = public_file(None)
     """A CSV file ``number,prior,posterior`` with stricter promises for some secrets; public incidence only."""
     releases: int = Field(1, ge=1, le=100)
-    """Fresh releases of the same sums, which are averaged; the printed algorithm makes one a round. More than one pays
-    only where records are not all sampled."""
+    """Fresh releases of the same sums, which are averaged; the printed algorithm makes one per round. More than one
+    pays only where records are not all sampled."""
     public_corpus: str | None = public_file(None)
     """A public table of similar texts, whose clusters the private records are counted in."""
     public_corpus_is_public: bool = False

@@ -1,6 +1,6 @@
 """SecPE, the only code that reads private records.
 
-SecPE (Wang et al. 2025), cut at the privacy boundary; the centres are released once, not once a round:
+SecPE (Wang et al. 2025), cut at the privacy boundary; the centres are released once, not once per round:
 
     e_k, n_k   = k-means on a public corpus
     D          = each record of the corpus, sampled with its rate                  fresh for every release

@@ -154,7 +154,7 @@ class Recipe:
         tokens: most tokens of a text, from its beginning.
         epochs: how often each text is seen.
         blocks: how many of the model's last blocks learn.
-        batch: texts a step.
+        batch: texts per step.
         rate: the first step's learning rate.
 
     Raises:

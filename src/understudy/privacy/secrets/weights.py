@@ -1,6 +1,6 @@
-"""How often each record may be drawn, where it is public which records hold which secret.
+"""How often each record may be sampled, where it is public which records hold which secret.
 
-SecPE (Wang et al. 2025) gives the records weights by a linear program, and draws record i with probability
+SecPE (Wang et al. 2025) gives the records weights by a linear program, and samples record i with probability
 min(1, V w_i / sum w). Everything here is a function of the incidence and of declared numbers alone.
 """
 
@@ -61,13 +61,13 @@ def largest_weights(incidence: csr_array, caps: NDArray[np.float64]) -> NDArray[
 
 
 def inclusion_probabilities(weights: NDArray[np.float64], *, expected: float | None = None) -> NDArray[np.float64]:
-    """rho_i = min(1, V w_i / sum w): how often each record is drawn.
+    """rho_i = min(1, V w_i / sum w): how often each record is sampled.
 
     Args:
         weights: ``Float64[n]``, 0 or more.
-        expected: V, how many records are drawn in the mean (fewer where a probability comes to 1). Default:
-            sum(w) / max(w), so that the heaviest records are always drawn. (The printed 1 / max(w) draws about one
-            record of the whole corpus.)
+        expected: V, how many records are sampled in the mean (fewer where a probability comes to 1). Default:
+            sum(w) / max(w), so that the heaviest records are always sampled. (The printed 1 / max(w) samples about
+            one record of the whole corpus.)
 
     Raises:
         ConfigError: if ``expected`` is not greater than 0.
@@ -91,7 +91,7 @@ def grouped_inclusion(rates: NDArray[np.float64], incidence: csr_array) -> tuple
         incidence: ``[n, secrets]``, sparse.
 
     Returns:
-        One entry a secret, in the order of the columns; empty for a secret in no record that may be drawn.
+        One entry per secret, in the order of the columns; empty for a secret in no record that may be sampled.
     """
     by_secret = _in_order(incidence).tocsc()
     different, which = np.unique(np.asarray(rates, dtype=np.float64), return_inverse=True)
