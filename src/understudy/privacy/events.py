@@ -38,10 +38,11 @@ class GaussianEvent(_Unbounded):
     def rho(self) -> float:
         return 1 / (2 * self.noise_multiplier**2)
 
-    def to_pld(self) -> Any:
+    def to_pld(self, *, interval: float = 1e-4) -> Any:
+        """``interval`` as of :meth:`SubsampledGaussianEvent.to_pld`."""
         from dp_accounting.pld import privacy_loss_distribution as pld
 
-        return pld.from_gaussian_mechanism(self.noise_multiplier)
+        return pld.from_gaussian_mechanism(self.noise_multiplier, value_discretization_interval=interval)
 
     def __str__(self) -> str:
         return f"Gaussian noise, noise multiplier {self.noise_multiplier:.6g}"

@@ -321,7 +321,8 @@ def _require_plain(fields: dict[str, Any]) -> None:
 def _adapters() -> dict[str, Any]:
     from pydantic import TypeAdapter
 
+    from understudy.privacy.gradients import DPSGD
     from understudy.privacy.subsampled import SubsampledTokens
     from understudy.privacy.tokens import PrivateTokens
 
-    return {made.kind: TypeAdapter(made) for made in (NoisySum, SampledSum, PrivateTokens, SubsampledTokens)}
+    return {made.kind: TypeAdapter(made) for made in (NoisySum, SampledSum, PrivateTokens, SubsampledTokens, DPSGD)}

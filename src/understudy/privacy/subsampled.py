@@ -18,13 +18,16 @@ from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Composition, pure_split
-from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
+from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent, SubsampledPureEvent
 from understudy.privacy.exact import require_positive
 from understudy.privacy.guarantee import Budget, gaussian_noise_multiplier
 from understudy.privacy.mechanisms import LARGEST_SCALE, SMALLEST_SIGMA, out_of_range
 from understudy.privacy.noise import NoiseSource, PaidInParts, require_utilities
 
 SubsetNoise = Literal["gaussian", "votes"]
+
+LEAST_NOISE = 0.25
+"""Of a multiplier: below it the few units that are sampled would be given away, however rarely that is."""
 
 _UP = 1 + 2**-48  # more than all rounding of the few products below: noise is never less than is charged
 
@@ -203,11 +206,11 @@ class LabelTokens:
 
 
 @lru_cache(maxsize=16)
-def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int) -> float:
-    """The smallest noise multiplier (to a thousandth) at which ``tokens`` choices are within ``budget``; never less.
+def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int, others: tuple[GaussianEvent, ...] = ()) -> float:
+    """The smallest noise multiplier (to a thousandth) at which ``tokens`` releases are within ``budget``; never less.
 
-    And never less than a quarter: of units that are hardly ever drawn the few that are could else be given away.
-    Raises ConfigError if delta is 0.
+    ``others`` are further Gaussian events of the same plan. And it is never less than a quarter: of units that are
+    hardly ever sampled the few that are could else be given away. Raises ConfigError if delta is 0.
     """
     if budget.delta == 0:
         raise ConfigError(
@@ -219,17 +222,21 @@ def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int) -> float:
 
     def fits(multiplier: float) -> bool:
         loss = SubsampledGaussianEvent(multiplier, rate, tokens).to_pld(interval=interval)
+        for other in others:
+            loss = loss.compose(other.to_pld(interval=interval))
         return bool(loss.get_epsilon_for_delta(delta) <= epsilon)
 
     high = gaussian_noise_multiplier(epsilon, delta) * math.sqrt(tokens)  # as if every unit were drawn each time
-    high = max(high, _LEAST_NOISE)
-    while high >= 2 * _LEAST_NOISE and fits(high / 2):
+    high = max(high, LEAST_NOISE)
+    while others and not fits(high):
+        high *= 2
+    while high >= 2 * LEAST_NOISE and fits(high / 2):
         high /= 2
-    low = max(high / 2, _LEAST_NOISE)
-    if low == _LEAST_NOISE and fits(low):
+    low = max(high / 2, LEAST_NOISE)
+    if low == LEAST_NOISE and fits(low):
         high = low
     high = _searched(fits, fits_at=high, fails_at=low)
-    while Composition((SubsampledGaussianEvent(high, rate, tokens),)).epsilon(delta) > epsilon:
+    while Composition((*others, SubsampledGaussianEvent(high, rate, tokens))).epsilon(delta) > epsilon:
         high *= _TOLERANCE
     return high
 
@@ -246,7 +253,7 @@ def _searched(fits: Callable[[float], bool], *, fits_at: float, fails_at: float)
 
 
 _TOLERANCE = 1.001
-_LEAST_NOISE, _MOST_EPSILON = 0.25, 20.0
+_MOST_EPSILON = 20.0
 
 
 @lru_cache(maxsize=16)

@@ -1,0 +1,166 @@
+"""Low-rank adapters (LoRA, Hu et al. 2022) on a frozen model: y = W x + scale B A x, with an adapter per row at will.
+
+A row of a batch may have an adapter of its own. That is how per-example gradients come about: every row gets the one
+adapter as its own leaf of the graph, and one backward pass leaves each row its gradient; and how several adapters on
+one base go through one pass. PEFT has no such thing; its names are kept, so that its users can load what is trained
+here (``docs/decisions/036``).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.errors import ConfigError
+
+ALL = "all"
+SCALE = 2.0
+"""alpha / rank."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A linear layer that is adapted: its name in the network, and the sizes of what it reads and gives."""
+
+    name: str
+    module: Any
+    reads: int
+    gives: int
+
+
+def transformer_blocks(network: Any) -> tuple[str, Any]:
+    """The blocks that a transformer stacks, with their name: the longest list of modules that it has."""
+    import torch
+
+    lists = [(name, each) for name, each in network.named_modules() if isinstance(each, torch.nn.ModuleList)]
+    if not lists:
+        raise ConfigError("The model stacks no blocks that could be adapted.", "Name a transformer.")
+    return max(lists, key=lambda named: len(named[1]))
+
+
+def find_sites(network: Any, *, targets: Sequence[str], layers: int | None) -> list[Site]:
+    """The linear layers of a network's last blocks that ``targets`` name.
+
+    Args:
+        targets: the last parts of their names (``q_proj``), or ``all``.
+        layers: how many of the last blocks; None for all.
+
+    Raises:
+        ConfigError: a target is in none of these blocks.
+    """
+    prefix, blocks = transformer_blocks(network)
+    first = 0 if layers is None else max(0, len(blocks) - layers)
+    there = [
+        (f"{prefix}.{number}.{name}", module, sizes)
+        for number, block in enumerate(blocks)
+        if number >= first
+        for name, module in block.named_modules()
+        if (sizes := _sizes(module)) is not None
+    ]
+    known = sorted({name.rpartition(".")[2] for name, _, _ in there})
+    if missing := sorted(set(targets) - {*known, ALL}):
+        raise ConfigError(
+            f"The model has no linear layers called {', '.join(missing)} in its blocks.",
+            f"Choose of {', '.join(known)} for --lora-targets, or give `all`.",
+        )
+    return [
+        Site(name, module, *sizes)
+        for name, module, sizes in there
+        if ALL in targets or name.rpartition(".")[2] in targets
+    ]
+
+
+def _sizes(module: Any) -> tuple[int, int] | None:
+    """What a linear layer reads and gives; None for any other module."""
+    import torch
+    from transformers.pytorch_utils import Conv1D
+
+    if isinstance(module, torch.nn.Linear):
+        return module.in_features, module.out_features
+    return (int(module.nx), int(module.nf)) if isinstance(module, Conv1D) else None
+
+
+class Adapters:
+    """The adapters of a network's sites, applied within :meth:`active` and in that thread only.
+
+    Args:
+        network: frozen; one object of this kind at most.
+        sites: what is adapted.
+        rank: of each adapter, 1 or more.
+    """
+
+    def __init__(self, network: Any, sites: Sequence[Site], *, rank: int) -> None:
+        self.sites = list(sites)
+        self.shapes: dict[str, tuple[int, int]] = {}
+        """Of every matrix, under the name that PEFT gives it, in order."""
+        for site in self.sites:
+            self.shapes[f"base_model.model.{site.name}.lora_A.weight"] = (rank, site.reads)
+            self.shapes[f"base_model.model.{site.name}.lora_B.weight"] = (site.gives, rank)
+        self.rank = rank
+        self._dtype = network.dtype
+        self._device = network.device
+        self._now = threading.local()
+        for number, site in enumerate(self.sites):
+            site.module.register_forward_hook(self._hook(number))
+
+    @property
+    def size(self) -> int:
+        """Numbers in all matrices together."""
+        return sum(rows * columns for rows, columns in self.shapes.values())
+
+    def start(self, *, seed: int) -> NDArray[np.float32]:
+        """``Float32[size]``: A uniform as PEFT's, B zero, so that the network is as it was."""
+        generator = np.random.default_rng(seed)
+        parts = []
+        for name, shape in self.shapes.items():
+            bound = 1 / math.sqrt(shape[1]) if ".lora_A." in name else 0.0
+            parts.append(generator.uniform(-bound, bound, size=shape).astype(np.float32).ravel())
+        return np.concatenate(parts)
+
+    def split(self, weights: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        """The matrices by name."""
+        ends = np.cumsum([rows * columns for rows, columns in self.shapes.values()])[:-1]
+        parts = np.split(weights, ends)
+        return {name: part.reshape(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+
+    def joined(self, matrices: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """``Float32[size]`` from the matrices by name. Raises ConfigError if they are not those of these sites."""
+        if {name: matrix.shape for name, matrix in matrices.items()} != self.shapes:
+            raise ConfigError(
+                "The adapter does not fit the model: its layers or sizes are others.",
+                "Name the base model that it was tuned on (--private-model).",
+            )
+        return np.concatenate([np.asarray(matrices[name], dtype=np.float32).ravel() for name in self.shapes])
+
+    def tensors(self, weights: NDArray[np.float32]) -> list[Any]:
+        """The matrices on the device in the network's own precision, in order."""
+        import torch
+
+        return [torch.tensor(each).to(self._device, self._dtype) for each in self.split(weights).values()]
+
+    @contextmanager
+    def active(self, tensors: Sequence[Any]) -> Iterator[None]:
+        """Within it the network computes with ``tensors``: matrices, or for a batch of R rows stacks ``[R, ...]``."""
+        before = getattr(self._now, "tensors", None)
+        self._now.tensors = tensors
+        try:
+            yield
+        finally:
+            self._now.tensors = before
+
+    def _hook(self, number: int) -> Any:
+        def adapt(_module: Any, given: tuple[Any, ...], output: Any) -> Any:
+            tensors = getattr(self._now, "tensors", None)
+            if tensors is None:
+                return None
+            down, up = tensors[2 * number : 2 * number + 2]
+            return output + SCALE * (given[0] @ down.transpose(-1, -2)) @ up.transpose(-1, -2)
+
+        return adapt

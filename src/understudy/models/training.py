@@ -1,0 +1,487 @@
+"""Tuning a causal model: token rows, what learns of the model, per-example gradients, the optimiser.
+
+One trainer for all that is tuned: DP-SGD, its yardstick without privacy, and the evaluation's models.
+
+**Shapes.** A row's gradient must depend on nothing but that row. So rows are computed in blocks of one public number of
+rows and of one of few public widths; a row's width follows from its own length alone, and blocks are filled up with
+rows without targets. :func:`require_separate_gradients` tries on the device that this is enough.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.errors import ConfigError, PrivacyError
+from understudy.models.contexts import hidden_states
+from understudy.models.lora import Adapters, find_sites, transformer_blocks
+
+if TYPE_CHECKING:
+    from understudy.models.causal import CausalModel
+
+_STEP = 16
+"""Widths are multiples of it: whole registers of processors, and few shapes."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TokenRow:
+    """A text in tokens, after what it is asked for with. Private where the text is; its ``repr`` shows nothing.
+
+    Args:
+        prompt: tokens that are read and not learnt.
+        target: ``Int32[T]``, tokens that are.
+    """
+
+    prompt: Sequence[int]
+    target: NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Block:
+    """Rows in one shape, on the device.
+
+    Args:
+        tokens: ``Int64[R, L]``; padding is at the right, where a causal model does not look.
+        first: ``Int64[R]``, the place of each row's first target, 1 or more.
+        counts: ``Int64[R]``, how many targets each has; 0 for one that fills up.
+        width: most targets of a row: R x width places are predicted.
+    """
+
+    tokens: Any
+    first: Any
+    counts: Any
+    width: int
+
+    @classmethod
+    def of(cls, rows: Sequence[TokenRow], *, width: int, prompt: int, size: int, device: str) -> Block:
+        """``rows`` and as many empty ones as fill the block.
+
+        Args:
+            width: of the targets.
+            prompt: tokens of the longest prompt, 1 or more.
+            size: R.
+        """
+        import torch
+
+        tokens = np.zeros((size, prompt + width), dtype=np.int64)
+        first, counts = np.ones(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+        for number, row in enumerate(rows):
+            start, end = len(row.prompt), len(row.prompt) + len(row.target)
+            tokens[number, :start], tokens[number, start:end] = row.prompt, row.target
+            first[number], counts[number] = start, len(row.target)
+        on_device = [torch.from_numpy(each).to(device) for each in (tokens, first, counts)]
+        return cls(on_device[0], on_device[1], on_device[2], width)
+
+    @property
+    def places(self) -> Any:
+        """``Int64[R, width]``: where the targets stand; beyond a row's own, anywhere within it."""
+        import torch
+
+        return (self.first[:, None] + torch.arange(self.width, device=self.tokens.device)).clamp(
+            max=self.tokens.shape[1] - 1
+        )
+
+    @property
+    def wanted(self) -> Any:
+        """``Bool[R, width]``: which of them are targets."""
+        import torch
+
+        return torch.arange(self.width, device=self.tokens.device) < self.counts[:, None]
+
+
+def token_losses(causal: CausalModel, network: Any, block: Block) -> Any:
+    """The negative log-likelihood of each target, ``Float32[R, width]`` in nats; 0 where there is none."""
+    import torch
+
+    places = block.places
+    if causal.head is not None and network is causal.network:
+        states = hidden_states(network, input_ids=block.tokens[:, :-1], use_cache=False)
+        states = states.gather(1, (places - 1)[:, :, None].expand(-1, -1, states.shape[2]))
+        logits = causal.head(states.flatten(0, 1))
+    else:
+        logits = network(input_ids=block.tokens[:, :-1], use_cache=False).logits[..., : causal.vocabulary]
+        logits = logits.gather(1, (places - 1)[:, :, None].expand(-1, -1, logits.shape[2])).flatten(0, 1)
+    true = block.tokens.gather(1, places).flatten()
+    losses = torch.nn.functional.cross_entropy(logits.float(), true, reduction="none").view_as(places)
+    return losses * block.wanted
+
+
+def row_losses(causal: CausalModel, network: Any, block: Block) -> Any:
+    """The mean of each row's losses, ``Float32[R]``; 0 for a row without targets."""
+    return token_losses(causal, network, block).sum(1) / block.counts.clamp(min=1)
+
+
+class Trainable(Protocol):
+    """What learns of a model, as one vector of P numbers."""
+
+    causal: CausalModel
+
+    @property
+    def size(self) -> int:
+        """P."""
+        ...
+
+    def start(self, *, seed: int) -> NDArray[np.float32]:
+        """The weights to begin with, ``Float32[P]``."""
+        ...
+
+    def named(self, weights: NDArray[np.float32]) -> Mapping[str, NDArray[np.float32]]:
+        """``weights`` as matrices by name."""
+        ...
+
+    def joined(self, matrices: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """What :meth:`named` took apart. Raises ConfigError if the matrices are another model's."""
+        ...
+
+    def load(self, weights: NDArray[np.float32]) -> None:
+        """Compute with ``weights`` from now on."""
+        ...
+
+    def gradients(self, block: Block) -> Any:
+        """Of each row's mean loss: ``Float32[R, P]`` on the device. Several threads may ask."""
+        ...
+
+    def active(self) -> Any:
+        """A context in which, in this thread, :attr:`network` computes with the loaded weights."""
+        ...
+
+    @property
+    def network(self) -> Any: ...
+
+
+class LoRA:
+    """Adapters on a frozen model learn; implements :class:`Trainable`.
+
+    Args:
+        causal: a model of which nothing else learns.
+        rank, targets, layers: as in :mod:`understudy.models.lora`.
+
+    Raises:
+        ConfigError: the model has no such layers.
+    """
+
+    def __init__(self, causal: CausalModel, *, rank: int, targets: Sequence[str], layers: int | None) -> None:
+        self.causal = causal
+        self.network = causal.network.requires_grad_(False)
+        self.adapters = Adapters(self.network, find_sites(self.network, targets=targets, layers=layers), rank=rank)
+        self._tensors: list[Any] = []
+
+    @property
+    def size(self) -> int:
+        return self.adapters.size
+
+    def start(self, *, seed: int) -> NDArray[np.float32]:
+        return self.adapters.start(seed=seed)
+
+    def named(self, weights: NDArray[np.float32]) -> Mapping[str, NDArray[np.float32]]:
+        return self.adapters.split(weights)
+
+    def joined(self, matrices: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        return self.adapters.joined(matrices)
+
+    def load(self, weights: NDArray[np.float32]) -> None:
+        self._tensors = self.adapters.tensors(weights)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        with self.adapters.active(self._tensors):
+            yield
+
+    def gradients(self, block: Block) -> Any:
+        """Every row has the adapter as a leaf of its own, so one backward pass gives each row its gradient."""
+        import torch
+
+        rows = len(block.tokens)
+        leaves = [each.expand(rows, *each.shape).requires_grad_() for each in self._tensors]
+        with torch.enable_grad(), self.adapters.active(leaves):
+            losses = row_losses(self.causal, self.network, block)
+        found = torch.autograd.grad(losses.sum(), leaves)
+        return torch.cat([each.flatten(1) for each in found], dim=1).float()
+
+
+class Weights:
+    """All weights of a model's last blocks learn, or of the whole model; implements :class:`Trainable`.
+
+    The network is a copy in which what does not learn is shared with the model. Per-example gradients take a backward
+    pass per row.
+
+    Args:
+        causal: a model that stays as it is.
+        blocks: how many of its last blocks; None for every weight.
+    """
+
+    def __init__(self, causal: CausalModel, *, blocks: int | None) -> None:
+        self.causal = causal
+        source = causal.network.requires_grad_(False)
+        learning = source if blocks is None else transformer_blocks(source)[1][-blocks:]
+        learnt = {id(weight) for weight in learning.parameters()}
+        frozen = {id(weight): weight for weight in source.parameters() if id(weight) not in learnt}
+        self.network = deepcopy(source, frozen)
+        names = [name for name, weight in source.named_parameters() if id(weight) in learnt]
+        self._parameters = {name: self.network.get_parameter(name).requires_grad_() for name in names}
+
+    @property
+    def size(self) -> int:
+        return sum(weight.numel() for weight in self._parameters.values())
+
+    def start(self, *, seed: int = 0) -> NDArray[np.float32]:  # noqa: ARG002 - they are there
+        parts = [weight.detach().float().flatten().cpu().numpy() for weight in self._parameters.values()]
+        return np.concatenate(parts)
+
+    def named(self, weights: NDArray[np.float32]) -> Mapping[str, NDArray[np.float32]]:
+        ends = np.cumsum([weight.numel() for weight in self._parameters.values()])[:-1]
+        parts = np.split(weights, ends)
+        return {n: p.reshape(w.shape) for (n, w), p in zip(self._parameters.items(), parts, strict=True)}
+
+    def joined(self, matrices: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        if {name: each.shape for name, each in matrices.items()} != {
+            name: tuple(each.shape) for name, each in self._parameters.items()
+        }:
+            raise ConfigError(
+                "The weights do not fit the model: its layers or sizes are others.",
+                "Name the base model that they were tuned from (--private-model).",
+            )
+        return np.concatenate([np.asarray(matrices[name], dtype=np.float32).ravel() for name in self._parameters])
+
+    def load(self, weights: NDArray[np.float32]) -> None:
+        import torch
+
+        with torch.no_grad():
+            for parameter, each in zip(self._parameters.values(), self.named(weights).values(), strict=True):
+                parameter.copy_(torch.tensor(each))
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        yield
+
+    def gradients(self, block: Block) -> Any:
+        import torch
+
+        found = []
+        for number in range(len(block.tokens)):
+            one = slice(number, number + 1)
+            row = Block(block.tokens[one], block.first[one], block.counts[one], block.width)
+            found.append(self.gradient(row_losses(self.causal, self.network, row)[0]))
+        return torch.stack(found)
+
+    def gradient(self, loss: Any) -> Any:
+        """Of a loss: ``Float32[P]``."""
+        import torch
+
+        parts = torch.autograd.grad(loss, list(self._parameters.values()), materialize_grads=True)
+        return torch.cat([each.flatten().float() for each in parts])
+
+
+Decay = Literal["linear", "constant"]
+
+
+@dataclass(frozen=True)
+class LearningRate:
+    """The learning rate of each step: it rises over the first ``warmup`` steps, then falls to 0 in a line, or stays.
+
+    Raises:
+        ConfigError: it is not in (0, 1].
+    """
+
+    peak: float
+    steps: int
+    warmup: int = 0
+    decay: Decay = "linear"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.peak <= 1:
+            raise ConfigError(f"Expected a learning rate in (0, 1], got {self.peak}.", "Give one such as 1e-3.")
+
+    def at(self, step: int) -> float:
+        """Of step ``step``, the first being 0."""
+        rising = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
+        left = 1 - step / self.steps if self.decay == "linear" else 1.0
+        return self.peak * min(rising, left)
+
+
+class AdamW:
+    """torch's AdamW on one vector of weights in float32, with its state as arrays.
+
+    Args:
+        weights: ``Float32[P]`` to begin with.
+        rate: of each step.
+        device: where it computes.
+        weight_decay: decoupled from the gradient.
+    """
+
+    def __init__(
+        self, weights: NDArray[np.float32], rate: LearningRate, *, device: str = "cpu", weight_decay: float = 0.0
+    ) -> None:
+        import torch
+
+        self._weights = torch.tensor(weights, device=device)
+        self._rate = rate
+        self._optimizer = torch.optim.AdamW([self._weights], lr=rate.peak, weight_decay=weight_decay)
+        self.taken = 0
+
+    @property
+    def weights(self) -> NDArray[np.float32]:
+        """As they are now."""
+        found: NDArray[np.float32] = self._weights.cpu().numpy().copy()
+        return found
+
+    def step(self, gradient: Any) -> None:
+        """One step down ``gradient``, ``Float[P]``, a tensor or an array."""
+        import torch
+
+        self._optimizer.param_groups[0]["lr"] = self._rate.at(self.taken)
+        self._weights.grad = torch.as_tensor(gradient).to(self._weights)
+        self._optimizer.step()
+        self.taken += 1
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All that a trainer that goes on needs."""
+        moments = self._optimizer.state[self._weights]
+        return {
+            "weights": self.weights,
+            "first_moment": moments["exp_avg"].cpu().numpy().copy(),
+            "second_moment": moments["exp_avg_sq"].cpu().numpy().copy(),
+            "step": np.array(self.taken, dtype=np.int64),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from what :meth:`state` gave."""
+        import torch
+
+        self.taken = int(state["step"])
+        self._weights.copy_(torch.tensor(state["weights"]))
+        self._optimizer.state[self._weights] = {
+            "step": torch.tensor(float(self.taken)),
+            "exp_avg": torch.tensor(state["first_moment"]).to(self._weights),
+            "exp_avg_sq": torch.tensor(state["second_moment"]).to(self._weights),
+        }
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The public shapes in which rows are computed.
+
+    Args:
+        prompt: tokens of the longest prompt, 1 or more.
+        target: most targets of a row.
+        rows: of a block.
+    """
+
+    prompt: int
+    target: int
+    rows: int
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """Of targets: such that whole rows are multiples of 16 tokens long, the last one holding the longest."""
+        longest = -(-(self.prompt + self.target) // _STEP) * _STEP
+        shortest = -(-(self.prompt + 1) // _STEP) * _STEP
+        return tuple(whole - self.prompt for whole in range(shortest, longest + 1, _STEP))
+
+    def width_of(self, row: TokenRow) -> int:
+        """A function of the row's own length."""
+        return next(width for width in self.widths if len(row.target) <= width)
+
+    def blocks(self, rows: Iterable[TokenRow], *, device: str) -> Iterator[tuple[Block, int]]:
+        """All rows in blocks, and how many of a block's rows are real."""
+        waiting: dict[int, list[TokenRow]] = {}
+        for row in rows:
+            same = waiting.setdefault(self.width_of(row), [])
+            same.append(row)
+            if len(same) == self.rows:
+                yield self.block(same, device=device), len(same)
+                same.clear()
+        for same in waiting.values():
+            if same:
+                yield self.block(same, device=device), len(same)
+
+    def block(self, rows: Sequence[TokenRow], *, device: str) -> Block:
+        """Rows of one width in a block of its own."""
+        width = self.width_of(rows[0])
+        return Block.of(rows, width=width, prompt=self.prompt, size=self.rows, device=device)
+
+
+def random_rows(causal: CausalModel, shapes: Shapes, *, target: int, count: int, seed: int) -> list[TokenRow]:
+    """Public rows of random tokens."""
+    generator = np.random.default_rng(seed)
+    return [
+        TokenRow(
+            generator.integers(causal.vocabulary, size=shapes.prompt).tolist(),
+            generator.integers(causal.vocabulary, size=target).astype(np.int32),
+        )
+        for _ in range(count)
+    ]
+
+
+def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
+    """Try on this device, in every shape, that a row's gradient stays the same bit for bit beside others.
+
+    Random rows; then half of them with others beside them, at other places of the block, some of the others empty.
+
+    Raises:
+        PrivacyError: a gradient changes with the rows beside it.
+    """
+    import torch
+
+    if shapes.rows == 1:
+        return
+    device = trainable.causal.device
+    for width in {shapes.widths[0], shapes.widths[-1]}:
+        target = min(width, shapes.target)
+        rows = random_rows(trainable.causal, shapes, target=target, count=shapes.rows, seed=0)
+        others = random_rows(trainable.causal, shapes, target=target, count=shapes.rows, seed=1)
+        kept = rows[::2]
+        first = trainable.gradients(shapes.block(rows, device=device))[::2]
+        moved = trainable.gradients(shapes.block([*others[: len(others) - len(kept)], *kept], device=device))
+        alone = trainable.gradients(shapes.block(kept, device=device))
+        if not torch.equal(moved[len(rows) - len(kept) :], first) or not torch.equal(alone[: len(kept)], first):
+            raise PrivacyError(
+                f"The gradients of {trainable.causal.model_id} for one text change with the texts beside it on this "
+                "device, so the influence of one record would have no bound.",
+                "Compute one text at a time (--rows-at-once 1), in another precision (--private-dtype) or on another "
+                "device.",
+            )
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a block of rows of middle length takes on this machine.
+
+    Args:
+        seconds: per row.
+        bytes_per_row: that the backward pass keeps.
+    """
+
+    seconds: float
+    bytes_per_row: int
+
+
+def measure_cost(trainable: Trainable, shapes: Shapes, *, target: int) -> Cost:
+    """Time gradients of random public rows with ``target`` targets; the second of two blocks counts."""
+    import torch
+
+    kept = 0
+
+    def count(tensor: Any) -> Any:
+        nonlocal kept
+        kept += tensor.nbytes
+        return tensor
+
+    target = max(1, min(target, shapes.target))
+    rows = random_rows(trainable.causal, shapes, target=target, count=shapes.rows, seed=2)
+    block = shapes.block(rows, device=trainable.causal.device)
+    with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+        trainable.gradients(block)
+    start = time.perf_counter()
+    trainable.gradients(block)
+    if trainable.causal.device != "cpu":
+        torch.cuda.synchronize()
+    return Cost((time.perf_counter() - start) / shapes.rows, kept // shapes.rows)

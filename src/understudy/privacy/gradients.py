@@ -1,0 +1,262 @@
+"""DP-SGD: noisy sums of clipped per-example gradients over Poisson samples. Sampler, noise and event in one object.
+
+Abadi et al. 2016, *Deep learning with differential privacy*, Algorithm 1. What is summed is a
+:class:`~understudy.privacy.measurement.Query` whose vectors are clipped and rounded to integers, so that the sum is
+exact whatever the order and the micro-batches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.errors import ConfigError, PrivacyError
+from understudy.privacy.accountant import Composition
+from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
+from understudy.privacy.exact import require_positive
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.measurement import Batches, Query, exact_sum
+from understudy.privacy.mechanisms import LARGEST_SCALE, Sensitivity, out_of_range
+from understudy.privacy.noise import NoiseSource, PaidInParts
+from understudy.privacy.sealed import NoiseOrigin
+from understudy.privacy.subsampled import LEAST_NOISE, subsampled_multiplier
+
+MOST_STEPS = 1_000_000
+_PRIORITIES = 2**62
+
+
+@dataclass(frozen=True)
+class DPSGD:
+    """``steps`` noisy gradient sums, each over a Poisson sample of its own.
+
+    Guarantee:
+        Unit: one of the n things that ``sample`` is asked for: a record, or an owner of whom one record is then taken.
+        Neighbours add or remove one; n is never used otherwise: the divisor of a step is declared.
+        Sampling: each unit is included with probability ``rate``, independently of all others and anew in every step.
+        Sensitivity: of an *included* unit: it adds one vector of integers, of L2 norm ``grid`` at most after clipping
+        to ``clipping_norm`` and rounding towards zero. Integers are summed exactly, so the sum with the unit is the sum
+        without it plus that vector, bit for bit, if its gradient and those of others do not depend on one another
+        (which is probed on the device: :meth:`understudy.models.training.Trainable.require_separate_rows`).
+        Noise: Gaussian on every coordinate, sigma = noise_multiplier * grid, rounded to integers. It is sampled in
+        floating point (53 bits, from the operating system's entropy, by Box and Muller's transform): tails end at 8.57
+        sigma. Rounding the noise is rounding the noisy sum, hence post-processing; that the samples are not exactly
+        Gaussian is the one approximation, and the statement names it. A sample without a unit has noise like any other.
+        Event: ``steps`` releases, each a Gaussian of ``noise_multiplier`` on a Poisson sample of ``rate``; what was
+        released before may steer each of them in any way (adaptive composition).
+        Crash: steps whose outcome was not stored are sampled anew, since nobody saw them.
+        Source: Abadi et al. 2016, Algorithm 1; Zhu, Dong and Wang 2022 (Poisson sampling, both directions).
+
+    Args:
+        noise_multiplier: sigma in clipping norms.
+        rate: q in (0, 1], public.
+        steps: 1 or more.
+        clipping_norm: C > 0, in the L2 norm of one example's whole gradient.
+
+    Raises:
+        ConfigError: if a parameter is out of its range.
+    """
+
+    noise_multiplier: float
+    rate: float
+    steps: int
+    clipping_norm: float
+
+    kind: ClassVar[str] = "dp-sgd"
+    grid: ClassVar[int] = 2**32
+    """Integer steps of the clipping norm."""
+
+    def __post_init__(self) -> None:
+        require_positive(clipping_norm=self.clipping_norm)
+        object.__setattr__(self, "steps", self.event.count)  # checks the others; JSON may bring a float
+        if self.steps > MOST_STEPS:
+            raise ConfigError(f"{self.steps} steps are planned, and {MOST_STEPS} are the most.", "Plan fewer --steps.")
+        if not self.noise_multiplier * self.grid <= LARGEST_SCALE:
+            raise out_of_range(f"its noise multiplier is too large ({self.noise_multiplier:g})")
+
+    @cached_property
+    def event(self) -> SubsampledGaussianEvent:
+        """What all steps cost; known before any is taken."""
+        return SubsampledGaussianEvent(self.noise_multiplier, self.rate, self.steps)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """Of the integer sum: what a query must keep to."""
+        return Sensitivity(None, self.grid, self.grid / self.clipping_norm)
+
+    def open(self, source: NoiseSource) -> PaidSteps:
+        """What a paid charge gives. Only what has paid may call it."""
+        return PaidSteps(self, source)
+
+
+class PaidSteps(PaidInParts["DPSGD"]):
+    """A charge that was paid, from which each step is taken once."""
+
+    def between(self, first: int, last: int) -> Steps:
+        """The steps after ``first`` up to ``last``, where ``first`` of them are stored already.
+
+        Raises PrivacyError if one of them was asked for before, or is not among those that were charged.
+        """
+        if not 0 <= first < last <= self._mechanism.steps:
+            raise PrivacyError(
+                "Steps are asked for that were not charged.",
+                "The run folder does not belong to this charge: release into a new one.",
+            )
+        for number in range(first, last):
+            self._once(f"step {number}")
+        return Steps(self._mechanism, self._source, last - first)
+
+
+class Steps:
+    """Steps that may be taken, one after another: a sample, then its noisy sum. One thread at a time."""
+
+    def __init__(self, mechanism: DPSGD, source: NoiseSource, left: int) -> None:
+        self._mechanism = mechanism
+        self._source = source
+        self._sampled = False
+        self.left = left
+
+    @property
+    def origin(self) -> NoiseOrigin:
+        """Where coins and noise come from."""
+        return self._source.origin
+
+    def sample(self, units: int) -> NDArray[np.bool_]:
+        """``Bool[units]``: which units are in the next step's sample.
+
+        Raises PrivacyError if the last sample has not been summed, or no step is left.
+        """
+        if self._sampled or self.left < 1:
+            raise PrivacyError(
+                "A sample was asked for, but no step is left or the last sample was not summed.",
+                "This is a fault of the method: each step has one sample of its own.",
+            )
+        self._sampled = True
+        return self._source.include(np.full(units, self._mechanism.rate))
+
+    def one_of(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """For each entry a number below it, at random: which of its records a sampled owner shows."""
+        return self._source.uniform(len(counts), below=_PRIORITIES) % counts
+
+    def noisy_sum(self, query: Query[Any], data: Batches[Any]) -> NDArray[np.float64]:
+        """The sum of ``query`` over the last sample, ``data``, with noise: ``Float64[query.shape]``, unscaled.
+
+        Raises PrivacyError if nothing was sampled for this step, or the query may move further than was charged.
+        """
+        if not self._sampled:
+            raise PrivacyError(
+                "A noisy sum was asked for without a sample of its own.",
+                "This is a fault of the method: each step has one sample, taken anew.",
+            )
+        paid = self._mechanism.sensitivity
+        if not query.sensitivity.within(paid, "gaussian"):
+            raise PrivacyError(
+                "A gradient query is not the one that was planned: its sensitivity or grid is another.",
+                "This is a fault of the method: clip to the clipping norm of the mechanism.",
+            )
+        exact = exact_sum(query, data)
+        self._sampled = False
+        self.left -= 1
+        noise = self._source.normal(exact.size).reshape(exact.shape)
+        noise *= self._mechanism.noise_multiplier * self._mechanism.grid
+        return np.asarray((exact + np.rint(noise)) / paid.grid, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How often which share of the units is sampled, with how much noise."""
+
+    noise_multiplier: float
+    rate: float
+    steps: int
+
+    @property
+    def epochs(self) -> float:
+        """How often a unit is sampled on average."""
+        return self.rate * self.steps
+
+    def event(self) -> SubsampledGaussianEvent:
+        return SubsampledGaussianEvent(self.noise_multiplier, self.rate, self.steps)
+
+
+@lru_cache(maxsize=16)
+def noise_within(budget: Budget, *, rate: float, steps: int, others: tuple[GaussianEvent, ...] = ()) -> Schedule:
+    """The schedule with the least noise (to a thousandth) that keeps within ``budget`` beside ``others``."""
+    return Schedule(subsampled_multiplier(budget, rate=rate, tokens=steps, others=others), rate, steps)
+
+
+@lru_cache(maxsize=16)
+def steps_within(
+    budget: Budget, *, rate: float, noise_multiplier: float, others: tuple[GaussianEvent, ...] = ()
+) -> Schedule | None:
+    """The schedule with the most steps within ``budget`` beside ``others``; None where not one fits."""
+
+    def fits(steps: int) -> bool:
+        return _fits(budget, Schedule(noise_multiplier, rate, steps), others)
+
+    if not fits(1):
+        return None
+    low, high = 1, 2
+    while high <= MOST_STEPS and fits(high):
+        low, high = high, 2 * high
+    high = min(high, MOST_STEPS + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return Schedule(noise_multiplier, rate, low)
+
+
+@lru_cache(maxsize=16)
+def rate_within(
+    budget: Budget,
+    *,
+    noise_multiplier: float,
+    steps: int | None = None,
+    epochs: float | None = None,
+    others: tuple[GaussianEvent, ...] = (),
+) -> Schedule | None:
+    """The schedule with the highest rate (to a thousandth) within ``budget``, for ``steps`` or ``epochs``.
+
+    None where no rate above 1e-9 fits.
+    """
+
+    def schedule(rate: float) -> Schedule:
+        if steps is not None:
+            return Schedule(noise_multiplier, rate, steps)
+        assert epochs is not None, "one of both is given"
+        return Schedule(noise_multiplier, rate, max(1, round(epochs / rate)))
+
+    def fits(rate: float) -> bool:
+        found = schedule(rate)
+        return found.steps <= MOST_STEPS and _fits(budget, found, others)
+
+    return _highest(fits, schedule)
+
+
+def _highest(fits: Callable[[float], bool], schedule: Callable[[float], Schedule]) -> Schedule | None:
+    if fits(1.0):
+        return schedule(1.0)
+    high = 1.0
+    while not fits(high / 2):
+        high /= 2
+        if high < _LEAST_RATE:
+            return None
+    low = high / 2
+    while high > low * _TOLERANCE:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return schedule(low)
+
+
+_LEAST_RATE, _TOLERANCE = 1e-9, 1.001
+
+
+def _fits(budget: Budget, schedule: Schedule, others: tuple[GaussianEvent, ...]) -> bool:
+    if schedule.noise_multiplier < LEAST_NOISE:
+        return False
+    return Composition((*others, schedule.event())).epsilon(float(budget.delta)) <= budget.epsilon

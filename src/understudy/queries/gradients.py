@@ -1,0 +1,79 @@
+"""Clipped per-example gradients as integers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.models.machine import worker_pool
+from understudy.models.training import Block, Shapes, TokenRow, Trainable
+from understudy.privacy.gradients import DPSGD
+from understudy.privacy.measurement import Query
+from understudy.privacy.mechanisms import Sensitivity
+
+_SHORT = 1 - 2**-20
+"""More than all rounding in float32 lengthens a vector by."""
+
+
+@dataclass(frozen=True, repr=False)
+class SampledRows:
+    """The rows of one Poisson sample. Private."""
+
+    rows: Sequence[TokenRow]
+
+    def batches(self) -> Iterator[Sequence[TokenRow]]:
+        """All in one batch; none of an empty sample, for which nothing is computed."""
+        if self.rows:
+            yield self.rows
+
+
+@dataclass(frozen=True, repr=False)
+class ClippedGradients(Query[Sequence[TokenRow]]):
+    """The sum over rows of the clipped gradient of each row's mean loss.
+
+    Guarantee:
+        Unit: a row: a record, or the one record that an owner shows in a step.
+        Sensitivity: L2 norm ``grid`` in integers. A gradient g becomes trunc(g * grid / max(C, |g|)), shortened by
+        2^-20 before, which is more than float32 rounds; |g| is computed in float64. One that is not finite counts as 0.
+        A row's integers are a function of the row alone (fixed shapes, tried on the device), and are added as
+        integers: neither the order nor the blocks show in the sum.
+    """
+
+    trainable: Trainable
+    shapes: Shapes
+    mechanism: DPSGD
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.trainable.size,)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return self.mechanism.sensitivity
+
+    def of_batch(self, batch: Sequence[TokenRow]) -> NDArray[np.int64]:
+        total = np.zeros(self.shape, dtype=np.int64)
+        device = self.trainable.causal.device
+        with worker_pool(device) as pool:
+            for part in pool.map(lambda each: self._of_block(*each), self.shapes.blocks(batch, device=device)):
+                total += part
+        return total
+
+    def _of_block(self, block: Block, real: int) -> NDArray[np.int64]:
+        gradients = self.trainable.gradients(block)[:real]
+        return clipped_sum(gradients, clipping_norm=self.mechanism.clipping_norm, grid=self.mechanism.grid)
+
+
+def clipped_sum(gradients: Any, *, clipping_norm: float, grid: int) -> NDArray[np.int64]:
+    """``Int64[P]``: the sum of the rows of ``Float32[n, P]``, each clipped to ``clipping_norm`` = ``grid`` integers."""
+    import torch
+
+    norms = torch.linalg.vector_norm(gradients, dim=1, dtype=torch.float64)
+    factors = torch.where(norms.isfinite(), _SHORT * grid / norms.clamp(min=clipping_norm), 0.0)
+    scaled = (gradients.nan_to_num(0.0, 0.0, 0.0) * factors.float()[:, None]).trunc()
+    found: NDArray[np.int64] = scaled.to(torch.int64).sum(0).cpu().numpy()
+    return found
