@@ -203,7 +203,8 @@ class PrivateModelParameters(Parameters):
     """The model that reads private text; it must be local."""
 
     private_model: str | None = None
-    """Reads private text on this machine: ``builtin`` (the default), ``hf:ORG/NAME`` or ``hf:./FOLDER``."""
+    """Reads private text on this machine, or is the base of what a Release tuned: ``builtin`` (the default),
+    ``hf:ORG/NAME`` or ``hf:./FOLDER``."""
     private_device: Literal["cpu", "cuda"] | None = None
     """Where it runs. Default: CUDA if there is one."""
     private_dtype: Literal["float32", "bfloat16"] | None = None

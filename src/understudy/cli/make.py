@@ -29,6 +29,7 @@ from understudy.config import (
     EmbedderParameters,
     Groups,
     OutputParameters,
+    PrivateModelParameters,
     configured_method,
     read_config,
     release_groups,
@@ -80,7 +81,8 @@ def _method_of_release(args: Sequence[str]) -> type[Any]:
 def _generate_groups(args: Sequence[str]) -> Groups:
     method = _method_of_release(args)
     embedder = (EmbedderParameters,) if method.needs.generation_embedder else ()
-    return (*WRITING_GROUPS, OutputParameters, *embedder, method.generation_parameters)
+    model = (PrivateModelParameters,) if method.needs.generation_model else ()
+    return (*WRITING_GROUPS, OutputParameters, *embedder, *model, method.generation_parameters)
 
 
 def _is_file(word: str) -> bool:

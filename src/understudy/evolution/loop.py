@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from understudy.errors import ConfigError
 from understudy.evolution.parameters import MOST_CANDIDATES, MOST_IN_ALL, EvolutionParameters
 from understudy.evolution.variation import TextAPI, require_text
+from understudy.labels import in_proportion
 from understudy.models.machine import require_memory
 
 NO_PARENT = -1
@@ -320,9 +321,7 @@ def share_out(total: int, weights: Sequence[float]) -> list[int]:
     >>> share_out(10, [6, 3, 0])
     [6, 3, 1]
     """
-    exact = total * _shares(np.maximum(np.asarray(weights, dtype=np.float64), 0.0))
-    shares = np.floor(exact).astype(np.int64)
-    shares[np.argsort(shares - exact, kind="stable")[: total - int(shares.sum())]] += 1
+    shares = np.array(in_proportion(total, weights), dtype=np.int64)
     for empty in np.flatnonzero(shares == 0):
         largest = int(np.argmax(shares))
         shares[largest] -= shares[largest] > 1

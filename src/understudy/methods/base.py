@@ -34,6 +34,7 @@ from understudy.writing.writer import Writer
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
     from understudy.corpus.secrets import SecretFinder
+    from understudy.decoding.tuned import TunedModel
     from understudy.models.causal import CausalModel
 
 T = TypeVar("T")
@@ -60,15 +61,23 @@ class Needs:
         candidates: whether the release asks a language model for texts. That model never sees a private text.
         private_model: whether the release needs a local causal model, which reads private texts.
         generation_embedder: whether ``generate`` needs the Release's embedder.
+        generation_model: whether ``generate`` needs the local causal model that the Release was tuned on.
         generation_llm: whether ``generate`` asks a language model: ``never`` where the Release holds the synthetic
-            texts themselves, ``optional`` where phrases can stand for texts, ``always`` where nothing can.
+            texts, or the model that writes them; ``optional`` where phrases can stand for texts, ``always`` where
+            nothing can.
     """
 
     embedder: Literal["no", "public", "private"] = "no"
     candidates: bool = False
     private_model: bool = False
     generation_embedder: bool = False
+    generation_model: bool = False
     generation_llm: Literal["never", "optional", "always"] = "optional"
+
+    @property
+    def holds_texts(self) -> bool:
+        """Whether the Release holds the synthetic texts themselves."""
+        return self.generation_llm == "never" and not self.generation_model
 
 
 @dataclass(frozen=True)
@@ -191,6 +200,8 @@ class Method(ABC):
     stopping_parameters: ClassVar[frozenset[str]] = frozenset()
     """Those that say where a release stops before its charges are used up: ``release --continue`` resumes there, and
     they may then be others. A method without any cannot be continued."""
+    private: ClassVar[bool] = True
+    """False for a yardstick without privacy: it runs only where the user says that there is no noise."""
     protects_secrets: ClassVar[bool] = False
     """Whether it can be run with a :class:`~understudy.privacy.secrets.budget.SecretBudget`; a method that cannot is
     never given one."""
@@ -234,12 +245,27 @@ class Method(ABC):
         """What a run that makes ``counts[label]`` records will ask of a language model. For the forecast."""
         return CallEstimate.of_phrases(counts, writing, template)
 
+    def forecast_work(self, plan: Plan, preparation: Preparation) -> Facts:  # noqa: ARG002 - for methods that train
+        """What the release would take on this machine, measured on public text with the model loaded."""
+        return Facts()
+
     def contents(self, release: Release) -> Contents | None:  # noqa: ARG002 - for methods that state it
         """What a Release of this method and these parameters holds; None leaves it unchecked when it is loaded."""
         return None
 
     def available(self, release: Release) -> Sequence[int] | None:  # noqa: ARG002 - for methods that hold texts
         """How many records of each label the Release holds; None where any number can be made."""
+        return None
+
+    def label_weights(self, release: Release) -> Sequence[float] | None:  # noqa: ARG002 - for methods that count
+        """How ``records`` are shared out over labels; None for equal shares."""
+        return None
+
+    def tuned_model(self, release: Release, base: CausalModel) -> TunedModel | None:  # noqa: ARG002 - for those that tune
+        """The tuned model that the Release holds, on its base model; None where it holds none.
+
+        Raises ReleaseError if ``base`` is another model than the Release was tuned on.
+        """
         return None
 
     def dump(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from understudy.labels import LabelSet
 from understudy.models.types import Embedder
@@ -11,6 +12,9 @@ from understudy.privacy.unit import Unit
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import PromptTemplate
 from understudy.writing.writer import Writer
+
+if TYPE_CHECKING:
+    from understudy.models.causal import CausalModel
 
 
 @dataclass(frozen=True)
@@ -35,12 +39,14 @@ class GenerationTools:
     Args:
         writer: the language model with its prompts.
         embedder: the public embedder, if the method generates with one; the method sees that it is the Release's.
+        model: the base model of what the Release tuned, likewise.
         seed: steers sampling.
         say: takes a line for the user.
     """
 
     writer: Writer
     embedder: Embedder | None = None
+    model: CausalModel | None = None
     seed: int = 0
     say: Callable[[str], None] = lambda _line: None
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from understudy.errors import ModelError
 from understudy.models.contexts import Contexts, find_head
@@ -14,6 +15,9 @@ from understudy.models.machine import best_device, require_local, worker_count
 from understudy.models.row_invariance import Shape, require_row_invariance, require_separate_rows, separate_positions
 from understudy.models.types import Message
 from understudy.models.weights import end_tokens, load_weights, model_window, render
+
+if TYPE_CHECKING:
+    from understudy.models.local import Decoder
 
 _REGISTER = 8
 _MEMORY_SHARE = 0.5  # of what is free, for the KV caches of all batches in flight
@@ -94,6 +98,18 @@ class CausalModel:
     def render(self, messages: Sequence[Message]) -> str:
         """The messages in the model's own chat form, or as lines ``role: content`` where it has none."""
         return render(self._tokenizer, messages)
+
+    def decoder(self, network: Any | None = None) -> Decoder:
+        """What samples texts from the model, or from a ``network`` made of it."""
+        from understudy.models.local import Decoder
+
+        return Decoder(self.network if network is None else network, self._tokenizer)
+
+    @property
+    def end(self) -> int | None:
+        """The token that ends a text: the tokenizer's own, if it has one."""
+        own = self._tokenizer.eos_token_id
+        return own if own is not None else min(self.ends, default=None)
 
     def contexts(
         self,

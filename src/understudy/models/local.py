@@ -60,7 +60,6 @@ class LocalChat:
         require_local()
         self._device = device or best_device()
         self._seed = seed
-        self._max_batch_tokens = _BATCH_TOKENS[self._device]
         model, self._tokenizer, weights = load_weights(folder, name=name, device=self._device, dtype=dtype)
         self._decoder = Decoder(model, self._tokenizer)
         self._window = model_window(model)
@@ -81,7 +80,9 @@ class LocalChat:
         cancelled = threading.Event()
         pool = worker_pool(self._device)
         try:
-            running = [loop.run_in_executor(pool, self._answer, batch, cancelled) for batch in self._batches(prompts)]
+            running = [
+                loop.run_in_executor(pool, self._answer, batch, cancelled) for batch in batches(prompts, self._device)
+            ]
             for batch in asyncio.as_completed(running):
                 for answered in await batch:
                     yield answered
@@ -92,21 +93,6 @@ class LocalChat:
     def _answer(self, batch: list[tuple[int, Prompt]], cancelled: threading.Event) -> list[tuple[int, Completion]]:
         completions = self._decoder.answer([prompt for _, prompt in batch], cancelled=cancelled)
         return [(index, completion) for (index, _), completion in zip(batch, completions, strict=False)]
-
-    def _batches(self, prompts: Sequence[Prompt | None]) -> Iterator[list[tuple[int, Prompt]]]:
-        """Prompts of like lengths together, longest first, with work for every worker."""
-        waiting = [(index, prompt) for index, prompt in enumerate(prompts) if prompt is not None]
-        waiting.sort(key=lambda item: len(item[1].tokens), reverse=True)
-        most_rows = max(1, math.ceil(len(waiting) / worker_count(self._device)))
-        while waiting:
-            prompt_tokens, answer_tokens, rows = len(waiting[0][1].tokens), 0, 0
-            for _, prompt in waiting[:most_rows]:
-                answer_tokens = max(answer_tokens, len(prompt.uniforms))
-                if rows and (rows + 1) * (prompt_tokens + answer_tokens) > self._max_batch_tokens:
-                    break
-                rows += 1
-            yield waiting[:rows]
-            waiting = waiting[rows:]
 
     def _prompt(self, request: ChatRequest) -> Prompt | None:
         """The request in tokens, or None where it leaves no room for an answer."""
@@ -137,6 +123,23 @@ class Prompt:
     top_p: float
     stop: tuple[str, ...]
     uniforms: NDArray[np.float64]
+
+
+def batches(prompts: Sequence[Prompt | None], device: str) -> Iterator[list[tuple[int, Prompt]]]:
+    """The prompts that there are, each with its number: those of like lengths together, longest first, with work for
+    every worker."""
+    waiting = [(index, prompt) for index, prompt in enumerate(prompts) if prompt is not None]
+    waiting.sort(key=lambda item: len(item[1].tokens), reverse=True)
+    most_rows = max(1, math.ceil(len(waiting) / worker_count(device)))
+    while waiting:
+        prompt_tokens, answer_tokens, rows = len(waiting[0][1].tokens), 0, 0
+        for _, prompt in waiting[:most_rows]:
+            answer_tokens = max(answer_tokens, len(prompt.uniforms))
+            if rows and (rows + 1) * (prompt_tokens + answer_tokens) > _BATCH_TOKENS[device]:
+                break
+            rows += 1
+        yield waiting[:rows]
+        waiting = waiting[rows:]
 
 
 @dataclass

@@ -143,6 +143,19 @@ class Steps:
         """For each entry a number below it, at random: which of its records a sampled owner shows."""
         return self._source.uniform(len(counts), below=_PRIORITIES) % counts
 
+    def without_noise(self) -> None:
+        """Let the last sample go by: what is made of it is not private.
+
+        Raises PrivacyError where the run has noise, and so a promise.
+        """
+        if self._source.origin != "none" or not self._sampled:
+            raise PrivacyError(
+                "A step was to be taken without noise in a run that has noise.",
+                "This is a fault of the method: only a run that is stamped NOT PRIVATE may do so.",
+            )
+        self._sampled = False
+        self.left -= 1
+
     def noisy_sum(self, query: Query[Any], data: Batches[Any]) -> NDArray[np.float64]:
         """The sum of ``query`` over the last sample, ``data``, with noise: ``Float64[query.shape]``, unscaled.
 

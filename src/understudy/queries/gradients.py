@@ -77,3 +77,17 @@ def clipped_sum(gradients: Any, *, clipping_norm: float, grid: int) -> NDArray[n
     scaled = (gradients.nan_to_num(0.0, 0.0, 0.0) * factors.float()[:, None]).trunc()
     found: NDArray[np.int64] = scaled.to(torch.int64).sum(0).cpu().numpy()
     return found
+
+
+def plain_sum(query: ClippedGradients, rows: Sequence[TokenRow]) -> NDArray[np.float64]:
+    """The sum of the rows' gradients as they are: NOT PRIVATE, for the yardstick of what training could reach."""
+    total = np.zeros(query.shape)
+    device = query.trainable.causal.device
+    with worker_pool(device) as pool:
+        gradients = pool.map(
+            lambda each: query.trainable.gradients(each[0])[: each[1]].double().sum(0).cpu().numpy(),
+            query.shapes.blocks(rows, device=device),
+        )
+        for part in gradients:
+            total += part
+    return total

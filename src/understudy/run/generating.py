@@ -11,6 +11,8 @@ from understudy.config import RunConfig
 from understudy.corpus import Label, canonical
 from understudy.decoding.structured import RecordCheck, read_records
 from understudy.errors import ConfigError, ModelError
+from understudy.labels import in_proportion
+from understudy.methods.base import Method
 from understudy.methods.public import GenerationTools
 from understudy.methods.registry import make_method, method_class
 from understudy.outputs import OutputFolder, synthetic_columns
@@ -149,19 +151,20 @@ def write_texts(
         clear: put the Release's statement in place of all that an earlier run wrote to the output folder.
     """
     method = make_method(config.method, config.method_parameters)
-    counts = _counts(config, made, method.available(made), listener, capped=capped)
+    counts = _counts(config, made, method, listener, capped=capped)
     chat, total = writing.chat, sum(counts)
     writer = writing.writer(config, made.schema.labels, listener, known=made.terms)
     if chat is not None:
         listener.say(f"Making {total} texts with {chat.model_id}; it sees released values only.")
     embedder = load_embedder_of(config) if method.needs.generation_embedder else None
+    model = load_private_model_of(config, made) if method.needs.generation_model else None
     session.begin()
     session.clear_scratch()
     if clear and session.visible_folder is not None:
         if GENERATED not in session.store.stages():
             session.visible_folder.clear(keep=made)
         session.visible_folder.write_statement(made.statement)
-    tools = GenerationTools(writer, embedder, config.seed, listener.say)
+    tools = GenerationTools(writer, embedder, model, config.seed, listener.say)
     origin = {"release": made.origin, **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
     try:
         records = [
@@ -179,8 +182,10 @@ def write_texts(
         )
         listener.say(f"Wrote {len(written)} synthetic records to {path}.")
     if missing := len(records) - len(written):
-        if method.needs.generation_llm == "never":
+        if method.needs.holds_texts:
             cure = "They are empty in the Release."
+        elif method.needs.generation_model:
+            cure = "Another --seed samples others."
         elif chat is None:
             cure = "Name a language model (--llm)."
         else:
@@ -237,11 +242,13 @@ def load_embedder_of(config: RunConfig) -> Embedder:
     return load_embedder(config.embedder)
 
 
-def _counts(
-    config: RunConfig, made: Release, available: Sequence[int] | None, listener: Listener, *, capped: bool
-) -> list[int]:
+def _counts(config: RunConfig, made: Release, method: Method, listener: Listener, *, capped: bool) -> list[int]:
     """Records of each label: as many as are asked for, or all that the Release holds where nothing is said."""
+    available = method.available(made)
     if available is None:
+        weights = method.label_weights(made)
+        if weights is not None and config.records is not None and config.records_per_label is None:
+            return in_proportion(config.records, weights)
         return wanted(config, made.schema.label_set.size)
     if config.records is None and config.records_per_label is None:
         return list(available)
@@ -252,12 +259,15 @@ def _counts(
     return counts
 
 
-def load_private_model_of(config: RunConfig) -> CausalModel:
-    """The configured local model that reads private text."""
+def load_private_model_of(config: RunConfig, made: Release | None = None) -> CausalModel:
+    """The configured local model that reads private text; or, where none is configured, that a Release was tuned on."""
     from understudy.models.catalog import load_causal
 
-    spec, device = config.private_model or "builtin", config.private_device
-    return load_causal(spec, device=device, dtype=config.private_dtype)
+    spec = config.private_model or "builtin"
+    if made is not None and config.private_model is None:
+        source = made.statement.public_inputs.get("private model", {}).get("source", "")
+        spec = source if source.startswith("hf:") and "/" in source else spec
+    return load_causal(spec, device=config.private_device, dtype=config.private_dtype)
 
 
 def _ping(chat: ChatModel) -> None:

@@ -20,6 +20,11 @@ def make_plan(config: RunConfig, *, labels: LabelSet | None = None) -> Plan:
     """
     method = make_method(config.method, config.method_parameters)
     budget = config.budget
+    if not method.private and not config.insecure_no_noise:
+        raise ConfigError(
+            f"The method {config.method} protects nobody: it is a yardstick without privacy.",
+            "Say so with --insecure-no-noise, which stamps all that it makes NOT PRIVATE.",
+        )
     if isinstance(budget, SecretBudget) and not method.protects_secrets:
         raise ConfigError(
             f"The method {config.method} promises (epsilon, delta), not secret protection.",
@@ -76,8 +81,8 @@ def check_wanted(config: RunConfig) -> None:
 
     Raises ConfigError: as :func:`wanted`; a method whose Release holds the texts itself needs no number.
     """
-    holds_texts = method_class(config.method).needs.generation_llm == "never"
-    if not holds_texts or config.records is not None or config.records_per_label is not None:
+    says = config.records is not None or config.records_per_label is not None
+    if says or not method_class(config.method).needs.holds_texts:
         wanted(config, declared_label_set(config).size)
 
 

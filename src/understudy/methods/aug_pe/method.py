@@ -9,11 +9,11 @@ from understudy.errors import ConfigError
 from understudy.evolution.harvest import HarvestParameters, evolution_calls, harvest_calls, variation_characters
 from understudy.evolution.loop import candidates_per_round, population_sizes, require_room_for
 from understudy.evolution.variation import keywords_of_labels
+from understudy.labels import NOISY
 from understudy.methods.aug_pe import generate as generating
 from understudy.methods.aug_pe.plan import (
     LABELS,
     NAME,
-    NOISY,
     VOCABULARY,
     AugPEParameters,
     keywords_name,

@@ -35,12 +35,11 @@ from understudy.corpus.bounding import BoundedCorpus
 from understudy.evolution.embeddings import PrivateEmbeddings, integer_vectors
 from understudy.evolution.loop import Round, evolve, population_sizes
 from understudy.evolution.variation import TextAPI, keywords_of_labels
+from understudy.labels import NOISY, declared_proportions
 from understudy.methods.aug_pe.plan import (
     LABELS,
-    NOISY,
     VOCABULARY,
     AugPEParameters,
-    declared_proportions,
     keywords_name,
     votes_name,
 )

@@ -1,0 +1,115 @@
+"""DP-SGD fine-tuning, after the privacy boundary: texts sampled from the tuned model. Free, any number of times."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from understudy.decoding.structured import Fault, JSONSchema, RecordCheck
+from understudy.decoding.tuned import Sampling, TunedModel
+from understudy.methods.dp_finetune.plan import DPFinetuneParameters
+from understudy.methods.dp_finetune.tuning import SCHEMA, tuned_model
+from understudy.methods.public import GenerationTools
+from understudy.models.causal import CausalModel
+from understudy.models.types import Completion
+from understudy.release import Release
+from understudy.writing.records import SyntheticRecord
+from understudy.writing.writer import public_name
+
+_AT_ONCE = 4096
+_TRIES = 4
+UNFINISHED, EMPTY = "unfinished", "empty"
+
+
+def generate(
+    parameters: DPFinetuneParameters,
+    release: Release,
+    counts: Sequence[int],
+    *,
+    base: CausalModel,
+    tools: GenerationTools,
+) -> Iterator[SyntheticRecord]:
+    """``counts[label]`` texts of each label, sampled from the tuned model on its prompt.
+
+    A text that cannot be used (no record where one is wanted, empty, or not ended within its tokens) is sampled again,
+    four times in all; then it is left out, and its record says why.
+
+    Raises ReleaseError if the model at hand is not the one that the Release was tuned on.
+    """
+    writer = tools.writer.parameters
+    tuned = tuned_model(parameters, release, base)
+    sampling = Sampling(tools.seed, writer.llm_temperature, writer.top_p, writer.max_tokens)
+    texts = Texts(tuned, sampling, _check(parameters, release), drop_unfinished=parameters.unfinished == "drop")
+    wanted = [(label, number) for label, count in enumerate(counts) for number in range(count)]
+    model, faults, done = public_name(base.model_id), Counter[str](), 0
+    for first in range(0, len(wanted), _AT_ONCE):
+        some = wanted[first : first + _AT_ONCE]
+        for (label, number), text in zip(some, texts.of(some), strict=True):
+            known = {"model": model, "sample": number, "tries": text.tries, "finish": text.finish}
+            if text.fault:
+                faults[text.fault] += 1
+                known["fault"] = text.fault
+            yield SyntheticRecord(text.text, label, known)
+        done += len(some)
+        tools.say(f"{done} of {len(wanted)} texts.")
+    if faults:
+        counted = ", ".join(f"{name} {count}" for name, count in faults.items())
+        tools.say(f"{sum(faults.values())} of {len(wanted)} texts are left out ({counted}).")
+
+
+def _check(parameters: DPFinetuneParameters, release: Release) -> RecordCheck | None:
+    """What says whether a text is a record; None where texts are none."""
+    columns = release.schema.record_columns
+    if not columns:
+        return None
+    content = release.strings.get(SCHEMA, ("",))[0]
+    schema = JSONSchema("the Release's schema", content=content.encode()) if content else None
+    return RecordCheck(columns, schema, parameters.record_form)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text that was sampled: empty where it cannot be used, with the ``fault`` that is why."""
+
+    text: str
+    tries: int
+    finish: str
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Samples texts until they can be used.
+
+    Args:
+        check: of records.
+        drop_unfinished: whether a text that did not end by itself can be used.
+    """
+
+    tuned: TunedModel
+    sampling: Sampling
+    check: RecordCheck | None
+    drop_unfinished: bool
+
+    def of(self, wanted: Sequence[tuple[int, int]]) -> list[Text]:
+        """One text per label and number, in order."""
+        found: dict[int, Text] = {}
+        for tries in range(1, _TRIES + 1):
+            open_ = [place for place in range(len(wanted)) if place not in found or found[place].fault]
+            keys = [(wanted[place][0], f"{wanted[place][1]} {tries}") for place in open_]
+            for place, answer in zip(open_, self.tuned.sample(keys, sampling=self.sampling), strict=True):
+                found[place] = self._text(answer, tries)
+        return [found[place] for place in range(len(wanted))]
+
+    def _text(self, answer: Completion, tries: int) -> Text:
+        text = self.tuned.instructions.text(answer.text)
+        fault = ""
+        if answer.finish_reason == "length" and self.drop_unfinished:
+            fault = UNFINISHED
+        elif not answer.text.strip():
+            fault = EMPTY
+        elif self.check is not None:
+            record = self.check(text)
+            text, fault = (text, str(record)) if isinstance(record, Fault) else (record, "")
+        return Text("" if fault else text, tries, answer.finish_reason, fault)

@@ -1,0 +1,122 @@
+"""DP-SGD fine-tuning, and its yardstick without privacy: the same trainer without clipping and noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from understudy.decoding.tuned import TunedModel
+from understudy.labels import NOISY, UNIFORM
+from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
+from understudy.methods.contents import Contents, Held
+from understudy.methods.dp_finetune import generate as generating
+from understudy.methods.dp_finetune.plan import LABELS, NAME, TRAINING, DPFinetuneParameters, make_plan
+from understudy.methods.dp_finetune.tuning import (
+    COUNTS,
+    MODEL,
+    OTHER_ARRAYS,
+    SCHEMA,
+    Ready,
+    ready,
+    try_out,
+    tuned_model,
+)
+from understudy.methods.public import GenerationTools, PublicFacts
+from understudy.models.causal import CausalModel
+from understudy.parameters import Parameters
+from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
+from understudy.privacy.facts import Facts
+from understudy.privacy.gradients import DPSGD
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Plan
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.release import Release
+from understudy.writing.records import SyntheticRecord
+
+if TYPE_CHECKING:
+    from understudy.corpus.bounding import BoundedCorpus
+
+_INT32 = 2**31 - 1
+_LARGEST_WEIGHT = 1e4
+
+
+class DPFinetune(Method, DPFinetuneParameters):
+    """A local model tuned on the private texts with DP-SGD; any number of texts are then sampled from it.
+
+    >>> DPFinetune(declared_records=20_000, lora_rank=4).declared
+    20000
+    """
+
+    name: ClassVar[str] = NAME
+    parameters: ClassVar[type[Parameters]] = DPFinetuneParameters
+    needs: ClassVar[Needs] = Needs(private_model=True, generation_model=True, generation_llm="never")
+
+    def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
+        assert isinstance(budget, Budget), "a method that does not protect secrets is given no other"
+        return make_plan(self, budget, facts, name=self.name)
+
+    def forecast_work(self, plan: Plan, preparation: Preparation) -> Facts:
+        return try_out(self._ready(preparation), self._mechanism(plan), self)
+
+    def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:  # noqa: ARG002
+        found = self._ready(preparation)
+        for line in try_out(found, self._mechanism(plan), self).lines():
+            preparation.say(line[:1].upper() + line[1:])
+        return found
+
+    def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
+        from understudy.methods.dp_finetune.release import release  # only here: it reads private records
+
+        return release(self, corpus, plan, tools=tools, private=self.private)
+
+    def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
+        return generating.generate(self, release, counts, base=needed(tools.model), tools=tools)
+
+    def label_weights(self, release: Release) -> Sequence[float] | None:
+        return release.arrays[COUNTS].tolist() if COUNTS in release.arrays else None
+
+    def tuned_model(self, release: Release, base: CausalModel) -> TunedModel:
+        return tuned_model(self, release, base)
+
+    def contents(self, release: Release) -> Contents:
+        """The tuned weights by name, the prompts in tokens, and label counts where they are not even."""
+        labels = release.schema.label_set.size
+        arrays = {
+            name: Held("float32", tuple(f"{name} {place}" for place in range(array.ndim)), -_LARGEST_WEIGHT, 1e4)
+            for name, array in release.arrays.items()
+            if name not in OTHER_ARRAYS
+        }
+        arrays |= {
+            "prompt_tokens": Held("int32", ("tokens",), 0, _INT32),
+            "prompt_lengths": Held("int32", (labels,), 1, 2**20),
+        }
+        if self.label_sizes != UNIFORM:
+            arrays[COUNTS] = Held("float64", (labels,))
+        charges = {TRAINING: SubsampledGaussianEvent.kind}
+        if self.label_sizes == NOISY:
+            charges = {LABELS: GaussianEvent.kind, **charges}
+        strings: dict[str, int | None] = {"form": 3}
+        if release.schema.record_columns and SCHEMA in release.strings:
+            strings[SCHEMA] = 1
+        return Contents(charges, arrays, strings, public_inputs=(MODEL,))
+
+    def _ready(self, preparation: Preparation) -> Ready:
+        return ready(
+            self,
+            needed(preparation.prompts),
+            needed(preparation.model),
+            label_names=preparation.labels.names,
+            record_columns=preparation.record_columns,
+        )
+
+    def _mechanism(self, plan: Plan) -> DPSGD:
+        mechanism: DPSGD = plan.mechanism(TRAINING)
+        return mechanism
+
+
+class NonPrivateFinetune(DPFinetune):
+    """The same training without clipping and noise, to see what privacy costs. NOT PRIVATE: needs
+    ``--insecure-no-noise``."""
+
+    name: ClassVar[str] = "nonprivate-finetune"
+    private: ClassVar[bool] = False
