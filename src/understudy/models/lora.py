@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from understudy.errors import ConfigError
 
 ALL = "all"
+DOWN, UP = ".lora_A.weight", ".lora_B.weight"
+"""Ends of the names of A and B."""
 SCALE = 2.0
 """alpha / rank."""
 
@@ -101,8 +103,8 @@ class Adapters:
         self.shapes: dict[str, tuple[int, int]] = {}
         """Of every matrix, under the name that PEFT gives it, in order."""
         for site in self.sites:
-            self.shapes[f"base_model.model.{site.name}.lora_A.weight"] = (rank, site.reads)
-            self.shapes[f"base_model.model.{site.name}.lora_B.weight"] = (site.gives, rank)
+            self.shapes[f"base_model.model.{site.name}{DOWN}"] = (rank, site.reads)
+            self.shapes[f"base_model.model.{site.name}{UP}"] = (site.gives, rank)
         self.rank = rank
         self._dtype = network.dtype
         self._device = network.device
@@ -110,40 +112,21 @@ class Adapters:
         for number, site in enumerate(self.sites):
             site.module.register_forward_hook(self._hook(number))
 
-    @property
-    def size(self) -> int:
-        """Numbers in all matrices together."""
-        return sum(rows * columns for rows, columns in self.shapes.values())
-
-    def start(self, *, seed: int) -> NDArray[np.float32]:
-        """``Float32[size]``: A uniform as PEFT's, B zero, so that the network is as it was."""
+    def start(self, *, seed: int) -> dict[str, NDArray[np.float32]]:
+        """The matrices to begin with: A uniform as PEFT's, B zero, so that the network is as it was."""
         generator = np.random.default_rng(seed)
-        parts = []
-        for name, shape in self.shapes.items():
-            bound = 1 / math.sqrt(shape[1]) if ".lora_A." in name else 0.0
-            parts.append(generator.uniform(-bound, bound, size=shape).astype(np.float32).ravel())
-        return np.concatenate(parts)
+        return {
+            name: np.zeros(shape, dtype=np.float32)
+            if UP in name
+            else generator.uniform(-1, 1, size=shape).astype(np.float32) / np.float32(math.sqrt(shape[1]))
+            for name, shape in self.shapes.items()
+        }
 
-    def split(self, weights: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
-        """The matrices by name."""
-        ends = np.cumsum([rows * columns for rows, columns in self.shapes.values()])[:-1]
-        parts = np.split(weights, ends)
-        return {name: part.reshape(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
-
-    def joined(self, matrices: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-        """``Float32[size]`` from the matrices by name. Raises ConfigError if they are not those of these sites."""
-        if {name: matrix.shape for name, matrix in matrices.items()} != self.shapes:
-            raise ConfigError(
-                "The adapter does not fit the model: its layers or sizes are others.",
-                "Name the base model that it was tuned on (--private-model).",
-            )
-        return np.concatenate([np.asarray(matrices[name], dtype=np.float32).ravel() for name in self.shapes])
-
-    def tensors(self, weights: NDArray[np.float32]) -> list[Any]:
+    def tensors(self, matrices: Mapping[str, NDArray[np.float32]]) -> list[Any]:
         """The matrices on the device in the network's own precision, in order."""
         import torch
 
-        return [torch.tensor(each).to(self._device, self._dtype) for each in self.split(weights).values()]
+        return [torch.tensor(matrices[name]).to(self._device, self._dtype) for name in self.shapes]
 
     @contextmanager
     def active(self, tensors: Sequence[Any]) -> Iterator[None]:

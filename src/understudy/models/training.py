@@ -9,6 +9,7 @@ rows without targets. :func:`require_separate_gradients` tries on the device tha
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, PrivacyError
 from understudy.models.contexts import hidden_states
-from understudy.models.lora import Adapters, find_sites, transformer_blocks
+from understudy.models.lora import UP, Adapters, find_sites, transformer_blocks
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
@@ -129,11 +130,11 @@ class Trainable(Protocol):
         """P."""
         ...
 
-    def start(self, *, seed: int) -> NDArray[np.float32]:
-        """The weights to begin with, ``Float32[P]``."""
+    def start(self) -> NDArray[np.float32]:
+        """The weights to begin with, ``Float32[P]``: public."""
         ...
 
-    def named(self, weights: NDArray[np.float32]) -> Mapping[str, NDArray[np.float32]]:
+    def named(self, weights: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
         """``weights`` as matrices by name."""
         ...
 
@@ -163,32 +164,41 @@ class LoRA:
     Args:
         causal: a model of which nothing else learns.
         rank, targets, layers: as in :mod:`understudy.models.lora`.
+        both: whether A learns too. Else B alone does, and A stays as it began (FFA-LoRA, Sun et al. 2024): half as many
+            numbers to put noise on, the adapter is linear in them, and noise on A is not multiplied by noise on B.
 
     Raises:
         ConfigError: the model has no such layers.
     """
 
-    def __init__(self, causal: CausalModel, *, rank: int, targets: Sequence[str], layers: int | None) -> None:
+    def __init__(
+        self, causal: CausalModel, *, rank: int, targets: Sequence[str], layers: int | None, both: bool = False
+    ) -> None:
         self.causal = causal
         self.network = causal.network.requires_grad_(False)
         self.adapters = Adapters(self.network, find_sites(self.network, targets=targets, layers=layers), rank=rank)
+        self._learning = {name: shape for name, shape in self.adapters.shapes.items() if both or UP in name}
+        self._matrices = self.adapters.start(seed=0)
         self._tensors: list[Any] = []
 
     @property
     def size(self) -> int:
-        return self.adapters.size
+        return sum(rows * columns for rows, columns in self._learning.values())
 
-    def start(self, *, seed: int) -> NDArray[np.float32]:
-        return self.adapters.start(seed=seed)
+    def start(self) -> NDArray[np.float32]:
+        return np.concatenate([self._matrices[name].ravel() for name in self._learning])
 
-    def named(self, weights: NDArray[np.float32]) -> Mapping[str, NDArray[np.float32]]:
-        return self.adapters.split(weights)
+    def named(self, weights: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        """All matrices of the adapters, those that do not learn too, under PEFT's names."""
+        return {**self._matrices, **split(weights, self._learning)}
 
     def joined(self, matrices: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-        return self.adapters.joined(matrices)
+        _require_fits(matrices, self.adapters.shapes)
+        self._matrices = {name: np.asarray(matrices[name], dtype=np.float32) for name in self.adapters.shapes}
+        return self.start()
 
     def load(self, weights: NDArray[np.float32]) -> None:
-        self._tensors = self.adapters.tensors(weights)
+        self._tensors = self.adapters.tensors(self.named(weights))
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -196,14 +206,14 @@ class LoRA:
             yield
 
     def gradients(self, block: Block) -> Any:
-        """Every row has the adapter as a leaf of its own, so one backward pass gives each row its gradient."""
+        """Every row has the matrices that learn as leaves of its own: one backward pass gives each row its gradient."""
         import torch
 
-        rows = len(block.tokens)
-        leaves = [each.expand(rows, *each.shape).requires_grad_() for each in self._tensors]
-        with torch.enable_grad(), self.adapters.active(leaves):
+        rows, tensors = len(block.tokens), dict(zip(self.adapters.shapes, self._tensors, strict=True))
+        leaves = {name: tensors[name].expand(rows, *tensors[name].shape).requires_grad_() for name in self._learning}
+        with torch.enable_grad(), self.adapters.active([*{**tensors, **leaves}.values()]):
             losses = row_losses(self.causal, self.network, block)
-        found = torch.autograd.grad(losses.sum(), leaves)
+        found = torch.autograd.grad(losses.sum(), list(leaves.values()))
         return torch.cat([each.flatten(1) for each in found], dim=1).float()
 
 
@@ -232,23 +242,19 @@ class Weights:
     def size(self) -> int:
         return sum(weight.numel() for weight in self._parameters.values())
 
-    def start(self, *, seed: int = 0) -> NDArray[np.float32]:  # noqa: ARG002 - they are there
+    @property
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(weight.shape) for name, weight in self._parameters.items()}
+
+    def start(self) -> NDArray[np.float32]:
         parts = [weight.detach().float().flatten().cpu().numpy() for weight in self._parameters.values()]
         return np.concatenate(parts)
 
-    def named(self, weights: NDArray[np.float32]) -> Mapping[str, NDArray[np.float32]]:
-        ends = np.cumsum([weight.numel() for weight in self._parameters.values()])[:-1]
-        parts = np.split(weights, ends)
-        return {n: p.reshape(w.shape) for (n, w), p in zip(self._parameters.items(), parts, strict=True)}
+    def named(self, weights: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+        return split(weights, self._shapes)
 
     def joined(self, matrices: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-        if {name: each.shape for name, each in matrices.items()} != {
-            name: tuple(each.shape) for name, each in self._parameters.items()
-        }:
-            raise ConfigError(
-                "The weights do not fit the model: its layers or sizes are others.",
-                "Name the base model that they were tuned from (--private-model).",
-            )
+        _require_fits(matrices, self._shapes)
         return np.concatenate([np.asarray(matrices[name], dtype=np.float32).ravel() for name in self._parameters])
 
     def load(self, weights: NDArray[np.float32]) -> None:
@@ -278,6 +284,20 @@ class Weights:
 
         parts = torch.autograd.grad(loss, list(self._parameters.values()), materialize_grads=True)
         return torch.cat([each.flatten().float() for each in parts])
+
+
+def split(weights: NDArray[np.float32], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[np.float32]]:
+    """One vector in matrices by name."""
+    parts = np.split(weights, np.cumsum([math.prod(shape) for shape in shapes.values()])[:-1])
+    return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+
+
+def _require_fits(matrices: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    if {name: matrix.shape for name, matrix in matrices.items()} != dict(shapes):
+        raise ConfigError(
+            "What was tuned does not fit the model: its layers or sizes are others.",
+            "Name the base model that it was tuned on (--private-model).",
+        )
 
 
 Decay = Literal["linear", "constant"]

@@ -80,6 +80,8 @@ class TuningParameters(Parameters):
     """Rank of the adapters."""
     lora_targets: CommaSeparated = (ALL,)
     """Names of the linear layers that are adapted (``q_proj,v_proj``), or ``all`` of a block."""
+    lora_matrices: Literal["up", "both"] = "up"
+    """Which of an adapter's two matrices learn: ``up`` (B alone: half as many numbers to put noise on) or ``both``."""
     lora_layers: int | None = Field(None, ge=1, le=10_000)
     """Adapt only so many of the last blocks. Default: all."""
 

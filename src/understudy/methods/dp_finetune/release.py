@@ -112,7 +112,7 @@ class Training:
         trainable, steps = self.tuned.trainable, self.paid.between(first, last)
         query = ClippedGradients(trainable, self.shapes, self.mechanism)
         optimizer = AdamW(
-            trainable.start(seed=0),
+            trainable.start(),
             learning_rate(self.parameters, self.mechanism.steps),
             device=self.tuned.causal.device,
             weight_decay=self.parameters.weight_decay,

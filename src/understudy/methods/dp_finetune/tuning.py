@@ -43,7 +43,13 @@ def trainable_of(parameters: DPFinetuneParameters, model: CausalModel) -> Traina
     if parameters.learns == "all":
         _require_few(sum(weight.numel() for weight in model.network.parameters()))
         return Weights(model, blocks=None)
-    made = LoRA(model, rank=parameters.lora_rank, targets=parameters.lora_targets, layers=parameters.lora_layers)
+    made = LoRA(
+        model,
+        rank=parameters.lora_rank,
+        targets=parameters.lora_targets,
+        layers=parameters.lora_layers,
+        both=parameters.lora_matrices == "both",
+    )
     _require_few(made.size)
     return made
 
@@ -88,7 +94,7 @@ def try_out(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) ->
         ConfigError: the texts whose gradients are computed at once do not fit into memory.
     """
     trainable, model = found.tuned.trainable, found.tuned.causal
-    trainable.load(trainable.start(seed=0))
+    trainable.load(trainable.start())
     expected = round(parameters.private_text_tokens * _EXPECTED_SHARE)
     model_bytes = sum(weight.nbytes for weight in model.network.parameters())
     workers, cure = worker_count(model.device), "Compute fewer texts at once (--rows-at-once), or cut them shorter."
