@@ -10,6 +10,7 @@ import yaml
 
 from understudy.assess.synthetic import SyntheticText
 from understudy.errors import ConfigError
+from understudy.methods.base import Needs
 from understudy.methods.registry import method_class
 from understudy.privacy.exact import as_typed
 from understudy.privacy.secrets.budget import SecretBudget
@@ -78,7 +79,7 @@ def _parameters(release: Release) -> dict[str, Any]:
 
 def _writing(release: Release, texts: Sequence[SyntheticText]) -> dict[str, Any]:
     """How many texts and by which model; nothing of a method whose Release holds the texts itself."""
-    if not texts or _exports(release.method):
+    if not texts or _needs(release.method).holds_texts:
         return {}
     counts = Counter(text.label for text in texts)
     if (
@@ -89,25 +90,29 @@ def _writing(release: Release, texts: Sequence[SyntheticText]) -> dict[str, Any]
         asked = {"records_per_label": counts[texts[0].label]}
     else:
         asked = {"records": len(texts)}
-    return {**asked, **_model(texts)}
+    return {**asked, **_model(release.method, texts)}
 
 
-def _model(texts: Sequence[SyntheticText]) -> dict[str, str]:
-    """As ``--llm`` names it; nothing where the table does not tell."""
+def _model(method: str, texts: Sequence[SyntheticText]) -> dict[str, str]:
+    """As ``--llm`` names it, or ``--private-model`` where what was tuned on it writes; nothing where the table does not
+    tell."""
     models = {text.model for text in texts}
     if all(text.bare for text in texts):
         return {"llm": "none"}
     if len(models) != 1 or models == {""}:
         return {}
     (model,) = models
-    return {"llm": "builtin" if model.startswith("builtin:") else model}
+    flag = "private_model" if _needs(method).generation_model else "llm"
+    return {flag: "builtin" if model.startswith("builtin:") else model}
 
 
-def _exports(method: str) -> bool:
+def _needs(method: str) -> Needs:
+    """Those of a method; none where it is not installed here."""
     try:
-        return bool(method_class(method).needs.generation_llm == "never")
+        needs: Needs = method_class(method).needs
     except ConfigError:
-        return False
+        return Needs()
+    return needs
 
 
 def _plain(value: Any) -> Any:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from understudy.config import RunConfig
+from understudy.errors import ModelError
+from understudy.methods.base import Method, Preparation
 from understudy.methods.registry import make_method, method_class
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import load_template
+from understudy.prompts.template import Prompts, load_template
+from understudy.run.generating import load_private_model_of
 from understudy.run.planning import declared_label_set, make_plan, require_language_model, wanted
 
 _CHARACTERS_PER_TOKEN = 4.0
@@ -23,6 +26,8 @@ class Forecast:
 
     plan: Plan
     calls: Facts
+    work: Facts = field(default_factory=Facts)
+    """What the release would take on this machine, of methods that train."""
 
     @property
     def epsilon(self) -> float | None:
@@ -43,6 +48,7 @@ class Forecast:
             "charges": [charge.to_json() for charge in self.plan.charges],
             "forecast": self.plan.forecast.to_json(),
             "generation": self.calls.to_json(),
+            "work": self.work.to_json(),
         }
 
 
@@ -52,7 +58,29 @@ def forecast(config: RunConfig) -> Forecast:
     Raises:
         ConfigError: if the configuration cannot be run.
     """
-    return Forecast(make_plan(config), _calls(config))
+    plan = make_plan(config)
+    return Forecast(plan, _calls(config), _work(config, plan))
+
+
+def _work(config: RunConfig, plan: Plan) -> Facts:
+    """Measured with the model loaded, where it is on this machine; nothing of methods that do not train."""
+    method = make_method(config.method, config.method_parameters)
+    if type(method).forecast_work is Method.forecast_work:
+        return Facts()
+    writing = config.part(WritingParameters)
+    template = load_template(writing.document_type, file=writing.prompt)
+    try:
+        model = load_private_model_of(config)
+    except ModelError as error:
+        return Facts((), (f"Time and memory of the training are not measured. {error.problem}",))
+    preparation = Preparation(
+        labels=declared_label_set(config),
+        seed=config.seed,
+        model=model,
+        prompts=Prompts(writing, template),
+        record_columns=tuple(config.record_columns),
+    )
+    return method.forecast_work(plan, preparation)
 
 
 def _calls(config: RunConfig) -> Facts:

@@ -48,6 +48,8 @@ from understudy.privacy.sealed import Arrays
 from understudy.queries.counts import LabelCounts
 from understudy.queries.gradients import ClippedGradients, SampledRows, plain_sum
 
+UNPROTECTED = "Gradients were neither clipped nor noisy: this is a yardstick of what privacy costs."
+
 
 def release(
     parameters: DPFinetuneParameters, corpus: BoundedCorpus, plan: Plan, *, tools: ReleaseTools, private: bool = True
@@ -73,6 +75,7 @@ def release(
             needed(tools.prompts).template.document_type, schema_source="a schema of your own"
         ),
         noise_check=_noise_check(training, state),
+        notes=() if private else (UNPROTECTED,),
         strings={**instructions.to_strings(), **({} if schema is None else {SCHEMA: [schema.text]})},
     )
 
