@@ -33,6 +33,7 @@ UNTUNED = "untuned"
 _BATCH = 8
 _WEIGHT_DECAY = 0.01
 """As torch's AdamW has it."""
+_MOST_NATS = 69.0  # per token
 _HOW = (
     "A causal language model whose last blocks are tuned on the table's texts predicts real test texts, each token "
     "from those before it in its text, the first from the tokenizer's token for the beginning (or else the end) of a "
@@ -244,6 +245,11 @@ def perplexity(scores: Scores, rows: NDArray[np.int64]) -> float:
     return float(np.exp(scores.surprise[rows].sum() / scores.tokens[rows].sum()))
 
 
+def is_finite(scores: Scores) -> bool:
+    """Whether the perplexity of any of the texts is a number that an evaluation can hold (at most 1e30)."""
+    return bool((scores.surprise <= _MOST_NATS * scores.tokens).all())
+
+
 def _values(
     name: str, scores: Scores, characters: NDArray[np.int64], *, model: str, note: str, seed: int
 ) -> list[MetricValue]:
@@ -253,8 +259,8 @@ def _values(
         ACCURACY: lambda rows: float(scores.right[rows].sum() / scores.tokens[rows].sum()),
         BITS: lambda rows: float(bits[rows].sum() / characters[rows].sum()),
     }
-    if not np.isfinite(scores.surprise).all():
-        return _without(name, model, "the model's logits are not finite")
+    if not is_finite(scores):
+        return _without(name, model, "the model's perplexity is not finite")
     rows, over, settings = np.arange(len(bits)), "the test texts", {"model": model}
     return [
         MetricValue(metric, each(rows), name, bootstrap(each, len(rows), seed=seed, over=over), settings, note)
