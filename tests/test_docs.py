@@ -34,6 +34,9 @@ from understudy.methods.dp_kps.plan import DPKPSParameters
 from understudy.methods.few_shot.plan import FewShotParameters
 from understudy.methods.private_prediction.plan import PrivatePredictionParameters
 from understudy.methods.sec_pe.plan import ReleaseParameters, SecPEParameters
+from understudy.metrics.utility import in_context, released
+from understudy.metrics.utility import language as tuned_language
+from understudy.metrics.value import Metric
 from understudy.models.types import ChatRequest, Completion
 from understudy.parameters import Parameters
 from understudy.prompts.template import PromptTemplate
@@ -243,6 +246,14 @@ def test_the_page_of_evaluations_lists_every_parameter_with_its_default() -> Non
     assert table_rows("evaluation.md", "Every parameter") == {
         name: shown(None if each == "" else each) for name, each in joined.items()
     }
+
+
+def test_the_page_of_language_models_names_every_metric_of_theirs() -> None:
+    text = (ROOT / "docs" / "evaluation-language.md").read_text("utf-8")
+    modules = (tuned_language, in_context, released)
+    metrics = [each for module in modules for each in vars(module).values() if isinstance(each, Metric)]
+    assert len(metrics) >= 5
+    assert not [metric.name for metric in metrics if f"`{metric.name}`" not in text]
 
 
 def test_what_sec_pe_shares_with_aug_pe_is_on_aug_pe_s_page() -> None:

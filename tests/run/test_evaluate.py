@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from clinic import LABELS, rows, settings, write_csv
+from local_fixtures import make_llama
 from run_fixtures import Said
 
 import understudy as us
@@ -19,10 +24,16 @@ from understudy.assess.synthetic import table_sha256
 from understudy.config import run_config
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, UnderstudyError
+from understudy.methods.registry import load_release
 from understudy.metrics.results import Evaluation, load_evaluation
 from understudy.metrics.utility.classifiers import KINDS
+from understudy.metrics.value import MetricValue
+from understudy.models.catalog import load_causal
+from understudy.models.causal import CausalModel
+from understudy.models.training import TokenRow
 from understudy.outputs import OutputFolder
 from understudy.run import pipeline as running
+from understudy.run.session import Listener
 
 FEW: dict[str, Any] = {"embedder": "none", "seeds": 1}
 
@@ -243,6 +254,79 @@ def test_language_models_are_measured_when_asked_for_and_on_the_model_that_is_na
     assert all(options["model"] == "hf:./tiny" and options["seed"] == 5 for _, options in asked)
     assert asked[1][1]["shots"] == (0, 4)
     assert asked[1][1]["label_names"] == sorted(LABELS)
+
+
+class Tuning:
+    """A method whose Release holds a tuned model, which is the base model as it is."""
+
+    def __init__(self) -> None:
+        self.needs = SimpleNamespace(generation_model=True)
+        self.asked: list[CausalModel] = []
+
+    def tuned_model(self, _release: us.Release, base: CausalModel) -> Any:
+        self.asked.append(base)
+
+        def rows(texts: Sequence[str], _labels: Sequence[str] | None) -> list[TokenRow]:
+            return [TokenRow([1], np.array(base.encode(text), dtype=np.int32)) for text in texts]
+
+        return SimpleNamespace(causal=base, network=base.network, rows=rows, active=nullcontext)
+
+
+@pytest.fixture
+def tuned(tmp_path: Path, made: OutputFolder, monkeypatch: pytest.MonkeyPatch) -> Tuning:
+    """The run's Release says that it was tuned on the model in ``tiny``."""
+    spec = f"hf:{make_llama(tmp_path / 'tiny')}"
+    named = {"private model": {"source": "hf:tiny", "sha256": load_causal(spec, device="cpu").fingerprint}}
+    path = made.shareable / "dp-kps.release"
+    release = load_release(path)
+    replace(release, statement=replace(release.statement, public_inputs=named)).save(path)
+    found = Tuning()
+    monkeypatch.setattr("understudy.assess.evaluate.make_method", lambda _name, _parameters: found)
+    return found
+
+
+def released(evaluation: Evaluation) -> dict[str, MetricValue]:
+    return {each.of: each for each in evaluation.values if each.metric.name == "released_model_perplexity"}
+
+
+@pytest.mark.parametrize("held_out", [True, False])
+def test_a_released_language_model_is_scored_on_its_own_base_model(
+    tmp_path: Path, made: OutputFolder, tuned: Tuning, held_out: bool
+) -> None:
+    other = write_csv(tmp_path / "other.csv", rows(60)[40:])
+    words = {"metrics": "utility", "local_model": f"hf:{tmp_path / 'tiny'}", **FEW}
+    found = released(us.evaluate(tmp_path / "notes.csv", made.root, holdout=str(other) if held_out else None, **words))
+    assert found.keys() == {"synthetic", "untuned"}
+    assert found["synthetic"].value == found["untuned"].value is not None
+    assert ("was tuned" in found["synthetic"].note) != held_out
+    assert len(tuned.asked) == 1
+    assert released(load_evaluation(made.evaluation_file)) == found
+
+
+def test_without_the_very_base_model_one_line_says_that_its_perplexity_is_left_out(
+    tmp_path: Path, made: OutputFolder, tuned: Tuning
+) -> None:
+    other = make_llama(tmp_path / "other", seed=1)
+    for local_model, why in ((f"hf:{other}", "it was tuned on hf:tiny, not on"), ("hf:./missing", "no model folder")):
+        lines: list[str] = []
+        words = {"metrics": "utility", "local_model": local_model, "listener": Listener(lines.append), **FEW}
+        assert released(us.evaluate(tmp_path / "notes.csv", made.root, **words)) == {}
+        (line,) = (line for line in lines if "perplexity" in line)
+        assert "is left out" in line
+        assert why in line
+    assert tuned.asked == []
+
+
+def test_no_base_model_is_loaded_where_it_would_not_be_used(
+    tmp_path: Path, made: OutputFolder, tuned: Tuning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(spec: str) -> Any:
+        raise AssertionError("no model is needed for that")
+
+    monkeypatch.setattr("understudy.models.catalog.load_causal", load)
+    us.evaluate(tmp_path / "notes.csv", made.root, metrics="leakage", **FEW)
+    tuned.needs = SimpleNamespace()  # of a method whose Release holds no model
+    us.evaluate(tmp_path / "notes.csv", made.root, metrics="utility", **FEW)
 
 
 def test_texts_are_held_to_a_json_schema(tmp_path: Path, made: OutputFolder) -> None:

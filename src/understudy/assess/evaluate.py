@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,8 +27,9 @@ from understudy.assess.tables import (
 )
 from understudy.config import LedgerParameters
 from understudy.corpus import Corpus
-from understudy.errors import ConfigError, CorpusError
+from understudy.errors import ConfigError, CorpusError, ModelError
 from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, disk_faults, private_folder, read_lines, read_whole
+from understudy.methods.registry import make_method
 from understudy.metrics.results import Evaluation
 from understudy.metrics.sample import Sample
 from understudy.metrics.value import REAL, SYNTHETIC, MetricValue
@@ -42,10 +43,13 @@ from understudy.run.measuring import ledger_of
 from understudy.run.session import SILENT, Listener
 from understudy.statement import Statement
 
+if TYPE_CHECKING:
+    from understudy.metrics.utility.released import TunedModel
+
 
 @dataclass(frozen=True)
 class Tables:
-    """The texts of an evaluation.
+    """The texts of an evaluation, and the language model that was released with them.
 
     Args:
         synthetic: what is judged.
@@ -54,6 +58,7 @@ class Tables:
         recipient: unlabelled texts of whoever will use a classifier.
         public: public texts that the synthetic ones may have strings from.
         schema: a JSON schema that texts should keep to.
+        tuned: the language model that the Release of the synthetic ones holds, if it is here.
     """
 
     synthetic: Sample
@@ -62,6 +67,7 @@ class Tables:
     recipient: Sample | None
     public: tuple[str, ...]
     schema: Mapping[str, Any] | None
+    tuned: TunedModel | None = None
 
     def embedded(self, embedder: Embedder | None, listener: Listener) -> Tables:
         """The same with embeddings."""
@@ -149,6 +155,11 @@ def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listene
 
         listener.say("Tuning a small language model.")
         values += measure_language_model(train, test, trained_on, model=config.local_model, seed=config.seed)
+    if tables.tuned is not None:
+        from understudy.metrics.utility.released import measure_released_model
+
+        listener.say("Scoring real texts with the released language model.")
+        values += measure_released_model(test, tables.tuned, seed=config.seed, trained_on=tables.holdout is None)
     if config.shots and test.labels is not None and train.labels is not None:
         from understudy.metrics.utility.in_context import measure_in_context
 
@@ -206,7 +217,7 @@ def evaluate(
         tables = _read(config, corpus, made)
         made.require_unchanged()
         embedder = _load_embedder(config)
-        tables = tables.embedded(embedder, listener)
+        tables = replace(tables.embedded(embedder, listener), tuned=_tuned_model(config, made, listener))
         if wanted is not None:
             assert folder is not None, "checked with what is wanted"
             assert made.sha256 is not None, "checked likewise"
@@ -351,6 +362,34 @@ def _load_embedder(config: EvaluationConfig) -> Embedder | None:
     embedder = load_embedder(config.embedder)
     require_trusted(embedder, trust_endpoint=config.trust_endpoint)
     return embedder
+
+
+def _tuned_model(config: EvaluationConfig, made: Made, listener: Listener) -> TunedModel | None:
+    """The language model that the folder's Release holds; None where it holds none, or its base model is not here.
+
+    Raises:
+        UnderstudyError: the Release does not fit its own base model.
+    """
+    if made.release is None or "utility" not in config.metrics:
+        return None
+    named = made.release.statement.public_inputs.get("private model")
+    parameters = {name: value for name, value in made.release.parameters.items() if name != "seed"}
+    method: Any = make_method(made.release.method, parameters)
+    if named is None or not getattr(method.needs, "generation_model", False):
+        return None
+    from understudy.models.catalog import load_causal
+
+    left_out = "The perplexity of the released language model is left out"
+    try:
+        base = load_causal(config.local_model)
+    except ModelError as error:
+        listener.say(f"{left_out}: its base model ({named['source']}) is needed. {error}")
+        return None
+    if base.fingerprint != named.get("sha256"):
+        listener.say(f"{left_out}: it was tuned on {named['source']}, not on {base.model_id} (--local-model).")
+        return None
+    tuned: TunedModel | None = method.tuned_model(made.release, base)
+    return tuned
 
 
 def _lines(path: str | None) -> tuple[str, ...]:

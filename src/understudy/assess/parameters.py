@@ -29,7 +29,8 @@ class EvaluationParameters(Parameters):
     in_context: CommaSeparated = ()
     """Accuracy of a local model that is shown so many synthetic examples: ``0,4,8`` (minutes)."""
     local_model: str = "builtin"
-    """The model for both: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER``."""
+    """The model for both, and the base of a released language model: ``builtin``, ``hf:ORG/NAME`` or
+    ``hf:./FOLDER``."""
     detectors: CommaSeparated = ("email", "phone", "url", "iban", "credit_card", "us_ssn")
     """Detectors of personal data that may be replayed (docs/secrets.md)."""
     public_texts: str | None = public_file(None)

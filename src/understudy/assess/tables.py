@@ -19,7 +19,7 @@ from understudy.methods.registry import load_release
 from understudy.metrics.sample import Sample
 from understudy.outputs import LABEL, TEXT, OutputFolder, find_table
 from understudy.parameters import Parameters
-from understudy.release import PublicSchema
+from understudy.release import PublicSchema, Release
 from understudy.statement import Statement
 from understudy.statement.form import load_statement
 
@@ -101,7 +101,7 @@ class Made:
     Args:
         file: the table's, in an output folder.
         sha256: of what that held when it was opened; None where the report could not tell either.
-        release: the Release in the folder, as provenance names it; empty where there is none, or several.
+        release: the one in the folder; None where there is none, or several.
     """
 
     table: Corpus
@@ -110,7 +110,7 @@ class Made:
     statement: Statement | None = None
     file: Path | None = None
     sha256: str | None = None
-    release: str = ""
+    release: Release | None = None
 
     def require_unchanged(self) -> None:
         """See that the table is still the one that was opened, now that it was read.
@@ -143,7 +143,7 @@ class Made:
                 f"The synthetic table {self.file.name} is damaged, or too large for a report.",
                 "Make another with `understudy generate`, free of charge.",
             )
-        release = self.release or next((name for name, _ in found), "")
+        release = self.release.origin if self.release is not None else next((name for name, _ in found), "")
         if any(not name or (name, promised) != (release, self.statement.private) for name, promised in found):
             raise ConfigError(
                 f"Not every text in {self.file.name} was made from the Release that the folder's statement is about, "
@@ -178,7 +178,7 @@ def open_synthetic(source: Table, config: EvaluationConfig) -> Made:
         folder=folder,
         schema=schema,
         statement=statement,
-        release="" if made is None else made.origin,
+        release=made,
     )
 
 

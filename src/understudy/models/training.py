@@ -81,6 +81,12 @@ class Block:
         on_device = [torch.from_numpy(each).to(device) for each in (tokens, first, counts)]
         return cls(on_device[0], on_device[1], on_device[2], width)
 
+    @classmethod
+    def around(cls, rows: Sequence[TokenRow], *, device: str) -> Block:
+        """``rows`` alone, in the smallest shape that holds them: for what may depend on the rows beside a row."""
+        width, prompt = max(len(row.target) for row in rows), max(len(row.prompt) for row in rows)
+        return cls.of(rows, width=width, prompt=prompt, size=len(rows), device=device)
+
     @property
     def places(self) -> Any:
         """``Int64[R, width]``: where the targets stand; beyond a row's own, anywhere within it."""
@@ -91,6 +97,11 @@ class Block:
         )
 
     @property
+    def targets(self) -> Any:
+        """``Int64[R, width]``: the tokens at :attr:`places`."""
+        return self.tokens.gather(1, self.places)
+
+    @property
     def wanted(self) -> Any:
         """``Bool[R, width]``: which of them are targets."""
         import torch
@@ -98,21 +109,28 @@ class Block:
         return torch.arange(self.width, device=self.tokens.device) < self.counts[:, None]
 
 
-def token_losses(causal: CausalModel, network: Any, block: Block) -> Any:
-    """The negative log-likelihood of each target, ``Float32[R, width]`` in nats; 0 where there is none."""
-    import torch
-
+def target_logits(causal: CausalModel, network: Any, block: Block) -> Any:
+    """What the network says of each target's place, ``Float[R, width, V]``; of no meaning where there is none."""
     places = block.places
     if causal.head is not None and network is causal.network:
         states = hidden_states(network, input_ids=block.tokens[:, :-1], use_cache=False)
         states = states.gather(1, (places - 1)[:, :, None].expand(-1, -1, states.shape[2]))
-        logits = causal.head(states.flatten(0, 1))
-    else:
-        logits = network(input_ids=block.tokens[:, :-1], use_cache=False).logits[..., : causal.vocabulary]
-        logits = logits.gather(1, (places - 1)[:, :, None].expand(-1, -1, logits.shape[2])).flatten(0, 1)
-    true = block.tokens.gather(1, places).flatten()
-    losses = torch.nn.functional.cross_entropy(logits.float(), true, reduction="none").view_as(places)
-    return losses * block.wanted
+        return causal.head(states.flatten(0, 1)).unflatten(0, places.shape)
+    logits = network(input_ids=block.tokens[:, :-1], use_cache=False).logits[..., : causal.vocabulary]
+    return logits.gather(1, (places - 1)[:, :, None].expand(-1, -1, logits.shape[2]))
+
+
+def token_losses(causal: CausalModel, network: Any, block: Block) -> Any:
+    """The negative log-likelihood of each target, ``Float32[R, width]`` in nats; 0 where there is none."""
+    return losses_of(target_logits(causal, network, block), block)
+
+
+def losses_of(logits: Any, block: Block) -> Any:
+    """The same from the :func:`target_logits`."""
+    from torch.nn.functional import cross_entropy
+
+    losses = cross_entropy(logits.flatten(0, 1).float(), block.targets.flatten(), reduction="none")
+    return losses.view_as(block.targets) * block.wanted
 
 
 def row_losses(causal: CausalModel, network: Any, block: Block) -> Any:

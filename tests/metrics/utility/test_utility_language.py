@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,11 @@ from transformers import AutoModelForCausalLM, GPT2Config, OPTConfig
 from understudy.errors import ConfigError, ModelError
 from understudy.metrics.sample import Sample
 from understudy.metrics.utility import language
-from understudy.metrics.utility.language import Recipe, Rows, measure_language_model, predictions, rows_of, score, tuned
+from understudy.metrics.utility.language import Recipe, measure_language_model, rows_of, score, tune
 from understudy.metrics.value import MetricValue
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
+from understudy.models.training import TokenRow, Weights
 
 TEXTS = ["A cat sat.", "dogs", "", "The sea is calm tonight, the tide is full.", "x"]
 VOCABULARY = 259
@@ -39,9 +41,17 @@ def model(spec: str) -> CausalModel:
 
 
 def plain(spec: str) -> CausalModel:
-    found = load_causal(spec, device="cpu", dtype="float32")
-    found.network.requires_grad_(False)
-    return found
+    return load_causal(spec, device="cpu", dtype="float32")
+
+
+def tuned(model: CausalModel, rows: Sequence[TokenRow], recipe: Recipe) -> torch.nn.Module:
+    weights = Weights(model, blocks=recipe.blocks)
+    tune(weights, rows, recipe, seed=0)
+    return weights.network
+
+
+def whole(row: TokenRow) -> list[int]:
+    return [*row.prompt, *row.target.tolist()]
 
 
 def directly(folder: Path, row: list[int]) -> tuple[float, int]:
@@ -64,10 +74,10 @@ def value(measured: MetricValue) -> float:
 
 def test_a_score_is_what_transformers_says_of_each_text_alone(folder: Path, model: CausalModel) -> None:
     rows = rows_of(model, TEXTS, tokens=20)
-    found = score(model.network, rows)
-    assert len(rows) == 4  # the empty text has nothing to foretell
-    for number, row in enumerate(rows.tokens):
-        surprise, right = directly(folder, list(row))
+    found = score(model, model.network, rows)
+    assert len(rows) == 4  # the empty text has nothing to predict
+    for number, row in enumerate(map(whole, rows)):
+        surprise, right = directly(folder, row)
         assert found.surprise[number] == pytest.approx(surprise, rel=1e-4)
         assert found.right[number] == right
         assert found.tokens[number] == len(row) - 1
@@ -75,30 +85,33 @@ def test_a_score_is_what_transformers_says_of_each_text_alone(folder: Path, mode
 
 def test_texts_are_cut_and_begin_with_a_token_of_the_tokenizers(model: CausalModel) -> None:
     rows = rows_of(model, TEXTS, tokens=7)
-    assert rows.start == (2,)  # no beginning token, so the one that ends a text
-    assert [len(row) for row in rows.tokens] == [8, 5, 8, 2]
-    assert rows.tokens[0] == (2, *model.encode("A cat s"))
-    assert rows.characters == (7, 4, 7, 1)
+    assert {tuple(row.prompt) for row in rows} == {(2,)}  # no beginning token, so the one that ends a text
+    assert [len(row.target) for row in rows] == [7, 4, 7, 1]
+    assert rows[0].target.tolist() == model.encode("A cat s")
 
 
 def test_texts_longer_than_the_window_are_cut_to_it(model: CausalModel) -> None:
     rows = rows_of(model, ["a" * 500], tokens=1000)
-    assert len(rows.tokens[0]) == model.window
-    assert score(model.network, rows).tokens.tolist() == [model.window - 1]
+    assert len(whole(rows[0])) == model.window
+    assert score(model, model.network, rows).tokens.tolist() == [model.window - 1]
 
 
-def test_without_a_token_to_begin_with_the_first_one_is_not_foretold(folder: Path, model: CausalModel) -> None:
-    rows = Rows((), ((5, 9, 30), (8, 7)), (2, 1))
-    found = score(model.network, rows)
-    assert found.tokens.tolist() == [2, 1]
-    assert found.surprise[0] == pytest.approx(directly(folder, [5, 9, 30])[0], rel=1e-4)
+def test_without_a_token_to_begin_with_the_first_one_is_not_predicted(
+    folder: Path, model: CausalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CausalModel, "begin", [])
+    monkeypatch.setattr(model, "ends", frozenset())
+    rows = rows_of(model, ["cat", "x", "go"], tokens=20)
+    found = score(model, model.network, rows)
+    assert found.tokens.tolist() == [2, 1]  # of one token nothing is left
+    assert found.surprise[0] == pytest.approx(directly(folder, model.encode("cat"))[0], rel=1e-4)
 
 
 def test_a_texts_score_does_not_hang_on_the_texts_beside_it(model: CausalModel) -> None:
     texts = [f"{'word ' * (number % 7)}{number}" for number in range(40)]
-    together = score(model.network, rows_of(model, texts, tokens=30))
+    together = score(model, model.network, rows_of(model, texts, tokens=30))
     for number in (0, 6, 17, 39):
-        alone = score(model.network, rows_of(model, [texts[number]], tokens=30))
+        alone = score(model, model.network, rows_of(model, [texts[number]], tokens=30))
         assert together.surprise[number] == pytest.approx(alone.surprise[0], rel=1e-4)
         assert together.right[number] == alone.right[0]
 
@@ -177,14 +190,25 @@ def test_the_outcome_is_the_seeds(spec: str) -> None:
     assert run(1) == run(1) != run(2)
 
 
+def test_tables_tuned_at_the_same_time_are_as_each_by_itself(spec: str) -> None:
+    tables = {f"table {number}": Sample(NURSERY[number : number + 3]) for number in range(4)}
+
+    def run(some: dict[str, Sample]) -> dict[tuple[str, str], MetricValue]:
+        return by_name(measure_language_model(None, Sample(NURSERY), some, model=spec, device="cpu", recipe=QUICK))
+
+    together = run(tables)
+    for name, table in tables.items():
+        assert run({name: table})["perplexity", name] == together["perplexity", name]
+
+
 def test_tuning_takes_the_steps_of_a_plain_loop(folder: Path, model: CausalModel) -> None:
     """One epoch of one batch against torch by hand: all weights of the last block, AdamW, clipped gradients."""
     rows = rows_of(model, NURSERY[:3], tokens=24)
-    found = tuned(model.network, rows, Recipe(epochs=1, blocks=1, batch=3, rate=0.01), seed=0)
+    found = tuned(model, rows, Recipe(epochs=1, blocks=1, batch=3, rate=0.01))
     network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     block = network.model.layers[-1]
-    logits = torch.cat([network(torch.tensor([row])).logits[0, :-1] for row in rows.tokens])
-    true = torch.tensor([token for row in rows.tokens for token in row[1:]])
+    logits = torch.cat([network(torch.tensor([row])).logits[0, :-1] for row in map(whole, rows)])
+    true = torch.tensor([token for row in rows for token in row.target.tolist()])
     torch.nn.functional.cross_entropy(logits, true).backward()
     torch.nn.utils.clip_grad_norm_(block.parameters(), 1.0)
     torch.optim.AdamW(block.parameters(), lr=0.01).step()
@@ -194,7 +218,7 @@ def test_tuning_takes_the_steps_of_a_plain_loop(folder: Path, model: CausalModel
 
 def test_tuning_leaves_the_model_as_it_was_and_shares_all_but_the_last_blocks(model: CausalModel) -> None:
     before = {name: weight.clone() for name, weight in model.network.named_parameters()}
-    found = tuned(model.network, rows_of(model, NURSERY, tokens=24), Recipe(epochs=1, blocks=1), seed=0)
+    found = tuned(model, rows_of(model, NURSERY, tokens=24), Recipe(epochs=1, blocks=1))
     for name, weight in model.network.named_parameters():
         assert torch.equal(weight, before[name])
         own = dict(found.named_parameters())[name]
@@ -219,17 +243,8 @@ def test_other_architectures_learn_too(config: GPT2Config | OPTConfig, tmp_path:
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
     model = plain(f"hf:{tmp_path}")
     rows = rows_of(model, NURSERY, tokens=24)
-    after = tuned(model.network, rows, QUICK, seed=0)
-    assert score(after, rows).surprise.sum() < score(model.network, rows).surprise.sum()
-
-
-def test_padding_is_never_foretold(model: CausalModel) -> None:
-    rows = rows_of(model, TEXTS, tokens=20)
-    with torch.inference_mode():
-        logits, true, owner = predictions(model.network, rows, [3, 0])
-    assert true.tolist() == [token for row in (rows.tokens[3], rows.tokens[0]) for token in row[1:]]
-    assert np.bincount(owner).tolist() == [len(rows.tokens[3]) - 1, len(rows.tokens[0]) - 1]
-    assert len(logits) == len(true)
+    after = tuned(model, rows, QUICK)
+    assert score(model, after, rows).surprise.sum() < score(model, model.network, rows).surprise.sum()
 
 
 @pytest.mark.parametrize("texts", [(), ("",), ("", "")])
@@ -249,14 +264,10 @@ def test_a_table_without_texts_has_no_values(spec: str, texts: tuple[str, ...]) 
 
 
 def test_a_model_that_broke_in_tuning_has_no_values(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(network: torch.nn.Module, rows: Rows, recipe: Recipe, *, seed: int) -> torch.nn.Module:
-        copy = tuned(network, rows, recipe, seed=seed)
-        for weight in copy.parameters():
-            if weight.requires_grad:
-                weight.data.fill_(float("nan"))
-        return copy
+    def broken(weights: Weights, rows: Sequence[TokenRow], recipe: Recipe, *, seed: int) -> None:
+        weights.load(np.full(weights.size, np.nan, dtype=np.float32))
 
-    monkeypatch.setattr(language, "tuned", broken)
+    monkeypatch.setattr(language, "tune", broken)
     tables = {"near": Sample(NURSERY)}
     recipe = Recipe(epochs=1)
     found = by_name(measure_language_model(None, Sample(NURSERY), tables, model=spec, device="cpu", recipe=recipe))

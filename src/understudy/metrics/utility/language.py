@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +15,25 @@ from understudy.metrics.intervals import bootstrap
 from understudy.metrics.sample import Sample
 from understudy.metrics.value import REAL, Metric, MetricValue
 from understudy.models.machine import single_threaded_inference
+from understudy.models.training import (
+    AdamW,
+    Block,
+    LearningRate,
+    TokenRow,
+    Weights,
+    losses_of,
+    target_logits,
+    token_losses,
+)
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
 
 UNTUNED = "untuned"
 _BATCH = 8
+_WEIGHT_DECAY = 0.01
+"""As torch's AdamW has it."""
+_MOST_NATS = 69.0  # per token
 _HOW = (
     "A causal language model whose last blocks are tuned on the table's texts predicts real test texts, each token "
     "from those before it in its text, the first from the tokenizer's token for the beginning (or else the end) of a "
@@ -56,53 +69,17 @@ BITS = Metric(
 )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Rows:
-    """Texts in tokens, each after the token that begins a text.
+def rows_of(causal: CausalModel, texts: Sequence[str], *, tokens: int) -> list[TokenRow]:
+    """The texts' first ``tokens`` tokens each, or as many as the model's window holds, after one that begins a text.
 
-    Args:
-        start: what every row begins with: the tokenizer's beginning-of-sequence token, without one its end-of-sequence
-            token, without either nothing.
-        tokens: the whole rows, ``start`` included. Texts are cut; those that leave no target token are left out.
-        characters: how many characters of each text are targets.
+    That one is the tokenizer's beginning-of-sequence token, without it its end-of-sequence token; without either a
+    text's first token is no target. Texts that leave no target are left out.
     """
-
-    start: tuple[int, ...]
-    tokens: tuple[tuple[int, ...], ...]
-    characters: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-
-def rows_of(model: CausalModel, texts: Sequence[str], *, tokens: int) -> Rows:
-    """The texts' first ``tokens`` tokens each, or as many as the model's window holds."""
-    start = tuple(model.begin or sorted(model.ends)[:1])
-    most = min(tokens, model.window - len(start))
-    first = 0 if start else 1
-    cut = [tuple(model.encode(text)[:most]) for text in texts]
-    cut = [each for each in cut if len(each) > first]
-    return Rows(start, tuple((*start, *each) for each in cut), tuple(len(model.decode(each[first:])) for each in cut))
-
-
-def predictions(network: Any, rows: Rows, numbers: Sequence[int]) -> tuple[Any, Any, Any]:
-    """The logits before each token that is a target, in the rows at ``numbers``.
-
-    Rows are padded at their right end, where a causal model does not look.
-
-    Returns:
-        logits ``Float32[T, V]``, the true tokens ``Int64[T]``, and each one's place in ``numbers`` ``Int64[T]``.
-    """
-    import torch
-    from torch.nn.utils.rnn import pad_sequence
-
-    device = network.device
-    padded = pad_sequence([torch.tensor(rows.tokens[number]) for number in numbers], batch_first=True).to(device)
-    ends = torch.tensor([len(rows.tokens[number]) for number in numbers], device=device)[:, None]
-    places = torch.arange(1, padded.shape[1], device=device)
-    wanted = (places >= len(rows.start)) & (places < ends)
-    logits = network(input_ids=padded[:, :-1]).logits
-    return logits[wanted].float(), padded[:, 1:][wanted], wanted.nonzero()[:, 0]
+    start = causal.begin or sorted(causal.ends)[:1]
+    most = min(tokens, causal.window - len(start))
+    cut = [causal.encode(text)[:most] for text in texts]
+    split = [(start, each) if start else (each[:1], each[1:]) for each in cut]
+    return [TokenRow(prompt, np.array(target, dtype=np.int32)) for prompt, target in split if target]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,36 +90,30 @@ class Scores:
         surprise: each text's negative log-likelihood in nats, ``Float64[N]``.
         right: how many of its tokens had the highest probability of all, ``Int64[N]``.
         tokens: how many there are, ``Int64[N]``.
-        characters: and how many characters, ``Int64[N]``.
     """
 
     surprise: NDArray[np.float64]
     right: NDArray[np.int64]
     tokens: NDArray[np.int64]
-    characters: NDArray[np.int64]
 
 
-def score(network: Any, rows: Rows) -> Scores:
-    """Predict every token of ``rows`` from those before it."""
-    import torch
+def score(causal: CausalModel, network: Any, rows: Sequence[TokenRow]) -> Scores:
+    """Predict every target of ``rows`` from the tokens before it.
 
-    surprise, right, tokens = (torch.zeros(len(rows), dtype=torch.float64) for _ in range(3))
-    by_length = sorted(range(len(rows)), key=lambda number: len(rows.tokens[number]))
+    Args:
+        network: the model's own, or one made of it.
+    """
+    surprise, right = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
+    tokens = np.array([len(row.target) for row in rows], dtype=np.int64)
+    by_length = np.argsort(tokens, kind="stable")
     with single_threaded_inference():
         for first in range(0, len(rows), _BATCH):
             numbers = by_length[first : first + _BATCH]
-            logits, true, owner = predictions(network, rows, numbers)
-            owner = torch.tensor(numbers)[owner.cpu()]
-            losses = torch.nn.functional.cross_entropy(logits, true, reduction="none")
-            surprise.index_add_(0, owner, losses.cpu().double())
-            right.index_add_(0, owner, (logits.argmax(-1) == true).cpu().double())
-            tokens.index_add_(0, owner, torch.ones(len(owner), dtype=torch.float64))
-    return Scores(
-        surprise.numpy(),
-        right.long().numpy(),
-        tokens.long().numpy(),
-        np.asarray(rows.characters, dtype=np.int64),
-    )
+            block = Block.around([rows[number] for number in numbers], device=causal.device)
+            logits = target_logits(causal, network, block)
+            surprise[numbers] = losses_of(logits, block).double().sum(1).cpu().numpy()
+            right[numbers] = ((logits.argmax(-1) == block.targets) & block.wanted).sum(1).cpu().numpy()
+    return Scores(surprise, right, tokens)
 
 
 @dataclass(frozen=True)
@@ -177,53 +148,28 @@ class Recipe:
             )
 
 
-def tuned(network: Any, rows: Rows, recipe: Recipe, *, seed: int) -> Any:
-    """A copy of ``network`` tuned to predict ``rows``; the frozen weights are one and the same.
+def tune(weights: Weights, rows: Sequence[TokenRow], recipe: Recipe, *, seed: int) -> None:
+    """Tune a model's last blocks to predict ``rows``, at least one.
 
     Without dropout, and with the learning weights in float32 whatever the network computes in, so that the outcome
     depends on nothing but the arguments and the device.
 
     Args:
-        network: a transformers causal model in evaluation mode whose weights are frozen.
-        rows: at least one.
-        recipe: how.
         seed: of the order of texts.
     """
-    import torch
-
-    frozen = {id(weight) for weight in network.parameters()}
-    frozen -= {id(weight) for weight in _last_blocks(network, recipe.blocks).parameters()}
-    copy = deepcopy(network, {id(weight): weight for weight in network.parameters() if id(weight) in frozen})
-    learning = [weight.requires_grad_() for weight in _last_blocks(copy, recipe.blocks).parameters()]
-    masters = [weight.detach().float().clone() for weight in learning]
-    generator = np.random.default_rng(seed)
-    steps = [
-        order[first : first + recipe.batch].tolist()
+    causal, generator = weights.causal, np.random.default_rng(seed)
+    batches = [
+        [rows[number] for number in order[first : first + recipe.batch]]
         for order in (generator.permutation(len(rows)) for _ in range(recipe.epochs))
         for first in range(0, len(rows), recipe.batch)
     ]
-    optimizer = torch.optim.AdamW(masters, lr=recipe.rate)
-    decay = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / len(steps))
-    for numbers in steps:
-        logits, true, _ = predictions(copy, rows, numbers)
-        gradients = torch.autograd.grad(torch.nn.functional.cross_entropy(logits, true), learning)
-        for master, gradient in zip(masters, gradients, strict=True):
-            master.grad = gradient.float()
-        torch.nn.utils.clip_grad_norm_(masters, 1.0)
-        optimizer.step()
-        decay.step()
-        with torch.no_grad():
-            for weight, master in zip(learning, masters, strict=True):
-                weight.copy_(master)
-    return copy
-
-
-def _last_blocks(network: Any, count: int) -> Any:
-    """The last of the blocks that a transformer stacks, in the longest list of modules that it has."""
-    import torch
-
-    lists = (module for module in network.modules() if isinstance(module, torch.nn.ModuleList))
-    return max(lists, key=len)[-count:]
+    rate = LearningRate(recipe.rate, len(batches))
+    optimizer = AdamW(weights.start(), rate, device=causal.device, weight_decay=_WEIGHT_DECAY)
+    for batch in batches:
+        block = Block.around(batch, device=causal.device)
+        gradient = weights.gradient(token_losses(causal, weights.network, block).sum() / block.counts.sum())
+        optimizer.step(gradient / gradient.norm().clamp(min=1.0))
+        weights.load(optimizer.weights)
 
 
 def measure_language_model(
@@ -265,40 +211,57 @@ def measure_language_model(
             "Give the table another name, or more test texts.",
         )
     recipe = recipe or Recipe()
-    causal = load_causal(model, device=device)
-    causal.network.requires_grad_(False)
+    causal, copying = load_causal(model, device=device), Lock()
     test = rows_of(causal, test_real.at_most(test_texts, seed=seed).texts, tokens=recipe.tokens)
     tables = {name: each.at_most(recipe.texts, seed=seed) for name, each in synthetic.items()}
     if train_real is not None:
         most = max((len(each) for each in tables.values()), default=recipe.texts)
         tables[REAL] = train_real.at_most(most, seed=seed)
 
+    characters = np.array([len(causal.decode(row.target.tolist())) for row in test], dtype=np.int64)
+
     def values(name: str) -> list[MetricValue]:
-        network, note = causal.network, "not tuned"
         if len(test) == 0:
             return _without(name, model, "no test text has a target token")
-        if name != UNTUNED:
+        if name == UNTUNED:
+            found, note = score(causal, causal.network, test), "not tuned"
+        else:
             rows = rows_of(causal, tables[name].texts, tokens=recipe.tokens)
             if len(rows) == 0:
                 return _without(name, model, "there is no text to tune on")
-            network = tuned(network, rows, recipe, seed=seed)
+            with copying:
+                weights = Weights(causal, blocks=recipe.blocks)
+            tune(weights, rows, recipe, seed=seed)
+            found = score(causal, weights.network, test)
             note = f"tuned on {len(rows)} texts of at most {recipe.tokens} tokens"
-        return _values(name, score(network, test), model=model, note=note, seed=seed)
+        return _values(name, found, characters, model=model, note=note, seed=seed)
 
     with worker_pool(causal.device) as pool:
         return tuple(measured for each in pool.map(values, (UNTUNED, *tables)) for measured in each)
 
 
-def _values(name: str, scores: Scores, *, model: str, note: str, seed: int) -> list[MetricValue]:
-    nats, bits = scores.surprise, scores.surprise / np.log(2)
+def perplexity(scores: Scores, rows: NDArray[np.int64]) -> float:
+    """Of the texts at ``rows``."""
+    return float(np.exp(scores.surprise[rows].sum() / scores.tokens[rows].sum()))
+
+
+def is_finite(scores: Scores) -> bool:
+    """Whether the perplexity of any of the texts is a number that an evaluation can hold (at most 1e30)."""
+    return bool((scores.surprise <= _MOST_NATS * scores.tokens).all())
+
+
+def _values(
+    name: str, scores: Scores, characters: NDArray[np.int64], *, model: str, note: str, seed: int
+) -> list[MetricValue]:
+    bits = scores.surprise / np.log(2)
     statistics: dict[Metric, Callable[[NDArray[np.int64]], float]] = {
-        PERPLEXITY: lambda rows: float(np.exp(nats[rows].sum() / scores.tokens[rows].sum())),
+        PERPLEXITY: lambda rows: perplexity(scores, rows),
         ACCURACY: lambda rows: float(scores.right[rows].sum() / scores.tokens[rows].sum()),
-        BITS: lambda rows: float(bits[rows].sum() / scores.characters[rows].sum()),
+        BITS: lambda rows: float(bits[rows].sum() / characters[rows].sum()),
     }
-    if not np.isfinite(nats).all():
-        return _without(name, model, "the model's logits are not finite")
-    rows, over, settings = np.arange(len(nats)), "the test texts", {"model": model}
+    if not is_finite(scores):
+        return _without(name, model, "the model's perplexity is not finite")
+    rows, over, settings = np.arange(len(bits)), "the test texts", {"model": model}
     return [
         MetricValue(metric, each(rows), name, bootstrap(each, len(rows), seed=seed, over=over), settings, note)
         for metric, each in statistics.items()
