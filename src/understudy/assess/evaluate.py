@@ -374,8 +374,8 @@ def _tuned_model(config: EvaluationConfig, made: Made, listener: Listener) -> Tu
         return None
     named = made.release.statement.public_inputs.get("private model")
     parameters = {name: value for name, value in made.release.parameters.items() if name != "seed"}
-    method: Any = make_method(made.release.method, parameters)
-    if named is None or not getattr(method.needs, "generation_model", False):
+    method = make_method(made.release.method, parameters)
+    if named is None or not method.needs.generation_model:
         return None
     from understudy.models.catalog import load_causal
 
@@ -388,8 +388,7 @@ def _tuned_model(config: EvaluationConfig, made: Made, listener: Listener) -> Tu
     if base.fingerprint != named.get("sha256"):
         listener.say(f"{left_out}: it was tuned on {named['source']}, not on {base.model_id} (--local-model).")
         return None
-    tuned: TunedModel | None = method.tuned_model(made.release, base)
-    return tuned
+    return method.tuned_model(made.release, base)
 
 
 def _lines(path: str | None) -> tuple[str, ...]:

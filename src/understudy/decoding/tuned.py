@@ -132,8 +132,8 @@ class TunedModel:
         self.instructions = instructions
         self.tokens = tokens
         self._labels = {name: number for number, name in enumerate(label_names)}
-        needed, window = instructions.longest + tokens + 1, self.causal.window
-        if needed > window or not instructions.longest:
+        window = self.causal.window
+        if not instructions.longest or self.shapes(1).longest > window:
             raise ConfigError(
                 f"A prompt and a text of {tokens} tokens do not fit the model's window of {window} tokens.",
                 "Cut texts shorter (--private-text-tokens), or name a model with a larger window.",

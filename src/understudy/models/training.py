@@ -424,6 +424,11 @@ class Shapes:
         shortest = -(-(self.prompt + 1) // _STEP) * _STEP
         return tuple(whole - self.prompt for whole in range(shortest, longest + 1, _STEP))
 
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest row."""
+        return self.prompt + self.widths[-1]
+
     def width_of(self, row: TokenRow) -> int:
         """A function of the row's own length."""
         return next(width for width in self.widths if len(row.target) <= width)

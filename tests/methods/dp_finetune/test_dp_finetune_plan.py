@@ -1,0 +1,153 @@
+"""The plan of dp-finetune: what follows from what, that the budget is met, and what is refused before anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from understudy.errors import ConfigError
+from understudy.labels import LabelSet
+from understudy.methods.dp_finetune.method import DPFinetune
+from understudy.methods.dp_finetune.plan import TRAINING, checkpoint_ends, work
+from understudy.methods.public import PublicFacts
+from understudy.models.training import Cost, LearningRate
+from understudy.privacy.accountant import Composition
+from understudy.privacy.gradients import DPSGD
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Plan
+from understudy.privacy.unit import Unit
+
+BUDGET = Budget("3", "1e-6")
+FACTS = PublicFacts(Unit(), LabelSet(("a", "b")))
+
+
+def planned(budget: Budget = BUDGET, facts: PublicFacts = FACTS, **parameters: Any) -> Plan:
+    return DPFinetune(**{"declared_records": 10_000, **parameters}).plan(budget, facts)
+
+
+def mechanism(plan: Plan) -> DPSGD:
+    found: DPSGD = plan.mechanism(TRAINING)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "rate", "steps"),
+    [
+        ({}, 0.0256, 60),
+        ({"steps": 20}, 0.0256, 20),
+        ({"epochs": 2}, 0.0256, 78),
+        ({"sampling_rate": 0.05}, 0.05, 60),
+        ({"sampling_rate": 0.05, "epochs": 1}, 0.05, 20),
+        ({"steps": 50, "epochs": 1}, 0.02, 50),
+    ],
+)
+def test_noise_follows_from_two_of_rate_steps_and_epochs(given: dict[str, Any], rate: float, steps: int) -> None:
+    plan = planned(**given)
+    found = mechanism(plan)
+    assert (found.rate, found.steps) == (pytest.approx(rate), steps)
+    assert plan.total <= 3
+    less = DPSGD(found.noise_multiplier * 0.995, found.rate, found.steps, 1.0)
+    assert Composition((less.event,)).epsilon(1e-6) > 3
+
+
+def test_steps_follow_from_the_noise() -> None:
+    plan = planned(noise_multiplier=1.0, sampling_rate=0.02)
+    found = mechanism(plan)
+    assert plan.total <= 3
+    assert Composition((DPSGD(1.0, 0.02, found.steps + 1, 1.0).event,)).epsilon(1e-6) > 3
+
+
+@pytest.mark.parametrize("given", [{"steps": 100}, {"epochs": 1.0}])
+def test_the_rate_follows_from_the_noise(given: dict[str, Any]) -> None:
+    plan = planned(noise_multiplier=0.8, **given)
+    found = mechanism(plan)
+    assert 2.98 < plan.total <= 3
+    assert found.steps == given.get("steps", round(1 / found.rate))
+
+
+def test_noisy_label_counts_are_paid_for_beside_the_training() -> None:
+    plan = planned(label_sizes="noisy")
+    assert [charge.name for charge in plan.charges] == ["labels", "training"]
+    assert 2.97 < plan.total <= 3
+    assert mechanism(plan).noise_multiplier > mechanism(planned()).noise_multiplier
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"declared_records": None}, "size of the corpus is not declared"),
+        ({"steps": 10, "epochs": 1, "sampling_rate": 0.1}, "two of them give the third"),
+        ({"steps": 10, "epochs": 20}, "with probability 2"),
+        ({"noise_multiplier": 0.3, "steps": 1000, "sampling_rate": 0.1}, "cost more than"),
+        ({"noise_multiplier": 0.26, "sampling_rate": 1}, "not one step"),
+        ({"label_sizes": "a=1"}, "do not fit the declared labels"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(given: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        planned(**given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"sampling_rate": 0},
+        {"sampling_rate": 1.5},
+        {"steps": 0},
+        {"clipping_norm": 0},
+        {"lora_rank": 0},
+        {"learning_rate": 0},
+        {"rows_at_once": 0},
+        {"epochs": 0},
+        {"noise_multiplier": 0},
+    ],
+)
+def test_parameters_out_of_their_range_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(given))):
+        DPFinetune(declared_records=100, **given)
+
+
+def test_pure_privacy_cannot_be_had() -> None:
+    with pytest.raises(ConfigError, match="needs a delta"):
+        planned(Budget("3", 0))
+
+
+def test_owners_show_one_record_in_a_step() -> None:
+    plan = planned(facts=PublicFacts(Unit("owner", 5, "who"), LabelSet(("a", "b"))))
+    assert plan.unit.max_records == 5
+    assert "one record of each owner" in plan.charges[-1].why
+    assert mechanism(plan) == mechanism(planned())
+
+
+def test_a_batch_too_small_for_its_noise_is_warned_of() -> None:
+    assert "declare a higher" in planned(declared_records=50, sampling_rate=0.02, steps=5).forecast.warnings[0]
+    assert not planned().forecast.warnings
+
+
+def test_noise_that_outweighs_the_largest_signal_is_warned_of() -> None:
+    def facts(numbers: int) -> tuple[float, int]:
+        found = work(
+            DPSGD(1.0, 0.01, 100, 1.0),
+            100,
+            numbers=numbers,
+            model_bytes=0,
+            cost=Cost(0.1, 1000),
+            workers=2,
+            rows=8,
+        )
+        return float(found["noise_to_signal"]), len(found.warnings)  # type: ignore[arg-type]
+
+    assert facts(10_000) == (pytest.approx(0.1), 0)
+    assert facts(4_000_000) == (pytest.approx(2.0), 1)
+
+
+def test_checkpoints_are_even_and_end_with_the_last_step() -> None:
+    assert checkpoint_ends(10, 4) == [2, 5, 7, 10]
+    assert checkpoint_ends(3, 8) == [1, 2, 3]
+
+
+def test_the_learning_rate_rises_and_falls() -> None:
+    rate = LearningRate(1.0, 10, warmup=2)
+    assert [rate.at(step) for step in (0, 1, 5, 9)] == [0.5, 0.9, 0.5, pytest.approx(0.1)]
+    assert LearningRate(1.0, 10, decay="constant").at(9) == 1.0

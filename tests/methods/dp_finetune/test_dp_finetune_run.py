@@ -1,0 +1,239 @@
+"""dp-finetune from a file to texts with a tiny model: charges, checkpoints, texts, and what is told before."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from clinic import rows, settings, write_csv
+from local_fixtures import make_llama
+from run_fixtures import runs_charged
+
+from understudy.config import RunConfig, run_config
+from understudy.errors import ConfigError, ReleaseError, UnderstudyWarning
+from understudy.methods.dp_finetune import release as releasing
+from understudy.methods.registry import GROUP, load_release
+from understudy.privacy.gradients import Steps
+from understudy.run.pipeline import generate, release, run
+
+PLANT = "zqxvplanted"
+
+pytestmark = pytest.mark.filterwarnings(f"ignore:The gradients cannot:{UnderstudyWarning.__module__}.UnderstudyWarning")
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = "understudy.methods.dp_finetune.method"
+    points = EntryPoints(
+        [
+            EntryPoint("dp-finetune", f"{where}:DPFinetune", GROUP),
+            EntryPoint("nonprivate-finetune", f"{where}:NonPrivateFinetune", GROUP),
+        ]
+    )
+    monkeypatch.setattr("understudy.methods.registry.entry_points", lambda group: points.select(group=group))
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_llama(tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture
+def config(tmp_path: Path, llama: Path) -> Callable[..., RunConfig]:
+    def make(**changes: Any) -> RunConfig:
+        if not (tmp_path / "notes.csv").exists():
+            write_csv(tmp_path / "notes.csv", [{**row, "note": f"{PLANT} {row['note']}"} for row in rows(24)])
+        own = {"vocabulary": None, "vocabulary_is_public": None, "top_terms": None, "length": None, "bandwidth": None}
+        made = {
+            "method": "dp-finetune",
+            "private_model": f"hf:{llama}",
+            "private_dtype": "float32",
+            "document_type": "note",
+            "max_tokens": 12,
+            "declared_records": 24,
+            "sampling_rate": 0.3,
+            "steps": 4,
+            "checkpoints": 2,
+            "private_text_tokens": 24,
+            "lora_rank": 2,
+            "unfinished": "keep",
+            "rows_at_once": 2,
+            **changes,
+        }
+        return run_config(settings(tmp_path, **{**own, **made}))
+
+    return make
+
+
+def holds(folder: Path, text: bytes) -> list[str]:
+    found = []
+    for path in folder.rglob("*"):
+        if path.is_file():
+            parts = [path.read_bytes()]
+            if zipfile.is_zipfile(path):
+                with zipfile.ZipFile(path) as archive:
+                    parts += [archive.read(name) for name in archive.namelist()]
+            found += [path.name] if any(text in part for part in parts) else []
+    return found
+
+
+def test_a_run_is_charged_once_and_its_texts_come_of_the_release(
+    config: Callable[..., RunConfig], tmp_path: Path, llama: Path
+) -> None:
+    result = run(config())
+    assert result.statement.private
+    assert len(result.records) == 8
+    assert {record.label for record in result.records} == {0, 1}
+    again = run(config())
+    assert again.release.digest == result.release.digest
+    assert [each.text for each in again.records] == [each.text for each in result.records]
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+    assert holds(tmp_path / "out", PLANT.encode()) == []
+    assert any("floating point" in note for note in result.statement.notes)
+    made = load_release(tmp_path / "out" / "release" / "dp-finetune.release")
+    names = [name for name in made.arrays if name.endswith("lora_B.weight")]
+    assert len(names) == 14, "seven linear layers of two blocks"
+    assert any(np.any(made.arrays[name]) for name in names), "something was learnt"
+    model = f"hf:{llama}"
+    more = generate(
+        made, private_model=model, private_dtype="float32", records=30, output=str(tmp_path / "more"), seed=3
+    )
+    assert len(more.records) == 30
+    assert json.loads((tmp_path / "more/release/statement.json").read_text())["private"] is True
+
+
+def test_the_plan_is_met_and_stated(config: Callable[..., RunConfig]) -> None:
+    statement = release(config(label_sizes="noisy")).statement
+    assert [charge.name for charge in statement.charges] == ["labels", "training"]
+    assert max(statement.epsilon_at[1e-6], 0) <= 3
+
+
+def test_a_killed_run_goes_on_from_its_last_checkpoint(
+    config: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+    original = Steps.noisy_sum
+
+    def dying(self: Steps, *arguments: Any) -> Any:
+        taken.append(len(taken))
+        if len(taken) == 4:
+            raise KeyboardInterrupt
+        return original(self, *arguments)
+
+    monkeypatch.setattr(Steps, "noisy_sum", dying)
+    with pytest.raises(KeyboardInterrupt):
+        release(config())
+    stored: list[dict[str, Any]] = []
+    between = releasing.Training.between
+
+    def watched(self: Any, state: Any, first: int, last: int) -> Any:
+        stored.append({"state": state, "first": first, "last": last})
+        return between(self, state, first, last)
+
+    monkeypatch.setattr(releasing.Training, "between", watched)
+    result = release(config()).release
+    assert [(each["first"], each["last"]) for each in stored] == [(2, 4)], "the first two steps were stored"
+    assert int(stored[0]["state"]["step"]) == 2
+    assert len(taken) == 4 + 2, "steps that nobody saw are sampled anew, and no others"
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+    assert result.statement.private
+
+
+def test_an_empty_batch_has_noise_and_is_a_step(
+    config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "understudy.models.training.LoRA.gradients", lambda self, block: pytest.fail("nothing was sampled")
+    )
+    monkeypatch.setattr("understudy.methods.dp_finetune.method.try_out", lambda *_: releasing.Facts())
+    made = release(config(sampling_rate=1e-9, steps=2)).release
+    names = [name for name in made.arrays if name.endswith("lora_B.weight")]
+    assert all(np.any(made.arrays[name]) for name in names)
+
+
+def test_owners_are_sampled_and_show_one_record(
+    config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[int] = []
+    original = releasing.PrivateUnits.shown
+
+    def watched(self: Any, numbers: Any, steps: Any) -> Any:
+        found = original(self, numbers, steps)
+        shown.append(len(found))
+        assert len(self) == 5
+        assert max(map(len, self.rows)) > 1
+        return found
+
+    monkeypatch.setattr(releasing.PrivateUnits, "shown", watched)
+    made = release(config(owner="clinician", declared_records=5, sampling_rate=1)).release
+    assert shown == [5] * 4
+    assert made.statement.unit.kind == "owner"
+
+
+def test_another_base_model_is_refused(config: Callable[..., RunConfig], tmp_path: Path) -> None:
+    made = release(config()).release
+    other = make_llama(tmp_path / "other", seed=1)
+    with pytest.raises(ReleaseError, match="another base model"):
+        generate(made, private_model=f"hf:{other}", records=2, output=str(tmp_path / "texts"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"lora_targets": "q_proj,nothing"}, "no linear layers called nothing"),
+        ({"private_text_tokens": 500}, "window"),
+        ({"rows_at_once": 60_000, "private_text_tokens": 100}, "of memory"),
+        ({"json_schema": "x.json"}, "no records"),
+    ],
+)
+def test_what_public_facts_tell_is_told_before_the_charge(
+    config: Callable[..., RunConfig],
+    tmp_path: Path,
+    changes: dict[str, Any],
+    problem: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("understudy.models.machine._memory", lambda: 2**30)
+    with pytest.raises(ConfigError, match=problem):
+        release(config(**changes))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+
+
+def test_the_yardstick_without_privacy_must_be_asked_for_and_is_stamped(
+    config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="protects nobody"):
+        run(config(method="nonprivate-finetune"))
+    result = run(config(method="nonprivate-finetune", insecure_no_noise=True))
+    assert not result.statement.private
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+    assert any("neither clipped nor noisy" in note for note in result.statement.notes)
+    assert all(record.provenance["stamp"] == "NOT PRIVATE" for record in result.records)
+    assert "NOT PRIVATE" in (tmp_path / "out/release/statement.md").read_text()
+
+
+def test_records_are_shared_out_as_counted_or_declared(config: Callable[..., RunConfig]) -> None:
+    result = run(config(label_sizes="cardiology=3,dermatology=1", records_per_label=None, records=8))
+    assert [record.label for record in result.records].count(0) == 6
+
+
+def test_json_records_are_trained_and_sampled_as_such(config: Callable[..., RunConfig]) -> None:
+    result = run(config(text=None, record_columns="note,clinician", private_text_tokens=40, records_per_label=2))
+    faults = [record.provenance.get("fault") for record in result.records]
+    assert len(result.records) + result.missing == 4
+    assert all(fault is None for fault in faults), "what is no record is left out"
+    form = result.release.strings["form"]
+    assert form[0] == '{"note":'
+    assert form[2] == "json"
+
+
+def test_every_weight_of_a_small_model_can_learn(config: Callable[..., RunConfig]) -> None:
+    made = release(config(learns="all", rows_at_once=1, steps=2)).release
+    assert "model.embed_tokens.weight" in made.arrays
+    assert made.arrays["model.embed_tokens.weight"].shape == (259, 32)
