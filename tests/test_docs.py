@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
+from local_fixtures import make_llama
 from numpy.typing import NDArray
 from script_model import ScriptModel
 
@@ -30,6 +31,7 @@ from understudy.assess.tables import ResultParameters
 from understudy.cli import cli
 from understudy.config import RUN_GROUPS
 from understudy.methods.aug_pe.plan import AugPEParameters
+from understudy.methods.dp_finetune.plan import DPFinetuneParameters
 from understudy.methods.dp_kps.plan import DPKPSParameters
 from understudy.methods.few_shot.plan import FewShotParameters
 from understudy.methods.private_prediction.plan import PrivatePredictionParameters
@@ -37,6 +39,7 @@ from understudy.methods.sec_pe.plan import ReleaseParameters, SecPEParameters
 from understudy.metrics.utility import in_context, released
 from understudy.metrics.utility import language as tuned_language
 from understudy.metrics.value import Metric
+from understudy.models.causal import CausalModel
 from understudy.models.types import ChatRequest, Completion
 from understudy.parameters import Parameters
 from understudy.prompts.template import PromptTemplate
@@ -114,8 +117,14 @@ def ledgers_begin_by_themselves() -> None:
     """Nowhere but where they do for users."""
 
 
+@pytest.fixture(scope="session")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model for the method that trains one; its tokens are bytes, so it has room for many."""
+    return make_llama(tmp_path_factory.mktemp("llama"), window=4096)
+
+
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Iterator[Path]:
     """A folder with small tables in it, a ledger of its own, and models that need no weights."""
     words = {"cardiology": "heart chest rhythm murmur ankle pressure", "other": "knee skin rash headache sleep itch"}
     for seed, table in enumerate(["notes.csv", "later_notes.csv", "other.csv", "third.csv"]):
@@ -134,7 +143,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr("understudy.ledger.location.state_folder_location", lambda: place)
     monkeypatch.setattr(understudy.models.catalog, "load_embedder", lambda *_, **__: Letters())
     monkeypatch.setattr(understudy.models.catalog, "load_chat", lambda *_, **__: Echo())
-    monkeypatch.setattr(understudy.models.catalog, "load_causal", lambda *_, **__: ScriptModel())
+
+    def load_causal(*_: Any, **__: Any) -> Any:
+        config = sys._getframe(1).f_locals["config"]
+        trains = getattr(config, "method", "") == "dp-finetune"
+        return CausalModel(llama, name="builtin:tiny", dtype="float32") if trains else ScriptModel()
+
+    monkeypatch.setattr(understudy.models.catalog, "load_causal", load_causal)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
@@ -230,6 +245,7 @@ def in_short(default: Any) -> str:
         ("sec-pe.md", ReleaseParameters),
         ("few-shot.md", FewShotParameters),
         ("private-prediction.md", PrivatePredictionParameters),
+        ("dp-finetune.md", DPFinetuneParameters),
     ],
 )
 def test_the_page_of_a_method_lists_every_parameter_with_its_default(page: str, parameters: type[Parameters]) -> None:
@@ -260,7 +276,9 @@ def test_what_sec_pe_shares_with_aug_pe_is_on_aug_pe_s_page() -> None:
     assert set(SecPEParameters.model_fields) <= set(ReleaseParameters.model_fields) | set(AugPEParameters.model_fields)
 
 
-@pytest.mark.parametrize("page", ["dp-kps.md", "aug-pe.md", "sec-pe.md", "private-prediction.md", "few-shot.md"])
+@pytest.mark.parametrize(
+    "page", ["dp-kps.md", "aug-pe.md", "sec-pe.md", "private-prediction.md", "few-shot.md", "dp-finetune.md"]
+)
 def test_the_forecast_s_figures_on_a_page_are_those_of_its_example(page: str, folder: Path) -> None:
     text = (ROOT / "docs" / page).read_text("utf-8")
     commands = re.findall(r"^understudy (plan .+)$", text.replace("\\\n", " "), re.MULTILINE)

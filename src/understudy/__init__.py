@@ -27,6 +27,7 @@ _PUBLIC = {
         "understudy.errors": "UnderstudyError UnderstudyWarning",
         "understudy.methods.aug_pe.method": "AugPE",
         "understudy.methods.dp_kps.method": "DPKPS",
+        "understudy.methods.dp_finetune.method": "DPFinetune NonPrivateFinetune",
         "understudy.methods.few_shot.method": "FewShot",
         "understudy.methods.registry": "load_release",
         "understudy.methods.private_prediction.method": "PrivatePrediction",
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
     from understudy.errors import UnderstudyError as UnderstudyError
     from understudy.errors import UnderstudyWarning as UnderstudyWarning
     from understudy.methods.aug_pe.method import AugPE as AugPE
+    from understudy.methods.dp_finetune.method import DPFinetune as DPFinetune
+    from understudy.methods.dp_finetune.method import NonPrivateFinetune as NonPrivateFinetune
     from understudy.methods.dp_kps.method import DPKPS as DPKPS
     from understudy.methods.few_shot.method import FewShot as FewShot
     from understudy.methods.private_prediction.method import PrivatePrediction as PrivatePrediction

@@ -20,7 +20,12 @@ from numpy.typing import NDArray
 
 from understudy.errors import ConfigError
 
-ALL = "all"
+ALL, ATTENTION = "all", "attention"
+_QUERIES_AND_VALUES = {
+    *("q_proj", "v_proj", "query", "value", "q_lin", "v_lin", "q", "v"),
+    *("c_attn", "query_key_value", "qkv_proj", "qkv", "Wqkv"),
+}
+"""Names of the layers that make queries and values, in the models of transformers."""
 DOWN, UP = ".lora_A.weight", ".lora_B.weight"
 """Ends of the names of A and B."""
 SCALE = 2.0
@@ -51,7 +56,8 @@ def find_sites(network: Any, *, targets: Sequence[str], layers: int | None) -> l
     """The linear layers of a network's last blocks that ``targets`` name.
 
     Args:
-        targets: the last parts of their names (``q_proj``), or ``all``.
+        targets: the last parts of their names (``q_proj``); ``attention`` for those that make queries and values, as
+            Hu et al. recommend (all where none is known by name); or ``all``.
         layers: how many of the last blocks; None for all.
 
     Raises:
@@ -67,15 +73,18 @@ def find_sites(network: Any, *, targets: Sequence[str], layers: int | None) -> l
         if (sizes := _sizes(module)) is not None
     ]
     known = sorted({name.rpartition(".")[2] for name, _, _ in there})
-    if missing := sorted(set(targets) - {*known, ALL}):
+    chosen = set(targets)
+    if ATTENTION in chosen:
+        chosen |= set(known) & _QUERIES_AND_VALUES or {ALL}
+    if missing := sorted(set(targets) - {*known, ALL, ATTENTION}):
         raise ConfigError(
             f"The model has no linear layers called {', '.join(missing)} in its blocks.",
-            f"Choose of {', '.join(known)} for --lora-targets, or give `all`.",
+            f"Choose of {', '.join(known)} for --lora-targets, or give `attention` or `all`.",
         )
     return [
         Site(name, module, *sizes)
         for name, module, sizes in there
-        if ALL in targets or name.rpartition(".")[2] in targets
+        if ALL in chosen or name.rpartition(".")[2] in chosen
     ]
 
 

@@ -15,7 +15,7 @@ from understudy.decoding.prompting import TextParameters
 from understudy.errors import ConfigError
 from understudy.labels import NOISY, UNIFORM, declared_proportions
 from understudy.methods.public import PublicFacts
-from understudy.models.lora import ALL
+from understudy.models.lora import ATTENTION
 from understudy.models.training import Cost, Decay, LearningRate
 from understudy.parameters import CommaSeparated, Parameters
 from understudy.privacy.accountant import gaussian_split
@@ -46,7 +46,7 @@ class TrainingParameters(Parameters):
     """Noise of a step in clipping norms (sigma). Default: the least that the budget allows."""
     clipping_norm: float = Field(1.0, gt=0, le=1e6)
     """L2 norm to which the gradient of each text is clipped (C)."""
-    learning_rate: float = Field(5e-3, gt=0, le=1)
+    learning_rate: float = Field(2e-2, gt=0, le=1)
     """Learning rate of AdamW, at its highest."""
     warmup: float = Field(0.1, ge=0, lt=1)
     """Share of the steps over which the learning rate rises."""
@@ -76,10 +76,11 @@ class TuningParameters(Parameters):
 
     learns: Literal["lora", "all"] = "lora"
     """``lora``: adapters on the frozen model. ``all``: every weight, of a small model."""
-    lora_rank: int = Field(8, ge=1, le=1024)
+    lora_rank: int = Field(4, ge=1, le=1024)
     """Rank of the adapters."""
-    lora_targets: CommaSeparated = (ALL,)
-    """Names of the linear layers that are adapted (``q_proj,v_proj``), or ``all`` of a block."""
+    lora_targets: CommaSeparated = (ATTENTION,)
+    """Names of the linear layers that are adapted (``q_proj,v_proj``); ``attention`` for those of queries and values,
+    or ``all``."""
     lora_matrices: Literal["up", "both"] = "up"
     """Which of an adapter's two matrices learn: ``up`` (B alone: half as many numbers to put noise on) or ``both``."""
     lora_layers: int | None = Field(None, ge=1, le=10_000)
