@@ -420,7 +420,7 @@ class ClippedAfterwards(ClippedGradients):
     def of_batch(self, batch: Sequence[TokenRow]) -> NDArray[np.int64]:
         blocks = self.shapes.blocks(batch, device="cpu")
         gradients = sum(self.trainable.gradients(block)[:real].sum(0) for block, real in blocks)
-        return clipped_sum(gradients[None], clipping_norm=self.mechanism.clipping_norm, grid=self.mechanism.grid)
+        return clipped_sum(gradients[None], 1, clipping_norm=self.mechanism.clipping_norm, grid=self.mechanism.grid)
 
 
 def test_a_sum_that_is_clipped_as_a_whole_is_caught() -> None:
