@@ -72,7 +72,7 @@ def clipped_sum(gradients: Any, real: int, *, clipping_norm: float, grid: int) -
     """``Int64[P]``: the sum of the first ``real`` rows, each clipped to ``clipping_norm`` = ``grid`` integers.
 
     Args:
-        gradients: ``Float32[R, P]``. Norms of all R rows are taken: how a device adds up one may depend on their number.
+        gradients: ``Float32[R, P]``. Norms of all R rows are taken: how one is added up may depend on their number.
     """
     import torch
 
