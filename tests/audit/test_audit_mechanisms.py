@@ -27,7 +27,8 @@ def test_no_mechanism_loses_more_than_it_promises(name: str) -> None:
 def test_every_attack_comes_near_to_an_ideal_one_and_stays_below_the_promise(name: str) -> None:
     attack: Any = MECHANISMS[name].attack(BUDGET)
     done = audited(replace(attack, source=InsecureSeededNoise(1)))
-    nearly = 0.2 if name == "token-test" else 0.5  # no test of a sparse vector comes to what is charged for it
+    # no test of a sparse vector comes to what is charged for it; sampled steps are compared with a few points of delta
+    nearly = 0.2 if name in ("token-test", "dp-sgd-steps") else 0.5
     assert nearly * done.ideal < done.bound <= done.promised
     assert done.ideal < done.promised < done.ceiling
 

@@ -382,11 +382,12 @@ class AdamW:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """All that a trainer that goes on needs."""
-        moments = self._optimizer.state[self._weights]
+        moments = self._optimizer.state.get(self._weights, {})  # none before the first step
+        nothing = self._weights * 0
         return {
             "weights": self.weights,
-            "first_moment": moments["exp_avg"].cpu().numpy().copy(),
-            "second_moment": moments["exp_avg_sq"].cpu().numpy().copy(),
+            "first_moment": moments.get("exp_avg", nothing).cpu().numpy().copy(),
+            "second_moment": moments.get("exp_avg_sq", nothing).cpu().numpy().copy(),
             "step": np.array(self.taken, dtype=np.int64),
         }
 

@@ -22,13 +22,15 @@ from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.exact import require_positive
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Batches, Query, exact_sum
-from understudy.privacy.mechanisms import LARGEST_SCALE, Sensitivity, out_of_range
+from understudy.privacy.mechanisms import Sensitivity, out_of_range
 from understudy.privacy.noise import NoiseSource, PaidInParts
 from understudy.privacy.sealed import NoiseOrigin
 from understudy.privacy.subsampled import LEAST_NOISE, subsampled_multiplier
 
 MOST_STEPS = 1_000_000
 _PRIORITIES = 2**62
+_LARGEST_SCALE = 2.0**49
+"""In grid units: noise then ends below 2^53, up to where floating point holds every integer."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class DPSGD:
         Sensitivity: of an *included* unit: it adds one vector of integers, of L2 norm ``grid`` at most after clipping
         to ``clipping_norm`` and rounding towards zero. Integers are summed exactly, so the sum with the unit is the sum
         without it plus that vector, bit for bit, if its gradient and those of others do not depend on one another
-        (which is probed on the device: :meth:`understudy.models.training.Trainable.require_separate_rows`).
+        (which is probed on the device: :func:`understudy.models.training.require_separate_gradients`).
         Noise: Gaussian on every coordinate, sigma = noise_multiplier * grid, rounded to integers. It is sampled in
         floating point (53 bits, from the operating system's entropy, by Box and Muller's transform): tails end at 8.57
         sigma. Rounding the noise is rounding the noisy sum, hence post-processing; that the samples are not exactly
@@ -76,7 +78,7 @@ class DPSGD:
         object.__setattr__(self, "steps", self.event.count)  # checks the others; JSON may bring a float
         if self.steps > MOST_STEPS:
             raise ConfigError(f"{self.steps} steps are planned, and {MOST_STEPS} are the most.", "Plan fewer --steps.")
-        if not self.noise_multiplier * self.grid <= LARGEST_SCALE:
+        if not self.noise_multiplier * self.grid <= _LARGEST_SCALE:
             raise out_of_range(f"its noise multiplier is too large ({self.noise_multiplier:g})")
 
     @cached_property
@@ -177,7 +179,7 @@ class Steps:
         self.left -= 1
         noise = self._source.normal(exact.size).reshape(exact.shape)
         noise *= self._mechanism.noise_multiplier * self._mechanism.grid
-        return np.asarray((exact + np.rint(noise)) / paid.grid, dtype=np.float64)
+        return np.asarray((exact + np.rint(noise).astype(np.int64)) / paid.grid, dtype=np.float64)
 
 
 @dataclass(frozen=True)

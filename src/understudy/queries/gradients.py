@@ -64,18 +64,22 @@ class ClippedGradients(Query[Sequence[TokenRow]]):
         return total
 
     def _of_block(self, block: Block, real: int) -> NDArray[np.int64]:
-        gradients = self.trainable.gradients(block)[:real]
-        return clipped_sum(gradients, clipping_norm=self.mechanism.clipping_norm, grid=self.mechanism.grid)
+        gradients = self.trainable.gradients(block)
+        return clipped_sum(gradients, real, clipping_norm=self.mechanism.clipping_norm, grid=self.mechanism.grid)
 
 
-def clipped_sum(gradients: Any, *, clipping_norm: float, grid: int) -> NDArray[np.int64]:
-    """``Int64[P]``: the sum of the rows of ``Float32[n, P]``, each clipped to ``clipping_norm`` = ``grid`` integers."""
+def clipped_sum(gradients: Any, real: int, *, clipping_norm: float, grid: int) -> NDArray[np.int64]:
+    """``Int64[P]``: the sum of the first ``real`` rows, each clipped to ``clipping_norm`` = ``grid`` integers.
+
+    Args:
+        gradients: ``Float32[R, P]``. Norms of all R rows are taken: how one is added up may depend on their number.
+    """
     import torch
 
     norms = torch.linalg.vector_norm(gradients, dim=1, dtype=torch.float64)
     factors = torch.where(norms.isfinite(), _SHORT * grid / norms.clamp(min=clipping_norm), 0.0)
     scaled = (gradients.nan_to_num(0.0, 0.0, 0.0) * factors.float()[:, None]).trunc()
-    found: NDArray[np.int64] = scaled.to(torch.int64).sum(0).cpu().numpy()
+    found: NDArray[np.int64] = scaled[:real].to(torch.int64).sum(0).cpu().numpy()
     return found
 
 

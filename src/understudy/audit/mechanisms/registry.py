@@ -7,6 +7,7 @@ from functools import partial
 from importlib.util import find_spec
 
 from understudy.audit.mechanisms.audit import Attack, Auditable
+from understudy.audit.mechanisms.gradients import dp_sgd
 from understudy.audit.mechanisms.sums import OWNER, TERMS, QueryName, aug_pe, charged_metrics, dp_kps, one_sum, sec_pe
 from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
 from understudy.errors import ConfigError
@@ -23,7 +24,8 @@ _ROW = "one record more in the batch, which favours half of the vocabulary by al
 _ROWS = f"{_OWNER} that favour the same tokens"
 _TEST = "one record more, which brings every distance nearer to the public one, and the last one further away"
 _SUBSET = "one record more, which makes its subset say another token"
-_SUBSET_HALF = f"{_SUBSET}, where it is sampled (half of the time)"
+_CANARY = "one record more, whose gradient is clipped"
+_SUBSET_HALF, _CANARY_HALF = (f"{each}, where it is sampled (half of the time)" for each in (_SUBSET, _CANARY))
 _SECRETS = "three records more, which hold one secret"
 _SECRETS_HALF = f"{_SECRETS} and are sampled half of the time"
 
@@ -109,6 +111,15 @@ _ALL: tuple[Auditable, ...] = (
         partial(few_shot, "gaussian", rate=0.5, tokens=1),
     ),
     _local("subset-votes", "few-shot: votes of samples", _SUBSET_HALF, partial(few_shot, "votes", rate=0.5, tokens=1)),
+    _local("dp-sgd", "dp-finetune: clipped gradients of a sample", _CANARY_HALF, partial(dp_sgd, rate=0.5, steps=1)),
+    _local("dp-sgd-steps", "dp-finetune: three steps", _CANARY_HALF, partial(dp_sgd, rate=0.5, steps=3)),
+    _local("dp-sgd-everybody", "dp-finetune: steps on all records", _CANARY, partial(dp_sgd, rate=1.0, steps=2)),
+    _local(
+        "dp-sgd-owners",
+        "dp-finetune: clipped gradients of sampled owners",
+        f"{_OWNER} whose gradients are clipped, where it is sampled (half of the time)",
+        partial(dp_sgd, rate=0.5, steps=1, records=3),
+    ),
 )
 MECHANISMS = {each.name: each for each in _ALL}
 
