@@ -11,7 +11,7 @@ from audited import BUDGET, SURE, audited
 
 from understudy.audit.mechanisms.audit import audit_mechanism
 from understudy.audit.mechanisms.registry import MECHANISMS
-from understudy.methods.registry import GROUP
+from understudy.methods.registry import GROUP, method_class
 from understudy.privacy.noise import InsecureSeededNoise
 
 
@@ -35,4 +35,5 @@ def test_every_attack_comes_near_to_an_ideal_one_and_stays_below_the_promise(nam
 
 def test_every_method_has_an_audit() -> None:
     titles = " ".join(each.title for each in MECHANISMS.values())
-    assert [point.name for point in entry_points(group=GROUP) if f"{point.name}:" not in titles] == []
+    private = [point.name for point in entry_points(group=GROUP) if method_class(point.name).private]
+    assert [name for name in private if f"{name}:" not in titles] == []

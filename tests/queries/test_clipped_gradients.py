@@ -24,7 +24,7 @@ LENGTHS = (3, 20, 7, 1, 25, 12, 9)
 @pytest.fixture(scope="module")
 def lora(tmp_path_factory: pytest.TempPathFactory) -> LoRA:
     causal = CausalModel(make_llama(tmp_path_factory.mktemp("llama")), name="tiny", device="cpu", dtype="float32")
-    made = LoRA(causal, rank=2, targets=["q_proj", "down_proj"], layers=None)
+    made = LoRA(causal, rank=2, targets=["q_proj", "down_proj"], layers=None, both=True)
     generator = np.random.default_rng(0)
     made.load(generator.normal(0, 0.1, made.size).astype(np.float32))
     return made

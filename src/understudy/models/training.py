@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from understudy.errors import ConfigError, PrivacyError
 from understudy.models.contexts import hidden_states
 from understudy.models.lora import UP, Adapters, find_sites, transformer_blocks
+from understudy.models.machine import one_core
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
@@ -212,8 +213,9 @@ class LoRA:
 
     def joined(self, matrices: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
         _require_fits(matrices, self.adapters.shapes)
-        self._matrices = {name: np.asarray(matrices[name], dtype=np.float32) for name in self.adapters.shapes}
-        return self.start()
+        found = {name: np.asarray(matrices[name], dtype=np.float32) for name in self.adapters.shapes}
+        self._matrices |= {name: matrix for name, matrix in found.items() if name not in self._learning}
+        return np.concatenate([found[name].ravel() for name in self._learning])
 
     def load(self, weights: NDArray[np.float32]) -> None:
         self._tensors = self.adapters.tensors(self.named(weights))
@@ -509,7 +511,8 @@ class Cost:
 
 
 def measure_cost(trainable: Trainable, shapes: Shapes, *, target: int) -> Cost:
-    """Time gradients of random public rows with ``target`` targets; the second of two blocks counts."""
+    """Time gradients of random public rows with ``target`` targets, on one core as workers compute them; the second of
+    two blocks counts."""
     import torch
 
     kept = 0
@@ -522,10 +525,11 @@ def measure_cost(trainable: Trainable, shapes: Shapes, *, target: int) -> Cost:
     target = max(1, min(target, shapes.target))
     rows = random_rows(trainable.causal, shapes, target=target, count=shapes.rows, seed=2)
     block = shapes.block(rows, device=trainable.causal.device)
-    with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+    with one_core():
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+            trainable.gradients(block)
+        start = time.perf_counter()
         trainable.gradients(block)
-    start = time.perf_counter()
-    trainable.gradients(block)
-    if trainable.causal.device != "cpu":
-        torch.cuda.synchronize()
+        if trainable.causal.device != "cpu":
+            torch.cuda.synchronize()
     return Cost((time.perf_counter() - start) / shapes.rows, kept // shapes.rows)
