@@ -218,7 +218,9 @@ def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int, others: t
             "Give a delta such as 1e-6, or choose votes, which need none.",
         )
     epsilon, delta = float(budget.epsilon), float(budget.delta)
-    interval = min(max(epsilon / 2000, 1e-4), 5e-4)  # coarser than the accountant's: five times faster
+    interval = coarse_interval(epsilon)
+    if others and Composition(others).epsilon(delta) >= epsilon:
+        raise ConfigError("What else is released spends the whole budget.", "Give it a smaller share.")
 
     def fits(multiplier: float) -> bool:
         loss = SubsampledGaussianEvent(multiplier, rate, tokens).to_pld(interval=interval)
@@ -239,6 +241,11 @@ def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int, others: t
     while Composition((*others, SubsampledGaussianEvent(high, rate, tokens))).epsilon(delta) > epsilon:
         high *= _TOLERANCE
     return high
+
+
+def coarse_interval(epsilon: float) -> float:
+    """Of the grid of losses in a search: coarser than the accountant's, and five times faster."""
+    return min(max(epsilon / 2000, 1e-4), 5e-4)
 
 
 def _searched(fits: Callable[[float], bool], *, fits_at: float, fails_at: float) -> float:
