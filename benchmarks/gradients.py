@@ -1,0 +1,272 @@
+"""Clipped sums of per-example LoRA gradients: ours and four other ways, each as a ratio to a plain step.
+
+A plain step is the gradient of the same block's mean loss: one adapter for all rows, one backward pass, nothing
+clipped. Each turn of a way stands beside a plain step right before it; medians over the repetitions, by the clock and
+(on a CPU) by processor time, which other work disturbs least. One core, as a release takes for a block.
+
+ours          every row has the matrices as leaves of its own
+hooks         products of stored inputs and output gradients per row: Opacus, if it can be imported, else the same here
+vmap          torch.func: vmap(grad(...)) with the adapter as an argument
+ghost         norms by Gram matrices, then a backward pass with clip factors as loss weights (Li et al. 2022)
+book-keeping  norms by Gram matrices, then the sum from stored inputs and output gradients (Bu et al. 2023)
+
+python benchmarks/gradients.py [--tiny] [--device cuda] [--dtype float32] [--matrices both B] [--repetitions 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from understudy.models.catalog import load_causal
+from understudy.models.causal import CausalModel
+from understudy.models.lora import ALL, SCALE, UP
+from understudy.models.training import Block, LoRA, Shapes, TokenRow, random_rows, row_losses
+from understudy.privacy.gradients import DPSGD
+from understudy.queries.gradients import clipped_sum
+
+RANK, ROWS, PROMPT, TARGET = 8, 8, 16, 48
+NAMES = ("ours", "hooks", "vmap", "ghost", "book-keeping")
+MB = 2**20
+
+
+class Linears(torch.nn.ModuleList):  # type: ignore[misc]
+    """The matrices of adapters as linear layers, applied while ``on``; ``learning`` are those that learn."""
+
+    def __init__(self, lora: LoRA, matrices: Sequence[Any], learning: Sequence[int]) -> None:
+        super().__init__()
+        self.on = False
+        for number, matrix in enumerate(matrices):
+            linear = torch.nn.Linear(*reversed(matrix.shape), bias=False, device=matrix.device, dtype=matrix.dtype)
+            linear.weight.data.copy_(matrix)
+            self.append(linear.requires_grad_(number in learning))
+        self.learning = [self[number] for number in learning]
+        for number, site in enumerate(lora.adapters.sites):
+            site.module.register_forward_hook(partial(self._adapt, self[2 * number], self[2 * number + 1]))
+
+    def _adapt(self, down: Any, up: Any, _module: Any, given: tuple[Any, ...], output: Any) -> Any:
+        return output + SCALE * up(down(given[0])) if self.on else None
+
+
+class Ways:
+    """Each of NAMES gives the sum over a block's rows of gradients clipped to ``clip``, ``Float32[P]``.
+
+    Attributes:
+        alone: the gradient of each row, computed with no other beside it: ``Float32[R, P]``.
+        held: bytes that the last one held for its sum, once the backward pass was done.
+    """
+
+    def __init__(self, model: CausalModel, *, both: bool) -> None:
+        self.lora = LoRA(model, rank=RANK, targets=[ALL], layers=None, both=both)
+        generator = torch.Generator().manual_seed(0)
+        named = self.lora.named(torch.randn(self.lora.size, generator=generator).mul(0.02).numpy())
+        self.lora.load(self.lora.joined(named))
+        self.matrices = self.lora.adapters.tensors(named)
+        self.learning = [number for number, name in enumerate(named) if both or UP in name]
+        shapes = Shapes(PROMPT, TARGET, ROWS)
+        rows = random_rows(model, shapes, target=TARGET, count=ROWS, seed=0)
+        rows = [TokenRow(row.prompt, row.target[number:]) for number, row in enumerate(rows)]
+        self.block = shapes.block(rows, device=model.device)
+        self.linears = Linears(self.lora, self.matrices, self.learning)
+        for linear in self.linears.learning:
+            linear.register_forward_hook(self._watch)
+        self._seen: Callable[[Any, Any, Any], None] | None = None
+        try:
+            from opacus import GradSampleModule
+
+            linears = Linears(self.lora, self.matrices, self.learning)
+            self.opacus: Any = GradSampleModule(linears, loss_reduction="sum")
+        except ImportError:
+            self.opacus = None
+        b = self.block
+        blocks = [Block(b.tokens[[row]], b.first[[row]], b.counts[[row]], b.width) for row in range(ROWS)]
+        self.alone = torch.stack([self._mean_gradient(block) for block in blocks])
+        self.held, self.clip = 0, float(self.alone.norm(dim=1).median())
+
+    def run(self, name: str) -> Any:
+        return getattr(self, name.replace("-", ""))()
+
+    def _losses(self, leaves: Sequence[Any], block: Block) -> Any:
+        """Of each row, with ``leaves`` for the matrices that learn."""
+        matrices = list(self.matrices)
+        for number, leaf in zip(self.learning, leaves, strict=True):
+            matrices[number] = leaf
+        with self.lora.adapters.active(matrices):
+            return row_losses(self.lora.causal, self.lora.network, block)
+
+    def _losses_through(self, linears: Linears) -> Any:
+        linears.on = True
+        losses = row_losses(self.lora.causal, self.lora.network, self.block)
+        linears.on = False
+        return losses
+
+    def _factors(self, squares: Any) -> Any:
+        return self.clip / squares.sqrt().clamp(min=self.clip)
+
+    def _clipped(self, parts: Sequence[Any]) -> Any:
+        """The sum, from gradients per row."""
+        self.held = sum(part.nbytes for part in parts)
+        factors = self._factors(sum(part.flatten(1).float().square().sum(1) for part in parts))
+        return flat([torch.einsum("n,n...->...", factors.to(part), part) for part in parts])
+
+    def _mean_gradient(self, block: Block) -> Any:
+        leaves = [self.matrices[number].detach().requires_grad_() for number in self.learning]
+        return flat(torch.autograd.grad(self._losses(leaves, block).mean(), leaves))
+
+    def loop(self) -> Any:
+        """From gradients that were computed row by row."""
+        return self._clipped([self.alone])
+
+    def plain(self) -> Any:
+        return self._mean_gradient(self.block)
+
+    def ours(self) -> Any:
+        gradients = self.lora.gradients(self.block)
+        self.held = gradients.nbytes
+        total = clipped_sum(gradients, clipping_norm=self.clip, grid=DPSGD.grid) / DPSGD.grid
+        return torch.from_numpy(total * self.clip)
+
+    def hooks(self) -> Any:
+        if self.opacus is None:
+            kept: dict[Any, Any] = {}
+            self._watched(lambda linear, *pair: kept.update({linear: pair}), again=False)
+            pairs = [kept[linear] for linear in self.linears.learning]
+            return self._clipped([torch.einsum("nti,ntj->nij", gradient, given) for given, gradient in pairs])
+        linears = self.opacus._module
+        self._losses_through(linears).sum().backward()
+        total = self._clipped([linear.weight.grad_sample for linear in linears.learning])
+        for linear in linears.learning:
+            linear.weight.grad = linear.weight.grad_sample = None
+        return total
+
+    def vmap(self) -> Any:
+        def loss(leaves: Any, tokens: Any, first: Any, count: Any) -> Any:
+            return self._losses(leaves, Block(tokens[None], first[None], count[None], self.block.width))[0]
+
+        leaves = [self.matrices[number] for number in self.learning]
+        gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0, 0), randomness="error")
+        return self._clipped(gradients(leaves, self.block.tokens, self.block.first, self.block.counts))
+
+    def ghost(self) -> Any:
+        squares: list[Any] = []
+        losses = self._watched(lambda _linear, *pair: squares.append(squared_norms(*pair)), again=True)
+        self.held, factors = 0, self._factors(sum(squares))
+        return flat(torch.autograd.grad((losses * factors).sum(), [each.weight for each in self.linears.learning]))
+
+    def bookkeeping(self) -> Any:
+        kept: dict[Any, Any] = {}
+        self._watched(lambda linear, *pair: kept.update({linear: (*pair, squared_norms(*pair))}), again=False)
+        factors = self._factors(sum(squares for _, _, squares in kept.values()))[:, None, None]
+        self.held = sum(given.nbytes + gradient.nbytes for given, gradient, _ in kept.values())
+        found = [kept[linear] for linear in self.linears.learning]
+        return flat([(factors.to(g) * g).flatten(0, 1).T @ given.flatten(0, 1) for given, g, _ in found])
+
+    def _watched(self, seen: Callable[[Any, Any, Any], None], *, again: bool) -> Any:
+        """Losses; ``seen`` got each layer's input and output gradient in a backward pass without matrices' gradients.
+
+        Args:
+            again: whether a second backward pass follows.
+        """
+        self._seen, self._first = seen, []
+        losses = self._losses_through(self.linears)
+        torch.autograd.grad(losses.sum(), self._first, retain_graph=again)
+        self._seen = None
+        return losses
+
+    def _watch(self, linear: Any, given: tuple[Any, ...], output: Any) -> None:
+        if self._seen is not None:
+            output.register_hook(lambda gradient: self._seen and self._seen(linear, given[0].detach(), gradient))
+            if not given[0].requires_grad:  # all other matrices that learn lie between these and the losses
+                self._first.append(output)
+
+
+def squared_norms(given: Any, gradient: Any) -> Any:
+    """Of each row's gradient of a matrix, by the Gram matrices of its tokens."""
+    grams = (given @ given.transpose(1, 2)).float() * (gradient @ gradient.transpose(1, 2)).float()
+    return grams.sum((1, 2)).clamp(min=0)
+
+
+def flat(parts: Sequence[Any]) -> Any:
+    return torch.cat([part.flatten() for part in parts]).float()
+
+
+def kept_bytes(ways: Ways, name: str) -> tuple[int, Any]:
+    """What the graph keeps for the backward pass beyond the model, each storage once; and what ``name`` gives."""
+    known = {each.untyped_storage().data_ptr() for each in ways.lora.network.parameters()}
+    kept: dict[int, Any] = {}
+
+    def keep(tensor: Any) -> Any:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
+        return tensor
+
+    # torch.func takes no such hooks
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor) if name != "vmap" else nullcontext():
+        found = ways.run(name)
+    return sum(storage.nbytes() for place, storage in kept.items() if place not in known), found
+
+
+def seconds(ways: Ways, name: str) -> tuple[float, float]:
+    """By the clock, and of processor time."""
+    clock, processor = time.perf_counter(), time.process_time()
+    ways.run(name)
+    if ways.lora.causal.device != "cpu":
+        torch.cuda.synchronize()
+    return time.perf_counter() - clock, time.process_time() - processor
+
+
+def measure(ways: Ways, *, title: str, repetitions: int, tolerance: float | None) -> None:
+    plain, true, steps = kept_bytes(ways, "plain")[0], ways.loop(), []
+    memory: dict[str, str] = {}
+    for name in NAMES:  # a first turn, which is not timed
+        kept, found = kept_bytes(ways, name)
+        far = float((found.cpu() - true.cpu()).norm() / true.norm())
+        assert tolerance is None or far < tolerance, (name, far)
+        more = f"{(kept - plain) / MB:.0f}" if kept else "?"
+        memory[name] = f"{more} | {ways.held / MB:.0f} | {far:.1e}"
+    ratios: dict[str, list[tuple[float, float]]] = {name: [] for name in memory}
+    for _ in range(repetitions):
+        for name, found in ratios.items():
+            beside, ours = seconds(ways, "plain"), seconds(ways, name)
+            found.append((ours[0] / beside[0], ours[1] / beside[1]))
+            steps.append(beside[0])
+    print(f"{title}: {ways.lora.size:,} numbers learn; plain: {median(steps):.2f} s, {plain / MB:.0f} MB for backward")
+    print("| | by clock | by CPU time | more for backward, MB | held, MB | from a loop |\n|---|---|---|---|---|---|")
+    for name, found in ratios.items():
+        clock, processor = (median(each[kind] for each in found) for kind in (0, 1))
+        print(f"| {name} | {clock:.2f} | {processor:.2f} | {memory[name]} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tiny", action="store_true", help="a random model in float32, on which all must agree")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], help="default: as a release takes it")
+    parser.add_argument("--matrices", nargs="+", choices=["both", "B"], default=["both", "B"])
+    parser.add_argument("--repetitions", type=int, default=5)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    for matrices in arguments.matrices:
+        with tempfile.TemporaryDirectory() as folder:
+            spec, dtype = "builtin", arguments.dtype
+            if arguments.tiny:
+                sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "models"))
+                from local_fixtures import make_llama
+
+                spec, dtype = f"hf:{make_llama(Path(folder))}", "float32"
+            ways = Ways(load_causal(spec, device=arguments.device, dtype=dtype), both=matrices == "both")
+        tolerance = 1e-5 if arguments.tiny else None
+        measure(ways, title=matrices, repetitions=arguments.repetitions, tolerance=tolerance)
+
+
+if __name__ == "__main__":
+    main()
