@@ -310,6 +310,26 @@ def few_shot(place: Place, repetition: int) -> None:
     us.run(_corpus(place), method, us.Budget(6, DELTA), **options, **_common(place, "few-shot-e6", repetition))
 
 
+def dp_finetune(epsilon: int) -> Callable[[Place, int], None]:
+    """Texts sampled from the built-in model, tuned for ten steps on 256 texts each."""
+
+    def make(place: Place, repetition: int) -> None:
+        records = pq.read_metadata(place.split("train")).num_rows
+        method = us.DPFinetune(declared_records=records, steps=10, private_text_tokens=96, learning_rate=0.05)
+        us.run(
+            _corpus(place),
+            method,
+            us.Budget(epsilon, DELTA),
+            document_type=place.size.document_type,
+            records_per_label=place.size.written,
+            llm_temperature=0.8,
+            max_tokens=96,
+            **_common(place, f"dp-finetune-e{epsilon}", repetition),
+        )
+
+    return make
+
+
 def _corpus(place: Place, of_each_label: int | None = None, seed: int = 0) -> us.Corpus:
     table: Any = place.split("train")
     if of_each_label is not None:
@@ -355,5 +375,7 @@ ROWS: dict[str, Callable[[Place, int], None]] = {
     "aug-pe-e6": aug_pe,
     "sec-pe": sec_pe,
     "few-shot-e6": few_shot,
+    "dp-finetune-e6": dp_finetune(6),
+    "dp-finetune-e3": dp_finetune(3),
 }
 """By name, cheap ones first. ``eN`` is epsilon; sec-pe promises (p, r) to secrets instead."""
