@@ -46,7 +46,11 @@ def sample(
         unit=Unit("secret", 2, recognised_by="detectors email") if secret else Unit(),
         budget=SecretBudget("0.01", "0.2") if secret else Budget(6, "1e-6"),
         charges=tuple(Charge(name, Declared(event), "noisy sums") for name, event in charges.items()),
-        public_inputs={"embedder": {"source": "words", "sha256": "1" * 64}, "model": {"source": "fake"}},
+        public_inputs={
+            "embedder": {"source": "words", "sha256": "1" * 64},
+            "model": {"source": "fake"},
+            **({"private model": {"source": "builtin:tiny", "sha256": "1" * 64}} if method == "dp-finetune" else {}),
+        },
         labels_declared=True,
         dataset="clinic",
         sealed=Sealed("system", "0" * 32, "1" * 32, 1),
@@ -164,6 +168,27 @@ def private_prediction() -> Release:
     )
 
 
+def dp_finetune() -> Release:
+    """On the tiny Llama of ``local_fixtures``: queries and values of its two blocks, rank 4."""
+    draw, matrices = np.random.default_rng(0), {}
+    for layer in range(2):
+        for site, gives in (("q_proj", 32), ("v_proj", 16)):
+            stem = f"base_model.model.model.layers.{layer}.self_attn.{site}.lora_"
+            matrices[f"{stem}A.weight"] = draw.normal(size=(4, 32)).astype(np.float32)
+            matrices[f"{stem}B.weight"] = draw.normal(size=(gives, 4)).astype(np.float32)
+    return sample(
+        "dp-finetune",
+        {"declared_records": 100, "private_text_tokens": 32},
+        {"training": SubsampledGaussianEvent(1.0, 0.1, 10)},
+        arrays={
+            **matrices,
+            "prompt_tokens": np.arange(10, 17, dtype=np.int32),
+            "prompt_lengths": np.array([3, 4], dtype=np.int32),
+        },
+        strings={"form": ["", " ", "text"]},
+    )
+
+
 SAMPLES: dict[str, Callable[[], Release]] = {
     "dp-kps": dp_kps,
     "dp-kps iterative": dp_kps_iterative,
@@ -171,4 +196,5 @@ SAMPLES: dict[str, Callable[[], Release]] = {
     "sec-pe": sec_pe,
     "few-shot": few_shot,
     "private-prediction": private_prediction,
+    "dp-finetune": dp_finetune,
 }

@@ -5,6 +5,7 @@ Which of the two it is, and the shapes that come out, do not depend on the priva
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 from clinic import LABELS, TERMS, FakeChat, write_csv
 from evolution_fixtures import WordEmbedder, varied
+from local_fixtures import make_llama
 from run_fixtures import runs_charged
 from script_model import ScriptModel, echo
 from secret_fixtures import PUBLIC_COLUMNS, public_rows, secret_rows
@@ -21,6 +23,7 @@ from secret_fixtures import PUBLIC_COLUMNS, public_rows, secret_rows
 import understudy as us
 from understudy.config import run_config
 from understudy.errors import UnderstudyError
+from understudy.models.causal import CausalModel
 from understudy.run.pipeline import run
 
 Rows = Sequence[Mapping[str, Any]]
@@ -55,6 +58,10 @@ METHODS: dict[str, dict[str, Any]] = {
     "few-shot": {
         **{"epsilon": "6", "delta": "1e-6", "llm": "fake", "sampling_rate": 0.5, "subsets": 2, "tokens": 6},
         **{"examples_per_subset": 1, "exemplars": 2, "exemplar_tokens": 3, "private_text_tokens": 8},
+    },
+    "dp-finetune": {
+        **{"epsilon": "6", "delta": "1e-6", "declared_records": 16, "sampling_rate": 0.5, "steps": 2, "lora_rank": 1},
+        **{"private_text_tokens": 8, "max_tokens": 4, "unfinished": "keep", "rows_at_once": 2},
     },
 }
 KERNEL = {"bandwidth": 0.4, "features": 8}
@@ -131,6 +138,17 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"sampling_rate": None},
         {"noise": "votes", "delta": "0"},
     ],
+    "dp-finetune": [
+        {},
+        {"sampling_rate": 1, "label_sizes": "noisy", "lora_matrices": "both", **OWNER},
+        {"sampling_rate": 1e-9, "checkpoints": 1},
+        {"learns": "all", "rows_at_once": 1, "private_text_tokens": 1},
+        {"private_text_tokens": 100_000},
+        {"lora_targets": "nothing"},
+        {"declared_records": None},
+        {"delta": "0"},
+        {"learning_rate": 1, "lora_layers": 1, "unfinished": "drop"},
+    ],
 }
 ALIKE = {"dp-kps", "aug-pe", "sec-pe"}
 """Whose arrays have one shape whatever is drawn; that of texts drawn token by token follows from the noise."""
@@ -144,7 +162,14 @@ def outcome(
     the shapes that it released."""
     monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: WordEmbedder())
     monkeypatch.setattr("understudy.models.catalog.load_chat", lambda spec, **options: FakeChat(varied))
-    monkeypatch.setattr("understudy.models.catalog.load_causal", lambda spec, **options: ScriptModel(echo(3)))
+    tiny = make_llama(tmp_path / "llama")
+
+    def load_causal(*_: Any, **__: Any) -> Any:
+        """Whoever trains needs a network; one that has been trained belongs to its run."""
+        trains = sys._getframe(1).f_locals["config"].method == "dp-finetune"
+        return CausalModel(tiny, name="tiny", dtype="float32") if trains else ScriptModel(echo(3))
+
+    monkeypatch.setattr("understudy.models.catalog.load_causal", load_causal)
     (tmp_path / "terms.txt").write_text("\n".join(TERMS), "utf-8")
     write_csv(tmp_path / "public.csv", public_rows(), PUBLIC_COLUMNS)
     number = 0

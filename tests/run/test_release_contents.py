@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 from evolution_fixtures import embedder, varied_chat  # noqa: F401
+from local_fixtures import make_llama
 from numpy.typing import NDArray
 from run_fixtures import Said
 from sample_releases import SAMPLES, dp_kps, sec_pe
 
 from understudy.errors import ReleaseError, UnderstudyError
 from understudy.methods.registry import load_release
+from understudy.models.causal import CausalModel
 from understudy.privacy.facts import Fact, Facts
 from understudy.release import Release
 from understudy.run import pipeline as running
@@ -96,6 +98,9 @@ def outcome(file: Path) -> Release | None:
 def test_whatever_is_changed_in_a_release_it_loads_and_generates_or_is_a_release_error(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    base = CausalModel(make_llama(tmp_path / "llama"), name="tiny", dtype="float32")
+    base.fingerprint = "1" * 64
+    monkeypatch.setattr("understudy.models.catalog.load_causal", lambda *_, **__: base)
     file, good, choice = tmp_path / "f.release", SAMPLES[name](), random.Random(7)
     good.save(file)
     assert outcome(file) is not None, "the unchanged one loads"

@@ -337,4 +337,5 @@ def _invert(masses: Any, uniform: Any) -> Any:
     cumulated = masses.cumsum(-1)
     total = cumulated[:, -1]
     target = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(cumulated, target[:, None], right=True)[:, 0]
+    found = torch.searchsorted(cumulated, target[:, None], right=True)[:, 0]
+    return found.clamp(max=masses.shape[-1] - 1)  # of masses that are no numbers

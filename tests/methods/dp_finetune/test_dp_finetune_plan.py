@@ -34,10 +34,10 @@ def mechanism(plan: Plan) -> DPSGD:
 @pytest.mark.parametrize(
     ("given", "rate", "steps"),
     [
-        ({}, 0.0256, 60),
+        ({}, 0.0256, 10),
         ({"steps": 20}, 0.0256, 20),
         ({"epochs": 2}, 0.0256, 78),
-        ({"sampling_rate": 0.05}, 0.05, 60),
+        ({"sampling_rate": 0.05}, 0.05, 10),
         ({"sampling_rate": 0.05, "epochs": 1}, 0.05, 20),
         ({"steps": 50, "epochs": 1}, 0.02, 50),
     ],

@@ -28,7 +28,7 @@ from understudy.privacy.plan import Charge, Plan
 
 NAME = "dp-finetune"
 LABELS, TRAINING = "labels", "training"
-_BATCH, _STEPS = 256, 60
+_BATCH, _STEPS = 256, 10
 
 
 class TrainingParameters(Parameters):
@@ -39,14 +39,14 @@ class TrainingParameters(Parameters):
     sampling_rate: float | None = Field(None, gt=0, le=1)
     """Probability with which each record is in a step's sample (q). Default: 256 of the declared records on average."""
     steps: int | None = Field(None, ge=1, le=MOST_STEPS)
-    """Steps of training (T). Default: 60."""
+    """Steps of training (T). Default: 10."""
     epochs: float | None = Field(None, gt=0, le=1e6)
     """How often each record is sampled on average (q T), in place of one of these."""
     noise_multiplier: float | None = Field(None, gt=0, le=1e6)
     """Noise of a step in clipping norms (sigma). Default: the least that the budget allows."""
     clipping_norm: float = Field(1.0, gt=0, le=1e6)
     """L2 norm to which the gradient of each text is clipped (C)."""
-    learning_rate: float = Field(2e-2, gt=0, le=1)
+    learning_rate: float = Field(5e-2, gt=0, le=1)
     """Learning rate of AdamW, at its highest."""
     warmup: float = Field(0.1, ge=0, lt=1)
     """Share of the steps over which the learning rate rises."""
@@ -54,7 +54,7 @@ class TrainingParameters(Parameters):
     """Whether the learning rate then falls to 0 in a line, or stays (``constant``)."""
     weight_decay: float = Field(0.0, ge=0, le=1)
     """Decoupled weight decay of AdamW."""
-    checkpoints: int = Field(8, ge=1, le=1000)
+    checkpoints: int = Field(5, ge=1, le=1000)
     """How many times the training is stored, so that a killed run goes on from there."""
     rows_at_once: int | None = Field(None, ge=1, le=65_536)
     """Texts whose gradients are computed at once. It changes no result. Default: 8, or 32 on a GPU."""

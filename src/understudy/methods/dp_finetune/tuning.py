@@ -136,8 +136,11 @@ def tuned_model(parameters: DPFinetuneParameters, release: Release, base: Causal
         )
     instructions = Instructions.from_release(release.arrays, release.strings, release.schema.record_columns)
     names = release.schema.label_set.names
-    if len(instructions.prompts) != release.schema.label_set.size:
-        raise ReleaseError("The Release has prompts for other labels.", "Get the file again from its maker.")
+    known = all(token < base.vocabulary for prompt in instructions.prompts for token in prompt)
+    if len(instructions.prompts) != release.schema.label_set.size or not known:
+        raise ReleaseError(
+            "The Release has prompts for other labels, or of another model.", "Get the file again from its maker."
+        )
     trainable = trainable_of(parameters, base)
     own = {name: array for name, array in release.arrays.items() if name not in OTHER_ARRAYS}
     trainable.load(trainable.joined(own))
