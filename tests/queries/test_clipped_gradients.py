@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from local_fixtures import make_llama
 from numpy.typing import NDArray
 
 from understudy.models.causal import CausalModel
-from understudy.models.training import Block, LoRA, Shapes, TokenRow
+from understudy.models.training import Block, LoRA, Shapes, TokenRow, require_separate_gradients
 from understudy.privacy.gradients import DPSGD
 from understudy.privacy.measurement import exact_sum
 from understudy.queries.gradients import ClippedGradients, SampledRows, clipped_sum
@@ -130,3 +131,13 @@ def test_an_empty_sample_gives_zeros_without_a_forward_pass(lora: LoRA, monkeypa
 def test_a_sample_shows_nothing_of_its_rows(rows: list[TokenRow], lora: LoRA) -> None:
     for thing in (rows[0], SampledRows(rows), query(lora)):
         assert str(rows[0].prompt[0]) not in repr(thing).partition(" at 0x")[0]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_gives_the_same_sum_to_its_precision(tmp_path: Path, rows: list[TokenRow], lora: LoRA) -> None:
+    causal = CausalModel(make_llama(tmp_path / "llama"), name="tiny", device="cuda", dtype="float32")
+    there = LoRA(causal, rank=2, targets=["q_proj", "down_proj"], layers=None, both=True)
+    there.load(np.random.default_rng(0).normal(0, 0.1, there.size).astype(np.float32))
+    require_separate_gradients(there, Shapes(prompt=5, target=25, rows=8))
+    found, expected = summed(there, rows, at_once=8), summed(lora, rows, at_once=8)
+    assert np.abs(found - expected).max() <= 1e-4 * GRID
