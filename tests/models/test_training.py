@@ -172,6 +172,7 @@ class Mixed:
 
     def __init__(self, real: Any) -> None:
         self.causal, self.real = real.causal, real
+        self.start, self.load = real.start, real.load
 
     def gradients(self, block: Block) -> Any:
         found = self.real.gradients(block)
@@ -209,9 +210,9 @@ def test_a_rows_width_follows_from_its_own_length(llama: CausalModel) -> None:
 
 
 def test_random_rows_are_the_same_each_time_and_cost_something(llama: CausalModel) -> None:
-    first, second = (random_rows(llama, SHAPES, target=7, count=3, seed=0) for _ in range(2))
+    first, second = (random_rows(llama, SHAPES, targets=[7] * 3, prompts=[2] * 3, seed=0) for _ in range(2))
     assert [row.prompt for row in first] == [row.prompt for row in second]
-    assert all(len(row.target) == 7 and len(row.prompt) == SHAPES.prompt for row in first)
+    assert all(len(row.target) == 7 and len(row.prompt) == 2 for row in first)
     cost = measure_cost(trainables(llama)["LoRA"], SHAPES, target=10)
     assert cost.seconds > 0
     assert cost.bytes_per_row > 0

@@ -130,13 +130,13 @@ def test_normal_noise_is_standard_normal_on_both_sides() -> None:
 
 def test_normal_noise_has_coordinates_that_are_independent() -> None:
     noise: Any = SystemNoise().normal(SIZE)
-    for lag in (1, 2, SIZE // 2):  # the two halves come from the same pairs
+    for lag in (1, 2, SIZE // 2):
         assert dependence_p_value(noise[:-lag], noise[lag:]) > ALPHA
     assert np.unique(np.abs(noise)).size == SIZE
 
 
 def test_normal_noise_in_parts_has_its_size_and_no_number_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.privacy.noise._PAIRS", 1_000)
+    monkeypatch.setattr("understudy.privacy.noise._AT_ONCE", 1_000)
     for size in (0, 1, 999, 1_000, 1_001, SIZE + 1):
         noise = SystemNoise().normal(size)
         assert noise.shape == (size,)
@@ -146,9 +146,23 @@ def test_normal_noise_in_parts_has_its_size_and_no_number_twice(monkeypatch: pyt
 
 def test_normal_noise_ends_where_its_docstring_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """All bits 0: the longest radius; all bits 1: a radius of nearly 0. Never infinite."""
-    for byte, most in ((b"\0", math.sqrt(2 * 53 * math.log(2))), (b"\xff", 1e-7)):
+    for byte, most in ((b"\0", math.sqrt(2 * 106 * math.log(2))), (b"\xff", 1e-7)):
         monkeypatch.setattr("secrets.token_bytes", lambda size, byte=byte: byte * size)
         assert np.abs(SystemNoise().normal(6)).max() == pytest.approx(most, abs=1e-7)
+
+
+def test_no_two_numbers_of_the_noise_come_from_one_radius() -> None:
+    """Both halves of a pair would tell it: their squares would sum to a number that few others are near to."""
+    noise: Any = SystemNoise().normal(SIZE)
+    radii = np.concatenate([noise[:-1] ** 2 + noise[1:] ** 2, noise[: SIZE // 2] ** 2 + noise[-(SIZE // 2) :] ** 2])
+    assert stats.kstest(radii / 2, "expon").pvalue > ALPHA
+    assert len(noise) == SIZE
+
+
+@pytest.mark.parametrize("clipping_norm", [1e-30, 9e-7, 2e6, math.inf])
+def test_a_clipping_norm_beyond_arithmetic_is_refused(clipping_norm: float) -> None:
+    with pytest.raises(ConfigError):
+        DPSGD(1.0, 0.1, 2, clipping_norm)
 
 
 @pytest.mark.parametrize("noise_multiplier", [0.3, 1.0, 50.0])

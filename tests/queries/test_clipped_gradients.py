@@ -11,6 +11,7 @@ import torch
 from local_fixtures import make_llama
 from numpy.typing import NDArray
 
+from understudy.errors import PrivacyError
 from understudy.models.causal import CausalModel
 from understudy.models.training import Block, LoRA, Shapes, TokenRow, require_separate_gradients
 from understudy.privacy.gradients import DPSGD
@@ -131,6 +132,29 @@ def test_an_empty_sample_gives_zeros_without_a_forward_pass(lora: LoRA, monkeypa
 def test_a_sample_shows_nothing_of_its_rows(rows: list[TokenRow], lora: LoRA) -> None:
     for thing in (rows[0], SampledRows(rows), query(lora)):
         assert str(rows[0].prompt[0]) not in repr(thing).partition(" at 0x")[0]
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("rank", [1, 2, 4, 5, 6, 7])
+def test_what_passes_the_trial_is_exact_where_the_adapter_has_learnt(
+    lora: LoRA, rows: list[TokenRow], rank: int, both: bool
+) -> None:
+    """At some ranks a row's last bits show its place, but not while B is 0: the trial must see it."""
+    made = LoRA(lora.causal, rank=rank, targets=["all"], layers=None, both=both)
+    try:
+        require_separate_gradients(made, Shapes(prompt=5, target=25, rows=8))
+    except PrivacyError:
+        return
+    assert not made.named(made.start())["base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight"].any()
+    made.load(np.random.default_rng(5).normal(0, 0.1, made.size).astype(np.float32))
+    whole = summed(made, [*rows, *rows[::-1], *rows[2:]], at_once=8)
+    parts = sum(summed(made, [row], at_once=8) for row in [*rows, *rows, *rows[2:]])
+    assert np.array_equal(whole, parts)
+
+
+def test_a_gradient_of_zeros_stays_so_however_tight_the_clip() -> None:
+    found = clipped_sum(torch.zeros(2, 3), 2, clipping_norm=1e-30, grid=GRID)
+    assert not found.any()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -60,7 +60,7 @@ METHODS: dict[str, dict[str, Any]] = {
         **{"examples_per_subset": 1, "exemplars": 2, "exemplar_tokens": 3, "private_text_tokens": 8},
     },
     "dp-finetune": {
-        **{"epsilon": "6", "delta": "1e-6", "declared_records": 16, "sampling_rate": 0.5, "steps": 2, "lora_rank": 1},
+        **{"epsilon": "6", "delta": "1e-6", "declared_records": 16, "sampling_rate": 0.5, "steps": 2, "lora_rank": 2},
         **{"private_text_tokens": 8, "max_tokens": 4, "unfinished": "keep", "rows_at_once": 2},
     },
 }

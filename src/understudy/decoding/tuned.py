@@ -133,6 +133,10 @@ class TunedModel:
         self.tokens = tokens
         self._labels = {name: number for number, name in enumerate(label_names)}
         window = self.causal.window
+        if max((token for prompt in instructions.prompts for token in prompt), default=0) >= self.causal.vocabulary:
+            raise ConfigError(
+                "The prompt has tokens that the model lacks.", "Word it otherwise (--document-type, --prompt)."
+            )
         if not instructions.longest or self.shapes(1).longest > window:
             raise ConfigError(
                 f"A prompt and a text of {tokens} tokens do not fit the model's window of {window} tokens.",
@@ -158,12 +162,13 @@ class TunedModel:
     def row(self, text: str, label: int, *, end: bool = True) -> TokenRow:
         """A text after its label's prompt: its first tokens and, if it was not cut, the token that ends a text.
 
-        A function of this text and label alone.
+        A function of this text and label alone. Tokens that the tokenizer has and the model lacks are left out.
         """
-        tokens = self.causal.encode(self.instructions.target(text))
+        known, last = self.causal.vocabulary, self.causal.end
+        tokens = [token for token in self.causal.encode(self.instructions.target(text)) if token < known]
         target = tokens[: self.tokens]
-        if end and len(tokens) <= self.tokens and self.causal.end is not None:
-            target = [*target, self.causal.end]
+        if end and len(tokens) <= self.tokens and last is not None and last < known:
+            target = [*target, last]
         return TokenRow(self.instructions.prompts[label], np.array(target, dtype=np.int32))
 
     def rows(self, texts: Sequence[str], labels: Sequence[str] | None) -> list[TokenRow]:

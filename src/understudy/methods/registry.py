@@ -79,6 +79,8 @@ def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
     path = Path(path)
     release = read_release(path, max_bytes=max_bytes)
     method = _method_of(path, release)
+    if release.statement.private and not method.private:
+        raise corrupt(path, "its method protects nobody, and its statement says that it does")
     contents = method.contents(release)
     if contents is not None and (problem := mismatch(release, contents)):
         raise corrupt(path, problem)

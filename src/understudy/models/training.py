@@ -455,46 +455,77 @@ class Shapes:
         return Block.of(rows, width=width, prompt=self.prompt, size=self.rows, device=device)
 
 
-def random_rows(causal: CausalModel, shapes: Shapes, *, target: int, count: int, seed: int) -> list[TokenRow]:
-    """Public rows of random tokens."""
+def random_rows(
+    causal: CausalModel, shapes: Shapes, *, targets: Sequence[int], prompts: Sequence[int], seed: int
+) -> list[TokenRow]:
+    """Public rows of random tokens, so many of the prompt and of the target each."""
     generator = np.random.default_rng(seed)
     return [
         TokenRow(
-            generator.integers(causal.vocabulary, size=shapes.prompt).tolist(),
-            generator.integers(causal.vocabulary, size=target).astype(np.int32),
+            generator.integers(causal.vocabulary, size=max(1, min(prompt, shapes.prompt))).tolist(),
+            generator.integers(causal.vocabulary, size=max(0, min(target, shapes.target))).astype(np.int32),
         )
-        for _ in range(count)
+        for prompt, target in zip(prompts, targets, strict=True)
     ]
 
 
-def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
-    """Try on this device, in every shape, that a row's gradient stays the same bit for bit beside others.
+def row_norms(gradients: Any) -> Any:
+    """The L2 norm of each row of ``Float32[R, P]``, ``Float64[R]``. Always of whole blocks: how a row is added up may
+    depend on how many there are."""
+    import torch
 
-    Random rows; then half of them with others beside them, at other places of the block, some of the others empty.
+    return torch.linalg.vector_norm(gradients, dim=1, dtype=torch.float64)
+
+
+_AWAY = 0.05
+
+
+def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
+    """Try on this device, in every shape, that a row's gradient and its norm stay the same bit for bit beside others.
+
+    With random weights (those to begin with hide what they multiply by zero), in the threads that training will use.
+    Each block of random rows of several lengths is computed once more with the order turned round, half of the rows in
+    exchange for others, and empty ones at its end.
 
     Raises:
         PrivacyError: a gradient changes with the rows beside it.
     """
     import torch
 
+    from understudy.models.machine import worker_pool
+
     if shapes.rows == 1:
         return
-    device = trainable.causal.device
-    for width in {shapes.widths[0], shapes.widths[-1]}:
-        target = min(width, shapes.target)
-        rows = random_rows(trainable.causal, shapes, target=target, count=shapes.rows, seed=0)
-        others = random_rows(trainable.causal, shapes, target=target, count=shapes.rows, seed=1)
-        kept = rows[::2]
-        first = trainable.gradients(shapes.block(rows, device=device))[::2]
-        moved = trainable.gradients(shapes.block([*others[: len(others) - len(kept)], *kept], device=device))
-        alone = trainable.gradients(shapes.block(kept, device=device))
-        if not torch.equal(moved[len(rows) - len(kept) :], first) or not torch.equal(alone[: len(kept)], first):
-            raise PrivacyError(
-                f"The gradients of {trainable.causal.model_id} for one text change with the texts beside it on this "
-                "device, so the influence of one record would have no bound.",
-                "Compute one text at a time (--rows-at-once 1), in another precision (--private-dtype) or on another "
-                "device.",
-            )
+    generator, start = np.random.default_rng(3), trainable.start()
+    trainable.load((start + _AWAY * generator.standard_normal(len(start))).astype(np.float32))
+    device, size = trainable.causal.device, shapes.rows
+
+    def stays(width: int) -> bool:
+        """Whether every second row is the same in both blocks of this width."""
+        shorter = max((each for each in shapes.widths if each < width), default=0) + 1
+        lengths = np.linspace(width, shorter, size).round().astype(int).tolist()
+        prompts = np.linspace(1, shapes.prompt, size).round().astype(int).tolist()
+        rows = random_rows(trainable.causal, shapes, targets=lengths, prompts=prompts, seed=width)
+        others = random_rows(trainable.causal, shapes, targets=lengths[::-1], prompts=prompts, seed=width + 1)
+        kept = list(range(0, size, 2))
+        turned = [*others[: (size - len(kept)) // 2], *(rows[number] for number in kept[::-1])]
+        both = []
+        for block, places in ((rows, kept), (turned, range(len(turned) - 1, len(turned) - 1 - len(kept), -1))):
+            filled = Block.of(block, width=width, prompt=shapes.prompt, size=size, device=device)
+            gradients = trainable.gradients(filled)
+            both.append((gradients[list(places)], row_norms(gradients)[list(places)]))
+        return all(torch.equal(one, other) for one, other in zip(*both, strict=True))
+
+    with worker_pool(device) as pool:
+        separate = all(pool.map(stays, shapes.widths))
+    trainable.load(start)
+    if not separate:
+        raise PrivacyError(
+            f"The gradients of {trainable.causal.model_id} for one text change with the texts beside it on this "
+            "device, so the influence of one record would have no bound.",
+            "Take a rank that is a multiple of 4 (--lora-rank), compute one text at a time (--rows-at-once 1), or use "
+            "another precision (--private-dtype) or device.",
+        )
 
 
 @dataclass(frozen=True)
@@ -523,7 +554,8 @@ def measure_cost(trainable: Trainable, shapes: Shapes, *, target: int) -> Cost:
         return tensor
 
     target = max(1, min(target, shapes.target))
-    rows = random_rows(trainable.causal, shapes, target=target, count=shapes.rows, seed=2)
+    size = shapes.rows
+    rows = random_rows(trainable.causal, shapes, targets=[target] * size, prompts=[shapes.prompt] * size, seed=2)
     block = shapes.block(rows, device=trainable.causal.device)
     with one_core():
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):

@@ -27,6 +27,7 @@ from understudy.privacy.sealed import NoiseOrigin
 from understudy.privacy.subsampled import LEAST_NOISE, coarse_interval, subsampled_multiplier
 
 MOST_STEPS = 1_000_000
+_LEAST_CLIP = 1e-6
 _PRIORITIES = 2**62
 _LARGEST_SCALE = 2.0**49
 """In grid units: noise then ends below 2^53, up to where floating point holds every integer."""
@@ -45,9 +46,10 @@ class DPSGD:
         without it plus that vector, bit for bit, if its gradient and those of others do not depend on one another
         (which is probed on the device: :func:`understudy.models.training.require_separate_gradients`).
         Noise: Gaussian on every coordinate, sigma = noise_multiplier * grid, rounded to integers. It is sampled in
-        floating point (53 bits, from the operating system's entropy, by Box and Muller's transform): tails end at 8.57
-        sigma. Rounding the noise is rounding the noisy sum, hence post-processing; that the samples are not exactly
-        Gaussian is the one approximation, and the statement names it. A sample without a unit has noise like any other.
+        floating point (from the operating system's entropy, by Box and Muller's transform, each number from a pair of
+        its own): tails end at 12 sigma. Rounding the noise is rounding the noisy sum, hence post-processing; that the
+        samples are not exactly Gaussian is the one approximation, and the statement names it. A sample without a unit
+        has noise like any other.
         Event: ``steps`` releases, each a Gaussian of ``noise_multiplier`` on a Poisson sample of ``rate``; what was
         released before may steer each of them in any way (adaptive composition).
         Crash: steps whose outcome was not stored are sampled anew, since nobody saw them.
@@ -73,7 +75,11 @@ class DPSGD:
     """Integer steps of the clipping norm."""
 
     def __post_init__(self) -> None:
-        require_positive(clipping_norm=self.clipping_norm)
+        if not _LEAST_CLIP <= require_positive(clipping_norm=self.clipping_norm) <= 1 / _LEAST_CLIP:
+            raise ConfigError(
+                f"Expected a clipping norm of {_LEAST_CLIP:g} to {1 / _LEAST_CLIP:g}, got {self.clipping_norm}.",
+                "Give one near 1: gradients of texts have such norms.",
+            )
         object.__setattr__(self, "steps", self.event.count)  # checks the others; JSON may bring a float
         if self.steps > MOST_STEPS:
             raise ConfigError(f"{self.steps} steps are planned, and {MOST_STEPS} are the most.", "Plan fewer --steps.")
@@ -97,6 +103,11 @@ class DPSGD:
 
 class PaidSteps(PaidInParts["DPSGD"]):
     """A charge that was paid, from which each step is taken once."""
+
+    @property
+    def noisy(self) -> bool:
+        """Whether there is noise at all."""
+        return self._source.origin != "none"
 
     def between(self, first: int, last: int) -> Steps:
         """The steps after ``first`` up to ``last``, where ``first`` of them are stored already.

@@ -25,7 +25,7 @@ from understudy.privacy.sealed import SYSTEM, NoiseOrigin
 M = TypeVar("M")
 NoiseKind = Literal["gaussian", "laplace"]
 _CHUNK = 100_000
-_PAIRS = 2**20  # even
+_AT_ONCE = 2**20
 _MANY = 4096  # candidates: OpenDP takes 2 ms for so many; the law is the same above
 
 
@@ -120,16 +120,19 @@ class SystemNoise(_SystemCoins):
         return np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.int64)
 
     def normal(self, size: int) -> NDArray[np.float64]:
-        """By Box and Muller's transform of 53-bit numbers, none of which a generator made: tails end at 8.57."""
-        numbers = np.empty(-(-size // 2) * 2)
-        for start in range(0, len(numbers), _PAIRS):
-            part = numbers[start : start + _PAIRS]
-            bits = np.frombuffer(secrets.token_bytes(8 * len(part)), dtype=np.uint64) >> np.uint64(11)
-            first, second = np.split(bits.astype(np.float64), 2)
-            radius = np.sqrt(-2 * np.log((first + 1) * 2.0**-53))
-            angle = second * (2 * np.pi * 2.0**-53)
-            part[: len(radius)], part[len(radius) :] = radius * np.cos(angle), radius * np.sin(angle)
-        return numbers[:size]
+        """By Box and Muller's transform, of numbers that no generator made.
+
+        Only the cosine of each pair is given away: both halves together would tell the radius, whose values lie far
+        apart in the tail (Jin et al. 2022). 106 bits make it, so that small ones have all digits: tails end at 12.1.
+        """
+        numbers = np.empty(size)
+        for start in range(0, size, _AT_ONCE):
+            part = numbers[start : start + _AT_ONCE]
+            bits = np.frombuffer(secrets.token_bytes(24 * len(part)), dtype=np.uint64) >> np.uint64(11)
+            high, low, turn = bits.astype(np.float64).reshape(3, -1) * 2.0**-53
+            radius = np.sqrt(-2 * np.log(high + (low + 2.0**-53) * 2.0**-53))
+            part[:] = radius * np.cos(turn * (2 * np.pi))
+        return numbers
 
 
 class InsecureSeededNoise:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.models.machine import worker_pool
-from understudy.models.training import Block, Shapes, TokenRow, Trainable
+from understudy.models.training import Block, Shapes, TokenRow, Trainable, row_norms
 from understudy.privacy.gradients import DPSGD
 from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import Sensitivity
@@ -76,10 +76,12 @@ def clipped_sum(gradients: Any, real: int, *, clipping_norm: float, grid: int) -
     """
     import torch
 
-    norms = torch.linalg.vector_norm(gradients, dim=1, dtype=torch.float64)
-    factors = torch.where(norms.isfinite(), _SHORT * grid / norms.clamp(min=clipping_norm), 0.0)
-    scaled = (gradients.nan_to_num(0.0, 0.0, 0.0) * factors.float()[:, None]).trunc()
-    found: NDArray[np.int64] = scaled[:real].to(torch.int64).sum(0).cpu().numpy()
+    norms = row_norms(gradients)
+    factors = torch.where(norms.isfinite(), _SHORT * grid / norms.clamp(min=clipping_norm), 0.0).float()
+    total = torch.zeros(gradients.shape[1], dtype=torch.int64, device=gradients.device)
+    for gradient, factor in zip(gradients[:real], factors, strict=False):  # one at a time: they may be large
+        total += (gradient.nan_to_num(0.0, 0.0, 0.0) * factor).nan_to_num(0.0, 0.0, 0.0).trunc().to(torch.int64)
+    found: NDArray[np.int64] = total.cpu().numpy()
     return found
 
 

@@ -157,7 +157,7 @@ def write_texts(
     if chat is not None:
         listener.say(f"Making {total} texts with {chat.model_id}; it sees released values only.")
     embedder = load_embedder_of(config) if method.needs.generation_embedder else None
-    model = load_private_model_of(config, made) if method.needs.generation_model else None
+    model = load_private_model_of(config) if method.needs.generation_model else None
     session.begin()
     session.clear_scratch()
     if clear and session.visible_folder is not None:
@@ -259,15 +259,12 @@ def _counts(config: RunConfig, made: Release, method: Method, listener: Listener
     return counts
 
 
-def load_private_model_of(config: RunConfig, made: Release | None = None) -> CausalModel:
-    """The configured local model that reads private text; or, where none is configured, that a Release was tuned on."""
+def load_private_model_of(config: RunConfig) -> CausalModel:
+    """The configured local model: that reads private text, or that a Release was tuned on. What a Release says of it is
+    not followed: it may come from anybody."""
     from understudy.models.catalog import load_causal
 
-    spec = config.private_model or "builtin"
-    if made is not None and config.private_model is None:
-        source = made.statement.public_inputs.get("private model", {}).get("source", "")
-        spec = source if source.startswith("hf:") and "/" in source else spec
-    return load_causal(spec, device=config.private_device, dtype=config.private_dtype)
+    return load_causal(config.private_model or "builtin", device=config.private_device, dtype=config.private_dtype)
 
 
 def _ping(chat: ChatModel) -> None:

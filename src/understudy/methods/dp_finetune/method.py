@@ -13,6 +13,7 @@ from understudy.methods.dp_finetune import generate as generating
 from understudy.methods.dp_finetune.plan import LABELS, NAME, TRAINING, DPFinetuneParameters, make_plan
 from understudy.methods.dp_finetune.tuning import (
     COUNTS,
+    LARGEST_WEIGHT,
     MODEL,
     OTHER_ARRAYS,
     SCHEMA,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
 
 _INT32 = 2**31 - 1
-_LARGEST_WEIGHT = 1e4
 
 
 class DPFinetune(Method, DPFinetuneParameters):
@@ -82,7 +82,9 @@ class DPFinetune(Method, DPFinetuneParameters):
         """The tuned weights by name, the prompts in tokens, and label counts where they are not even."""
         labels = release.schema.label_set.size
         arrays = {
-            name: Held("float32", tuple(f"{name} {place}" for place in range(array.ndim)), -_LARGEST_WEIGHT, 1e4)
+            name: Held(
+                "float32", tuple(f"{name} {place}" for place in range(array.ndim)), -LARGEST_WEIGHT, LARGEST_WEIGHT
+            )
             for name, array in release.arrays.items()
             if name not in OTHER_ARRAYS
         }

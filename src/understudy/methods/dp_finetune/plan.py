@@ -44,7 +44,7 @@ class TrainingParameters(Parameters):
     """How often each record is sampled on average (q T), in place of one of these."""
     noise_multiplier: float | None = Field(None, gt=0, le=1e6)
     """Noise of a step in clipping norms (sigma). Default: the least that the budget allows."""
-    clipping_norm: float = Field(1.0, gt=0, le=1e6)
+    clipping_norm: float = Field(1.0, ge=1e-6, le=1e6)
     """L2 norm to which the gradient of each text is clipped (C)."""
     learning_rate: float = Field(5e-2, gt=0, le=1)
     """Learning rate of AdamW, at its highest."""
@@ -124,8 +124,8 @@ def make_plan(parameters: DPFinetuneParameters, budget: Budget, facts: PublicFac
 
 
 FLOATING_POINT = (
-    "The noise on gradients is sampled in floating point (53 bits, from the operating system's entropy, rounded to the "
-    "integer grid of the sums), not by an exact discrete sampler: the guarantee takes these samples as Gaussian."
+    "The noise on gradients is sampled in floating point (from the operating system's entropy, rounded to the integer "
+    "grid of the sums), not by an exact discrete sampler: the guarantee takes these samples as Gaussian."
 )
 
 
@@ -226,6 +226,11 @@ def _forecast(parameters: DPFinetuneParameters, schedule: Schedule, facts: Publi
 _LEAST_BATCH = 8
 
 
+def memory_of(numbers: int, *, workers: int, rows: int, cost: Cost) -> int:
+    """Bytes that training takes besides the model: what backward passes keep, rows' gradients, sums and optimizer."""
+    return workers * (rows * (cost.bytes_per_row + 12 * numbers) + 24 * numbers) + 64 * numbers
+
+
 def work(
     mechanism: DPSGD, batch: float, *, numbers: int, model_bytes: int, cost: Cost, workers: int, rows: int
 ) -> Facts:
@@ -244,7 +249,7 @@ def work(
     """
     drowned = mechanism.noise_multiplier * math.sqrt(numbers / mechanism.steps) / batch
     seconds = mechanism.steps * batch * cost.seconds / workers
-    memory = model_bytes + workers * rows * cost.bytes_per_row + numbers * (4 * 6 + 8 * 4)
+    memory = model_bytes + memory_of(numbers, workers=workers, rows=rows, cost=cost)
     entries = (
         Fact("learning_numbers", numbers, "numbers that learn"),
         Fact("noise_to_signal", drowned, "noise of all steps against the largest signal (norms, all gradients alike)"),

@@ -39,7 +39,7 @@ from understudy.methods.dp_finetune.plan import (
     learning_rate,
     part_name,
 )
-from understudy.methods.dp_finetune.tuning import COUNTS, SCHEMA, Ready
+from understudy.methods.dp_finetune.tuning import COUNTS, LARGEST_WEIGHT, SCHEMA, Ready
 from understudy.models.training import AdamW, Shapes, TokenRow
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.gradients import DPSGD, PaidSteps, Steps
@@ -70,7 +70,7 @@ def release(
     schema = None if found.asked.check is None else found.asked.check.schema
     instructions = found.tuned.instructions
     return Released(
-        {**found.tuned.trainable.named(state["weights"]), **instructions.to_arrays(), **counts},
+        {**_bounded(found.tuned.trainable.named(state["weights"])), **instructions.to_arrays(), **counts},
         public_inputs=found.asked.public_inputs(
             needed(tools.prompts).template.document_type, schema_source="a schema of your own"
         ),
@@ -78,6 +78,11 @@ def release(
         notes=() if private else (UNPROTECTED,),
         strings={**instructions.to_strings(), **({} if schema is None else {SCHEMA: [schema.text]})},
     )
+
+
+def _bounded(matrices: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+    """Such as can be read again: no weight is that large but after a learning rate far too high."""
+    return {name: np.nan_to_num(each, nan=0.0).clip(-LARGEST_WEIGHT, LARGEST_WEIGHT) for name, each in matrices.items()}
 
 
 def _label_counts(
@@ -173,7 +178,7 @@ def _noise_check(training: Training, state: Mapping[str, NDArray[Any]]) -> Facts
     """
     mechanism, squares = training.mechanism, state["squares"]
     numbers = len(state["weights"])
-    variance = (mechanism.noise_multiplier * mechanism.clipping_norm / training.divisor) ** 2 * training.private
+    variance = (mechanism.noise_multiplier * mechanism.clipping_norm / training.divisor) ** 2 * training.paid.noisy
     signal = float(np.sqrt(max(0.0, float(squares.mean()) - numbers * variance))) / mechanism.clipping_norm
     noise = float(np.sqrt(numbers * variance)) / mechanism.clipping_norm
     unsure = float(np.sqrt(np.sqrt(2 * numbers / len(squares)) * variance)) / mechanism.clipping_norm
@@ -181,7 +186,7 @@ def _noise_check(training: Training, state: Mapping[str, NDArray[Any]]) -> Facts
         Fact("mean_gradient", signal, "norm of a step's mean clipped gradient, estimated (clipping norms)"),
         Fact("gradient_noise", noise, "norm of the noise on it (clipping norms)"),
     )
-    drowned = training.private and signal < 2 * unsure
+    drowned = training.paid.noisy and signal < 2 * unsure
     warning = (
         "The gradients cannot be told from their noise: the model has hardly learnt. If you declared more records than "
         "there are, or labels that no record has, that is why; else spend more epsilon, or let fewer numbers learn."

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from understudy.decoding.prompting import LabelPrompts
 from understudy.decoding.tuned import Instructions, TunedModel, build_instructions
 from understudy.errors import ConfigError, ModelError, ReleaseError
-from understudy.methods.dp_finetune.plan import DPFinetuneParameters, work
+from understudy.methods.dp_finetune.plan import DPFinetuneParameters, memory_of, work
 from understudy.models.causal import CausalModel
 from understudy.models.machine import is_out_of_memory, require_memory, worker_count
 from understudy.models.training import LoRA, Trainable, Weights, measure_cost, require_separate_gradients
@@ -94,14 +94,14 @@ def try_out(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) ->
         ConfigError: the texts whose gradients are computed at once do not fit into memory.
     """
     trainable, model = found.tuned.trainable, found.tuned.causal
-    trainable.load(trainable.start())
     expected = round(parameters.private_text_tokens * _EXPECTED_SHARE)
     model_bytes = sum(weight.nbytes for weight in model.network.parameters())
     workers, cure = worker_count(model.device), "Compute fewer texts at once (--rows-at-once), or cut them shorter."
+    trainable.load(trainable.start())
     try:
         one = measure_cost(trainable, found.tuned.shapes(1), target=found.tuned.tokens)
         if model.device == "cpu":
-            most = model_bytes + workers * found.rows * one.bytes_per_row
+            most = model_bytes + memory_of(trainable.size, workers=workers, rows=found.rows, cost=one)
             require_memory(most, what=f"The gradients of {found.rows} texts at once", cure=cure)
         shapes = found.tuned.shapes(found.rows)
         require_separate_gradients(trainable, shapes)
@@ -147,6 +147,8 @@ def tuned_model(parameters: DPFinetuneParameters, release: Release, base: Causal
     return TunedModel(trainable, instructions, tokens=parameters.private_text_tokens, label_names=names)
 
 
+LARGEST_WEIGHT = 1e4
+"""Of a Release."""
 COUNTS, SCHEMA = "label_counts", "json schema"
 OTHER_ARRAYS = frozenset({COUNTS, "prompt_tokens", "prompt_lengths"})
 """Arrays of a Release that are no weights."""
