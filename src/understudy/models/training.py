@@ -406,6 +406,11 @@ class AdamW:
         }
 
 
+def _whole(tokens: int) -> int:
+    """At least so many, in whole steps."""
+    return -(-tokens // _STEP) * _STEP
+
+
 @dataclass(frozen=True)
 class Shapes:
     """The public shapes in which rows are computed.
@@ -422,10 +427,14 @@ class Shapes:
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """Of targets: such that whole rows are multiples of 16 tokens long, the last one holding the longest."""
-        longest = -(-(self.prompt + self.target) // _STEP) * _STEP
-        shortest = -(-(self.prompt + 1) // _STEP) * _STEP
-        return tuple(whole - self.prompt for whole in range(shortest, longest + 1, _STEP))
+        """Of targets: such that whole rows are multiples of 16 tokens long, few of them, the last one holding the
+        longest: each is 16 tokens longer than the one before, or about a fifth."""
+        whole, longest = _whole(self.prompt + 1), _whole(self.prompt + self.target)
+        found = []
+        while whole < longest:
+            found.append(whole - self.prompt)
+            whole += max(_STEP, _whole(whole // 5))
+        return (*found, longest - self.prompt)
 
     @property
     def longest(self) -> int:
