@@ -44,7 +44,7 @@ from understudy.run.session import SILENT, Listener
 from understudy.statement import Statement
 
 if TYPE_CHECKING:
-    from understudy.metrics.utility.released import TunedModel
+    from understudy.decoding.tuned import TunedModel
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from understudy.decoding.tuned import TunedModel
 from understudy.metrics.intervals import bootstrap
 from understudy.metrics.sample import Sample
 from understudy.metrics.utility.language import UNTUNED, Scores, is_finite, perplexity, score
 from understudy.metrics.value import SYNTHETIC, Metric, MetricValue
-from understudy.models.training import TokenRow
-
-if TYPE_CHECKING:
-    from understudy.models.causal import CausalModel
 
 PERPLEXITY = Metric(
     "released_model_perplexity",
@@ -29,28 +23,6 @@ PERPLEXITY = Metric(
     "lower",
 )
 _TRAINED_ON = "the test texts are of the real table, on which the model was tuned: give others with --holdout"
-
-
-class TunedModel(Protocol):
-    """A language model that was tuned to write texts when it is instructed to."""
-
-    @property
-    def causal(self) -> CausalModel:
-        """Its base model."""
-        ...
-
-    @property
-    def network(self) -> Any:
-        """What computes as the tuned model within :meth:`active`; the base model's own network may be the same."""
-        ...
-
-    def rows(self, texts: Sequence[str], labels: Sequence[str] | None) -> list[TokenRow]:
-        """Each text after its label's instruction, without a token that ends it; those that cannot be are left out."""
-        ...
-
-    def active(self) -> AbstractContextManager[None]:
-        """A context in which, in this thread, :attr:`network` is the tuned model."""
-        ...
 
 
 def measure_released_model(
