@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from understudy.config import RunConfig
+from understudy.config import ModelParameters, RunConfig
 from understudy.corpus import Label, canonical
 from understudy.decoding.structured import RecordCheck, read_records
 from understudy.errors import ConfigError, ModelError
@@ -158,6 +158,8 @@ def write_texts(
         listener.say(f"Making {total} texts with {chat.model_id}; it sees released values only.")
     embedder = load_embedder_of(config) if method.needs.generation_embedder else None
     model = load_private_model_of(config) if method.needs.generation_model else None
+    if method.needs.generation_llm == "never" and config.llm != ModelParameters().llm:
+        listener.say(f"The language model {config.llm} is not used: a Release of {made.method} needs none.")
     session.begin()
     session.clear_scratch()
     if clear and session.visible_folder is not None:
@@ -176,6 +178,12 @@ def write_texts(
     written = [record for record in records if record.text]
     if records and not written and chat is not None and not method.needs.candidates:
         raise NoText("The language model wrote no text at all.", _without_text(session, config, made))
+    if records and not written and method.needs.generation_model:
+        raise NoText(
+            "The tuned model wrote no text that can be used.",
+            "Ask for longer texts (--max-tokens), sample more carefully (--llm-temperature), or keep unfinished ones "
+            "(--unfinished keep).",
+        )
     if session.visible_folder is not None:
         path = session.visible_folder.write_records(
             written, made.schema, config.output_format, keep_formulas=config.keep_formulas
@@ -185,7 +193,7 @@ def write_texts(
         if method.needs.holds_texts:
             cure = "They are empty in the Release."
         elif method.needs.generation_model:
-            cure = "Another --seed samples others."
+            cure = "Ask for longer ones (--max-tokens), or for others (--seed)."
         elif chat is None:
             cure = "Name a language model (--llm)."
         else:

@@ -84,7 +84,8 @@ def make_release(
         labels = LabelSet(tuple(canonical(label) for label in corpus.labels))
         plan = make_plan(config, labels=labels)
         preparation = _load_models(method, config, corpus, labels, writing, listener)
-        listener.say(f"Protecting {plan.unit.describe()}; the budget is {plan.budget}.")
+        protected = plan.unit.describe() if method.private else "nobody: a yardstick without privacy"
+        listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
         rows = ""
         if ledger is not None:
             found = contents(corpus, ledger.fingerprint_key)

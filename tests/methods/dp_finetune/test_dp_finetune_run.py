@@ -21,10 +21,11 @@ from understudy.methods.dp_finetune import release as releasing
 from understudy.methods.registry import GROUP, load_release
 from understudy.privacy.gradients import Steps
 from understudy.run.pipeline import generate, release, run
+from understudy.writing.answers import NoText
 
 PLANT = "zqxvplanted"
 
-pytestmark = pytest.mark.filterwarnings(f"ignore:The gradients cannot:{UnderstudyWarning.__module__}.UnderstudyWarning")
+pytestmark = pytest.mark.filterwarnings(f"ignore:The gradients hardly:{UnderstudyWarning.__module__}.UnderstudyWarning")
 
 
 @pytest.fixture(autouse=True)
@@ -224,11 +225,10 @@ def test_records_are_shared_out_as_counted_or_declared(config: Callable[..., Run
 
 
 def test_json_records_are_trained_and_sampled_as_such(config: Callable[..., RunConfig]) -> None:
-    result = run(config(text=None, record_columns="note,clinician", private_text_tokens=40, records_per_label=2))
-    faults = [record.provenance.get("fault") for record in result.records]
-    assert len(result.records) + result.missing == 4
-    assert all(fault is None for fault in faults), "what is no record is left out"
-    form = result.release.strings["form"]
+    settings = {"text": None, "record_columns": "note,clinician", "private_text_tokens": 40, "records_per_label": 2}
+    with pytest.raises(NoText, match="no text that can be used"):  # random weights write no JSON
+        run(config(**settings))
+    form = release(config(**settings)).release.strings["form"]
     assert form[0] == '{"note":'
     assert form[2] == "json"
 

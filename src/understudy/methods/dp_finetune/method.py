@@ -10,7 +10,14 @@ from understudy.labels import NOISY, UNIFORM
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.dp_finetune import generate as generating
-from understudy.methods.dp_finetune.plan import LABELS, NAME, TRAINING, DPFinetuneParameters, make_plan
+from understudy.methods.dp_finetune.plan import (
+    LABELS,
+    NAME,
+    TRAINING,
+    DPFinetuneParameters,
+    SamplingParameters,
+    make_plan,
+)
 from understudy.methods.dp_finetune.tuning import (
     COUNTS,
     LARGEST_WEIGHT,
@@ -49,6 +56,7 @@ class DPFinetune(Method, DPFinetuneParameters):
 
     name: ClassVar[str] = NAME
     parameters: ClassVar[type[Parameters]] = DPFinetuneParameters
+    generation_parameters: ClassVar[type[Parameters]] = SamplingParameters
     needs: ClassVar[Needs] = Needs(private_model=True, generation_model=True, generation_llm="never")
 
     def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
@@ -60,7 +68,8 @@ class DPFinetune(Method, DPFinetuneParameters):
 
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:  # noqa: ARG002
         found = self._ready(preparation)
-        for line in try_out(found, self._mechanism(plan), self).lines():
+        work = try_out(found, self._mechanism(plan), self)
+        for line in [*plan.forecast.lines(), *(work.lines() if self.private else ())]:
             preparation.say(line[:1].upper() + line[1:])
         return found
 

@@ -87,7 +87,14 @@ class TuningParameters(Parameters):
     """Adapt only so many of the last blocks. Default: all."""
 
 
-class DPFinetuneParameters(TextParameters, TrainingParameters, TuningParameters):
+class SamplingParameters(Parameters):
+    """How ``generate`` uses the tuned model. Free."""
+
+    unfinished: Literal["drop", "keep"] = "keep"
+    """What to do with a text that did not end within its tokens: ``drop`` samples it again, four times in all."""
+
+
+class DPFinetuneParameters(SamplingParameters, TextParameters, TrainingParameters, TuningParameters):
     """All parameters of DP-SGD fine-tuning."""
 
     label_sizes: str = UNIFORM
@@ -119,6 +126,8 @@ def make_plan(parameters: DPFinetuneParameters, budget: Budget, facts: PublicFac
         f"{schedule.steps} noisy sums of gradients, each clipped to norm {parameters.clipping_norm:g}, over Poisson "
         f"samples ({unit} with probability {schedule.rate:.6g})"
     )
+    if name != NAME:
+        why = f"{schedule.steps} sums of gradients, neither clipped nor noisy: the event is that of {NAME}"
     charges.append(Charge(TRAINING, mechanism, why))
     return Plan(name, facts.unit, budget, tuple(charges), _forecast(parameters, schedule, facts), (FLOATING_POINT,))
 
@@ -250,6 +259,7 @@ def work(
     drowned = mechanism.noise_multiplier * math.sqrt(numbers / mechanism.steps) / batch
     seconds = mechanism.steps * batch * cost.seconds / workers
     memory = model_bytes + memory_of(numbers, workers=workers, rows=rows, cost=cost)
+    seconds = float(f"{seconds:.1g}")
     entries = (
         Fact("learning_numbers", numbers, "numbers that learn"),
         Fact("noise_to_signal", drowned, "noise of all steps against the largest signal (norms, all gradients alike)"),

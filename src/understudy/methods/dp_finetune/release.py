@@ -65,7 +65,8 @@ def release(
     first = 0
     for last in checkpoint_ends(mechanism.steps, parameters.checkpoints):
         state = tools.seal(part_name(last), partial(training.between, state, first, last)).arrays
-        tools.say(f"Step {last} of {mechanism.steps}.")
+        before = "" if training.reached == last else ", stored before"
+        tools.say(f"Step {last} of {mechanism.steps}{before}.")
         first = last
     schema = None if found.asked.check is None else found.asked.check.schema
     instructions = found.tuned.instructions
@@ -106,6 +107,8 @@ class Training:
     paid: PaidSteps
     corpus: BoundedCorpus
     private: bool
+    reached: int = 0
+    """The last step that was taken here."""
     _units: PrivateUnits | None = field(default=None)
 
     @property
@@ -133,6 +136,7 @@ class Training:
             gradient = self._gradient(steps, query, self._units) / self.divisor
             squares.append(float(gradient @ gradient))
             optimizer.step(gradient)
+        self.reached = last
         before = state.get("squares", np.zeros(0))
         return {**optimizer.state(), "squares": np.concatenate([before, squares])}
 
@@ -188,7 +192,7 @@ def _noise_check(training: Training, state: Mapping[str, NDArray[Any]]) -> Facts
     )
     drowned = training.paid.noisy and signal < 2 * unsure
     warning = (
-        "The gradients cannot be told from their noise: the model has hardly learnt. If you declared more records than "
-        "there are, or labels that no record has, that is why; else spend more epsilon, or let fewer numbers learn."
+        "The gradients hardly stand out from their noise, so the model has learnt little. Fewer records than declared "
+        "can be why; larger samples (--sampling-rate) help, more records, or fewer numbers that learn."
     )
     return Facts(entries, (warning,) if drowned else ())
