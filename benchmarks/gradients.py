@@ -74,7 +74,7 @@ class Ways:
         self.matrices = self.lora.adapters.tensors(named)
         self.learning = [number for number, name in enumerate(named) if both or UP in name]
         shapes = Shapes(PROMPT, TARGET, ROWS)
-        rows = random_rows(model, shapes, target=TARGET, count=ROWS, seed=0)
+        rows = random_rows(model, shapes, targets=[TARGET] * ROWS, prompts=[shapes.prompt] * ROWS, seed=0)
         rows = [TokenRow(row.prompt, row.target[number:]) for number, row in enumerate(rows)]
         self.block = shapes.block(rows, device=model.device)
         self.linears = Linears(self.lora, self.matrices, self.learning)
@@ -133,7 +133,7 @@ class Ways:
     def ours(self) -> Any:
         gradients = self.lora.gradients(self.block)
         self.held = gradients.nbytes
-        total = clipped_sum(gradients, clipping_norm=self.clip, grid=DPSGD.grid) / DPSGD.grid
+        total = clipped_sum(gradients, len(gradients), clipping_norm=self.clip, grid=DPSGD.grid) / DPSGD.grid
         return torch.from_numpy(total * self.clip)
 
     def hooks(self) -> Any:

@@ -325,7 +325,7 @@ def test_no_base_model_is_loaded_where_it_would_not_be_used(
 
     monkeypatch.setattr("understudy.models.catalog.load_causal", load)
     us.evaluate(tmp_path / "notes.csv", made.root, metrics="leakage", **FEW)
-    tuned.needs = SimpleNamespace()  # of a method whose Release holds no model
+    tuned.needs = SimpleNamespace(generation_model=False)  # of a method whose Release holds no model
     us.evaluate(tmp_path / "notes.csv", made.root, metrics="utility", **FEW)
 
 
