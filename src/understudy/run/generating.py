@@ -178,7 +178,7 @@ def write_texts(
     written = [record for record in records if record.text]
     if records and not written and chat is not None and not method.needs.candidates:
         raise NoText("The language model wrote no text at all.", _without_text(session, config, made))
-    if records and not written and method.needs.generation_model:
+    if records and not written and method.needs.generation_model and clear:  # a run that was charged for ends
         raise NoText(
             "The tuned model wrote no text that can be used.",
             "Ask for longer texts (--max-tokens), sample more carefully (--llm-temperature), or keep unfinished ones "

@@ -224,11 +224,16 @@ def test_records_are_shared_out_as_counted_or_declared(config: Callable[..., Run
     assert [record.label for record in result.records].count(0) == 6
 
 
-def test_json_records_are_trained_and_sampled_as_such(config: Callable[..., RunConfig]) -> None:
+def test_json_records_are_trained_and_sampled_as_such(
+    config: Callable[..., RunConfig], tmp_path: Path, llama: Path
+) -> None:
     settings = {"text": None, "record_columns": "note,clinician", "private_text_tokens": 40, "records_per_label": 2}
-    with pytest.raises(NoText, match="no text that can be used"):  # random weights write no JSON
-        run(config(**settings))
-    form = release(config(**settings)).release.strings["form"]
+    result = run(config(**settings))
+    assert (len(result.records), result.missing) == (0, 4), "random weights write no JSON"
+    form = result.release.strings["form"]
+    model = {"private_model": f"hf:{llama}", "private_dtype": "float32"}
+    with pytest.raises(NoText, match="no text that can be used"):
+        generate(result.release, **model, records=2, output=str(tmp_path / "texts"))
     assert form[0] == '{"note":'
     assert form[2] == "json"
 
