@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.decoding.prompting import LabelPrompts, TextParameters, answer_start, build_prompts
+from understudy.decoding.prompting import LabelPrompts, TextParameters, build_prompts
 from understudy.errors import ConfigError
 from understudy.models.causal import CausalModel
 from understudy.models.local import Prompt, batches, request_uniforms
@@ -50,7 +50,7 @@ class Instructions:
         return cls(
             tuple((*each.tokens.prefix, *each.tokens.suffix) for each in asked.labels),
             first.prompt.opening,
-            "" if answer_start(first.prompt).endswith((":", " ")) and first.prompt.opening else first.tokens.lead,
+            first.tokens.lead,
             first.prompt.shape,
             first.prompt.columns,
         )
@@ -177,15 +177,13 @@ class TunedModel:
         found = [self.row(text, label, end=False) for text, label in zip(texts, numbers, strict=False) if label >= 0]
         return [row for row in found if len(row.target)]
 
-    def sample(
-        self, keys: Sequence[tuple[int, str]], *, sampling: Sampling, progress: Callable[[int], None] = lambda _: None
-    ) -> Iterator[Completion]:
+    def sample(self, keys: Sequence[tuple[int, str]], *, sampling: Sampling) -> Iterator[Completion]:
         """One text per key, in order: a label, and a string that the text's randomness comes of (besides the seed).
 
         Texts are decoded in batches, on every core.
         """
         decoder, device = self.causal.decoder(self.network), self.causal.device
-        stop, done = threading.Event(), 0
+        stop = threading.Event()
 
         def answer(batch: Sequence[tuple[int, Prompt]]) -> list[Completion]:
             with self.active():
@@ -199,12 +197,10 @@ class TunedModel:
                 try:
                     for batch, answers in zip(groups, pool.map(answer, groups), strict=True):
                         found |= {index: each for (index, _), each in zip(batch, answers, strict=True)}
-                        progress(done + len(found))
                 except BaseException:
                     stop.set()
                     pool.shutdown(cancel_futures=True)
                     raise
-            done += len(found)
             yield from (found[index] for index in range(len(prompts)))
 
     def _prompt(self, label: int, key: str, sampling: Sampling) -> Prompt:

@@ -23,7 +23,6 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Batches, Query, exact_sum
 from understudy.privacy.mechanisms import Sensitivity, out_of_range
 from understudy.privacy.noise import NoiseSource, PaidInParts
-from understudy.privacy.sealed import NoiseOrigin
 from understudy.privacy.subsampled import LEAST_NOISE, coarse_interval, subsampled_multiplier
 
 MOST_STEPS = 1_000_000
@@ -132,11 +131,6 @@ class Steps:
         self._source = source
         self._sampled = False
         self.left = left
-
-    @property
-    def origin(self) -> NoiseOrigin:
-        """Where coins and noise come from."""
-        return self._source.origin
 
     def sample(self, units: int) -> NDArray[np.bool_]:
         """``Bool[units]``: which units are in the next step's sample.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,12 +56,13 @@ class ClippedGradients(Query[Sequence[TokenRow]]):
         return self.mechanism.sensitivity
 
     def of_batch(self, batch: Sequence[TokenRow]) -> NDArray[np.int64]:
-        total = np.zeros(self.shape, dtype=np.int64)
+        return np.asarray(sum(self.of_blocks(batch, self._of_block), np.zeros(self.shape, dtype=np.int64)))
+
+    def of_blocks(self, rows: Sequence[TokenRow], part: Callable[[Block, int], NDArray[Any]]) -> Iterator[NDArray[Any]]:
+        """``part`` of every block and of how many of its rows are real, by several workers."""
         device = self.trainable.causal.device
         with worker_pool(device) as pool:
-            for part in pool.map(lambda each: self._of_block(*each), self.shapes.blocks(batch, device=device)):
-                total += part
-        return total
+            yield from pool.map(lambda each: part(*each), self.shapes.blocks(rows, device=device))
 
     def _of_block(self, block: Block, real: int) -> NDArray[np.int64]:
         gradients = self.trainable.gradients(block)
@@ -87,13 +88,9 @@ def clipped_sum(gradients: Any, real: int, *, clipping_norm: float, grid: int) -
 
 def plain_sum(query: ClippedGradients, rows: Sequence[TokenRow]) -> NDArray[np.float64]:
     """The sum of the rows' gradients as they are: NOT PRIVATE, for the yardstick of what training could reach."""
-    total = np.zeros(query.shape)
-    device = query.trainable.causal.device
-    with worker_pool(device) as pool:
-        gradients = pool.map(
-            lambda each: query.trainable.gradients(each[0])[: each[1]].double().sum(0).cpu().numpy(),
-            query.shapes.blocks(rows, device=device),
-        )
-        for part in gradients:
-            total += part
-    return total
+
+    def plain(block: Block, real: int) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = query.trainable.gradients(block)[:real].double().sum(0).cpu().numpy()
+        return found
+
+    return np.asarray(sum(query.of_blocks(rows, plain), np.zeros(query.shape)))
