@@ -165,6 +165,7 @@ class GenerateOptions(EmbedderOptions, WritingOptions, OutputOptions, EvolutionO
     words_spread: float
     temperatures: float | str | Sequence[float] | None
     distance: Literal["centred", "cosine", "l2"]
+    unfinished: Literal["drop", "keep"]
 
 
 class BaselineOptions(WritingOptions, OutputOptions, EvolutionOptions, total=False):
