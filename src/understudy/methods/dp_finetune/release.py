@@ -39,7 +39,8 @@ from understudy.methods.dp_finetune.plan import (
     learning_rate,
     part_name,
 )
-from understudy.methods.dp_finetune.tuning import COUNTS, LARGEST_WEIGHT, SCHEMA, Ready
+from understudy.methods.dp_finetune.tuning import Ready
+from understudy.methods.tuned.model import COUNTS, SCHEMA, bounded
 from understudy.models.training import AdamW, Shapes, TokenRow
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.gradients import DPSGD, PaidSteps, Steps
@@ -71,7 +72,7 @@ def release(
     schema = None if found.asked.check is None else found.asked.check.schema
     instructions = found.tuned.instructions
     return Released(
-        {**_bounded(found.tuned.trainable.named(state["weights"])), **instructions.to_arrays(), **counts},
+        {**bounded(found.tuned.trainable.named(state["weights"])), **instructions.to_arrays(), **counts},
         public_inputs=found.asked.public_inputs(
             needed(tools.prompts).template.document_type, schema_source="a schema of your own"
         ),
@@ -79,11 +80,6 @@ def release(
         notes=() if private else (UNPROTECTED,),
         strings={**instructions.to_strings(), **({} if schema is None else {SCHEMA: [schema.text]})},
     )
-
-
-def _bounded(matrices: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-    """Such as can be read again: no weight is that large but after a learning rate far too high."""
-    return {name: np.nan_to_num(each, nan=0.0).clip(-LARGEST_WEIGHT, LARGEST_WEIGHT) for name, each in matrices.items()}
 
 
 def _label_counts(
