@@ -247,6 +247,11 @@ def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
             proportions do not fit the labels, the budget is out of range, or phrases are named without a cap.
     """
     declared_proportions(parameters.label_sizes, facts.labels.names)
+    if parameters.pseudo_texts < parameters.rounds:
+        raise ConfigError(
+            f"{parameters.pseudo_texts} pseudo-sentences cannot be written in {parameters.rounds} rounds.",
+            "Give fewer --rounds or more --pseudo-texts.",
+        )
     if parameters.noise == "gaussian" and budget.delta == 0:
         raise ConfigError("Gaussian noise needs a delta.", "Give a delta such as 1e-6, or choose --noise laplace.")
     teachers, sums = teacher_count(parameters), mechanisms(parameters, budget, facts)
