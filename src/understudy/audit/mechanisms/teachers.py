@@ -73,7 +73,7 @@ class _Readings:
         return Shapes(prompt=1, target=1, rows=1)
 
     @staticmethod
-    def row(text: str, label: int) -> TokenRow:
+    def row(text: str, _label: int) -> TokenRow:
         return TokenRow((0,), np.array([1 if TURNED in text else 2], dtype=np.int32))
 
 
