@@ -129,7 +129,7 @@ def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -
         raise cannot_read("The file of phrases", error, "Give a UTF-8 text file, one phrase per line.") from None
     if not phrases:
         raise ConfigError("The file of phrases is empty.", "Give one phrase per line, or leave --phrases out.")
-    finder, units, before = SecretFinder(listed=phrases), set[tuple[str, str | int]](), 0
+    finder, units, before = SecretFinder(listed=phrases), set[tuple[str, object]](), 0
     for batch in corpus.corpus.batches():  # all records: which of an owner's are used is not known before the charge
         rows = range(before, before + len(batch.texts))
         owners = batch.owners if corpus.unit.kind == "owner" else None
