@@ -16,9 +16,10 @@ from run_fixtures import files_holding, runs_charged
 from understudy.config import RunConfig, run_config
 from understudy.errors import ConfigError, CorpusError, ReleaseError, UnderstudyWarning
 from understudy.methods.registry import GROUP, load_release
+from understudy.methods.seq_pate import preparing
 from understudy.methods.seq_pate.answers import TeacherAnswers
 from understudy.methods.seq_pate.student import Student
-from understudy.methods.seq_pate.teachers import Faculty
+from understudy.methods.seq_pate.teachers import Faculty, Teachers
 from understudy.run.pipeline import generate, release, run
 
 PLANT = "zqxvplanted"
@@ -222,3 +223,52 @@ def test_a_promise_for_phrases_is_checked_and_stated(config: Callable[..., RunCo
     assert any(note.startswith("Phrases: ") and "24 record(s)" in note for note in made.statement.notes)
     assert "phrases" not in made.parameters
     assert files_holding(tmp_path / "out" / "release", b"phrases.txt") == []
+
+
+def test_phrases_are_counted_in_all_records_of_an_owner_whichever_are_used(
+    config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    """Which of them are used follows from a key that comes with the charge, after the check."""
+    (tmp_path / "phrases.txt").write_text(f"{PLANT}\n")
+    write_csv(
+        tmp_path / "notes.csv",
+        [
+            {**row, "clinician": f"owner {number % 6}", "note": f"{PLANT if number < 6 else ''} {row['note']}"}
+            for number, row in enumerate(rows(60))
+        ],
+    )
+    owners = {"owner": "clinician", "max_records_per_owner": 1, "declared_records": 6}
+    with pytest.raises(CorpusError, match="in more owners than the 5 declared"):
+        release(config(phrases=str(tmp_path / "phrases.txt"), phrase_shards=5, **owners))
+
+
+@pytest.mark.usefixtures("no_trial")
+def test_teachers_of_a_run_that_goes_on_elsewhere_are_in_groups_of_one_size(
+    config: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a CPU the default is another number of teachers in one pass than on a GPU, where the run was killed."""
+    seen, learn, calls = list[Any](), Student.learn, list[int]()
+
+    def dying(self: Student, *given: Any, **named: Any) -> Any:
+        calls.append(len(calls))
+        if len(calls) == 2:  # after the first round's answers
+            raise Killed
+        return learn(self, *given, **named)
+
+    monkeypatch.setattr(preparing, "_GROUP", {"cpu": 4})
+    with monkeypatch.context() as patch:
+        patch.setattr(Student, "learn", dying)
+        with pytest.raises(Killed):
+            release(config(teachers_at_once=None))
+    monkeypatch.setattr(preparing, "_GROUP", {"cpu": 3})
+    original = Teachers.batches
+
+    def watched(self: Teachers) -> Any:
+        seen.append(list(original(self)))
+        return iter(seen[-1])
+
+    monkeypatch.setattr(Teachers, "batches", watched)
+    release(config(teachers_at_once=None))
+    assert seen
+    for groups in seen:
+        assert [(len(each.weights), each.real) for each in groups] == [(3, 3), (3, 3)]

@@ -26,6 +26,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, Shape
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.plan import Charge, Plan
+from understudy.statement.rounding import round_up
 
 NAME = "seq-pate"
 LABELS = "labels"
@@ -289,7 +290,8 @@ def _phrase_note(parameters: SeqPATEParameters, budget: Budget, facts: PublicFac
     return (
         f"Phrases: no phrase of a list that the data holder keeps is in more than {shards} {kind}(s), and so in the "
         f"shards of more than {shards} teacher(s), as was checked. Where neighbours differ by all records that hold "
-        f"one of these phrases, the release is ({found:.4g}, {as_typed(budget.delta)})-differentially private.",
+        f"one of these phrases, the release is ({round_up(found)}, {as_typed(budget.delta)})-differentially private. "
+        f"That this check passed is itself not covered by the promise for one {kind}.",
     )
 
 

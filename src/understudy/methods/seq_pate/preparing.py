@@ -129,10 +129,13 @@ def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -
         raise cannot_read("The file of phrases", error, "Give a UTF-8 text file, one phrase per line.") from None
     if not phrases:
         raise ConfigError("The file of phrases is empty.", "Give one phrase per line, or leave --phrases out.")
-    finder, units = SecretFinder(listed=phrases), set[tuple[str, int]]()
-    for batch in corpus.batches():
-        for text, unit in zip(batch.texts, batch.units.tolist(), strict=True):
+    finder, units, before = SecretFinder(listed=phrases), set[tuple[str, object]](), 0
+    for batch in corpus.corpus.batches():  # all records: which of an owner's are used is not known before the charge
+        rows = range(before, before + len(batch.texts))
+        owners = batch.owners if corpus.unit.kind == "owner" else None
+        for text, unit in zip(batch.texts, rows if owners is None else owners, strict=True):
             units.update((key, unit) for key in finder.find(text))
+        before += len(batch.texts)
     if max(Counter(key for key, _ in units).values(), default=0) > most:
         raise CorpusError(
             f"A phrase is in more {corpus.unit.kind}s than the {most} declared.",

@@ -210,7 +210,9 @@ class Teachers:
                     )
 
     def _file(self, number: int) -> Path:
-        return self.folder / f"teachers-{number}.npy"
+        """Groups of another size, of a run that was begun on another device, have other names: with some of theirs a
+        shard might be in two groups."""
+        return self.folder / f"teachers-{self.faculty.recipe.group}-{number}.npy"
 
     def _group(self, number: int) -> Group:
         size = self.faculty.recipe.group
