@@ -62,7 +62,7 @@ class QueryParameters(Parameters):
     queries: int | None = Field(None, ge=1, le=MOST_QUERIES)
     """Most positions that teachers are asked about in all (T). Default: as many as leave a noise of 0.035 on an answer.
     """
-    rounds: int = Field(4, ge=1, le=1000)
+    rounds: int = Field(2, ge=1, le=1000)
     """Rounds in which they are asked; the student learns after each (R)."""
     ask: Literal["hard", "all"] = "hard"
     """``hard``: positions whose pseudo-label the student ranks low. ``all``: any position, at random."""
@@ -88,7 +88,7 @@ class StudentParameters(Parameters):
     """A public file with beginnings of texts, one per line, that the model continues. Default: it begins by itself."""
     prefixes_are_public: bool = False
     """Your word that the prefixes were not made from private data."""
-    pseudo_texts: int = Field(256, ge=1, le=100_000)
+    pseudo_texts: int = Field(128, ge=1, le=100_000)
     """Pseudo-sentences in all."""
     pseudo_source: Literal["student", "base"] = "student"
     """Who writes those of the later rounds: the student as it is then, or the base model."""
@@ -96,15 +96,15 @@ class StudentParameters(Parameters):
     """How the student learns an answer: all of it (``kl``), or its likeliest token alone (cross-entropy)."""
     kl_weight: float = Field(20.0, ge=0, le=1e6)
     """Weight of the answers against the pseudo-labels (lambda)."""
-    pseudo_weight: float = Field(1.0, ge=0, le=1e6)
+    pseudo_weight: float = Field(0.3, ge=0, le=1e6)
     """Weight of the pseudo-labels."""
-    pseudo_steps: int = Field(8, ge=0, le=100_000)
+    pseudo_steps: int = Field(0, ge=0, le=100_000)
     """Steps on pseudo-sentences alone, before the first round."""
     student_steps: int = Field(16, ge=1, le=100_000)
     """Steps per round."""
     student_batch: int = Field(16, ge=1, le=4096)
     """Pseudo-sentences per step."""
-    learning_rate: float = Field(5e-3, gt=0, le=1)
+    learning_rate: float = Field(1e-2, gt=0, le=1)
     """Learning rate of the student's AdamW, at its highest."""
 
 
@@ -122,8 +122,10 @@ class SeqPATEParameters(TunedParameters, TeacherParameters, QueryParameters, Stu
 
     private_text_tokens: int = Field(64, ge=1, le=1_000_000)
     """A private text is cut to so many tokens, and a pseudo-sentence too; all are padded to that."""
-    lora_matrices: Literal["up", "both"] = "both"
-    """Which of the two matrices of the student's adapters learn: ``up`` (B alone) or ``both``."""
+    lora_targets: CommaSeparated = (ALL,)
+    """Names of the linear layers that the student adapts; ``attention`` for those of queries and values, or ``all``."""
+    lora_layers: int | None = Field(2, ge=1, le=10_000)
+    """Blocks that the student adapts, the last ones: as its teachers do. None for all."""
     label_sizes: str = UNIFORM
     """How ``--records`` are shared out over labels: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts
     (they cost)."""

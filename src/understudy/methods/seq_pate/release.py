@@ -137,13 +137,16 @@ class _Memory:
         self.answers.append(answers)
 
     def lessons(self, prompts: Sequence[Sequence[int]], teachers: int, parameters: SeqPATEParameters) -> Lessons:
+        """What was answered, and the pseudo-sentences that it is about."""
         rows: list[TokenRow] = []
         taught = []
         for texts, questions, answers in zip(self.texts, self.questions, self.answers, strict=True):
             shares = shares_of(answers / teachers, questions.candidates, parameters.student_loss)
-            columns = zip(questions.row.tolist(), questions.place.tolist(), questions.candidates, shares, strict=True)
-            taught += [(len(rows) + row, place, tokens, share) for row, place, tokens, share in columns]
-            rows += texts.rows(prompts)
+            asked, row = np.unique(questions.row, return_inverse=True)
+            numbers = (row + len(rows)).tolist()
+            taught += list(zip(numbers, questions.place.tolist(), questions.candidates, shares, strict=True))
+            written = texts.rows(prompts)
+            rows += [written[each] for each in asked.tolist()]
         return Lessons(rows, taught)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
