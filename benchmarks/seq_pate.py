@@ -228,7 +228,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--epsilon", default="3")
     parser.add_argument("--test-texts", type=int, default=100)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     given.out.mkdir(parents=True, exist_ok=True)
     if given.what == "speed":
         speed()
