@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from sets import DATA
 from understudy.decoding.tuned import Sampling, TunedModel, build_instructions
-from understudy.methods.registry import load_release, make_method
+from understudy.methods.registry import load_release, make_method, method_class
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.plan import SeqPATEParameters, noise_of, query_count, round_sizes
 from understudy.methods.seq_pate.student import Lessons, PseudoTexts, Student, shares_of
@@ -46,7 +46,7 @@ TOKENS = 64
 DECLARED = 10**6  # of which nothing here depends
 ABLATIONS: dict[str, dict[str, Any]] = {
     "seq-pate": {},
-    "pseudo-sentences only": {"kl_weight": 0, "pseudo_weight": 1.0},
+    "pseudo-sentences only": {"kl_weight": 0, "pseudo_weight": 1.0, "pseudo_source": "base"},
     "votes": {"answers": "votes"},
     "top answer": {"student_loss": "top-answer"},
     "laplace": {"noise": "laplace"},
@@ -98,12 +98,13 @@ def train_all(faculty: Faculty, shards: list[list[TokenRow]]) -> np.ndarray[Any,
     return np.concatenate(found)[: len(shards)]
 
 
-def speed() -> None:
-    """Seconds per teacher on one core, in one run: stacked or not, with the trunk computed once or at every step."""
-    parameters, tuned = student_to_be("sgd")
-    rows = [tuned.row(text, 0) for text in texts_of("sgd", "train", 64 * parameters.teacher_steps)]
+def speed(repetitions: int, steps: int) -> None:
+    """Seconds per teacher of four texts on one core, in one run: stacked or not, with the trunk computed once or at
+    every step."""
+    parameters, tuned = student_to_be("sgd", teacher_steps=steps)
+    rows = [tuned.row(text, 0) for text in texts_of("sgd", "train", 64 * 4)]
     shards = [rows[number::64] for number in range(64)]
-    for _ in range(2):
+    for _ in range(repetitions):
         for group, trunk, teachers in ((1, False, 4), (1, True, 4), (16, False, 16), (16, True, 32), (64, True, 64)):
             faculty = faculty_of(parameters, tuned, group=group, trunk=trunk)
             with one_core():
@@ -206,7 +207,8 @@ def models(name: str, files: list[str], test_texts: int) -> None:
     """The same scores of any tuned Release."""
     for file in files:
         made = load_release(file)
-        method = make_method(made.method, made.parameters)
+        known = method_class(made.method).parameters.model_fields
+        method = make_method(made.method, {name: made.parameters[name] for name in known if name in made.parameters})
         tuned = method.tuned_model(made, load_causal("builtin"))
         assert tuned is not None
         print(json.dumps({"file": file, **scores(name, tuned, test_texts=test_texts)}), flush=True)
@@ -228,10 +230,12 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--epsilon", default="3")
     parser.add_argument("--test-texts", type=int, default=100)
+    parser.add_argument("--repetitions", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=4)
     given = parser.parse_intermixed_args()
     given.out.mkdir(parents=True, exist_ok=True)
     if given.what == "speed":
-        speed()
+        speed(given.repetitions, given.steps)
     elif given.what == "teachers":
         teachers(given.set, given.out, given.teachers, given.records)
     elif given.what == "students":

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -240,10 +240,29 @@ def _cut(shard: list[tuple[int, str, TokenRow]], most: int) -> None:
     del shard[most:]
 
 
+def _computed(faculty: Faculty, weights: NDArray[np.float32]) -> list[Any]:
+    """What a group makes of a public question of each width, as when it is asked: the states and some logits."""
+    import torch
+
+    found, size, device = [], len(weights), faculty.lora.causal.device
+    candidates = torch.arange(min(_CANDIDATES, faculty.lora.causal.vocabulary), device=device)
+    for width in faculty.shapes.widths:
+        tokens = faculty.block([faculty.public], width=width).tokens[:, :-1]
+        with single_threaded_inference(), faculty.active(weights):
+            states = faculty.trunk.below(tokens).expand(size, -1, -1)
+            above = faculty.trunk.above(tokens.expand(size, -1), states)
+            found += [above, _head(faculty.lora).of(candidates)(above[:, -1])]
+    return found
+
+
+_CANDIDATES = 50
+
+
 def require_separate_teachers(faculty: Faculty) -> None:
     """Try on this device that a group's teachers do not change one another, in training and in what they then compute.
 
-    Each second teacher of a group of random public texts is trained again among others, that have more texts or none.
+    A group is trained on random public texts; then once more for each half of its teachers, with other texts for the
+    other half, or none.
 
     Raises:
         PrivacyError: a teacher's adapters or its answers change with the texts of the others.
@@ -261,19 +280,18 @@ def require_separate_teachers(faculty: Faculty) -> None:
         ]
 
     one = [shard(number % (faculty.recipe.slots + 1)) for number in range(size)]
-    other = [each if number % 2 == 0 else shard((size - number) % 3) for number, each in enumerate(one)]
+    changed = [
+        [each if number % 2 == kept else shard((size - number) % 3) for number, each in enumerate(one)]
+        for kept in range(min(2, size))
+    ]
     with worker_pool(faculty.lora.causal.device) as pool:
-        both = list(pool.map(faculty.train, (one, other)))
-    kept = slice(0, None, 2)
-    same = np.array_equal(both[0][kept], both[1][kept])
-    for width in faculty.shapes.widths:
-        question = faculty.block([faculty.public] * size, width=width)
-        answers = []
-        for weights in both:
-            with single_threaded_inference(), faculty.active(weights):
-                states = faculty.trunk.above(question.tokens[:, :-1], faculty.trunk.below(question.tokens[:, :-1]))
-                answers.append(states[kept])
-        same = same and torch.equal(*answers)
+        first, *others = pool.map(faculty.train, (one, *changed))
+        before, *after = pool.map(partial(_computed, faculty), (first, *others))
+    same = all(
+        np.array_equal(first[kept::2], other[kept::2])
+        and all(torch.equal(mine[kept::2], its[kept::2]) for mine, its in zip(before, found, strict=True))
+        for kept, (other, found) in enumerate(zip(others, after, strict=True))
+    )
     if not same:
         raise PrivacyError(
             f"On this device teachers on {faculty.lora.causal.model_id} change with the texts of other teachers, so "
