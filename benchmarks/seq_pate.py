@@ -26,7 +26,7 @@ from understudy.decoding.tuned import Sampling, TunedModel, build_instructions
 from understudy.methods.registry import load_release, make_method, method_class
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.plan import SeqPATEParameters, noise_of, query_count, round_sizes
-from understudy.methods.seq_pate.student import Lessons, PseudoTexts, Student, shares_of
+from understudy.methods.seq_pate.student import Lessons, PseudoTexts, Student, project, shares_of
 from understudy.methods.seq_pate.teachers import Faculty, Group, Recipe
 from understudy.methods.tuned.model import model_to_tune
 from understudy.metrics.sample import Sample
@@ -58,6 +58,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "no pseudo-labels": {"pseudo_weight": 0},
     "base writes": {"pseudo_source": "base"},
     "clip and divide": {},
+    "project": {},
     "no noise": {},
 }
 
@@ -183,10 +184,14 @@ def students(name: str, out: Path, given: argparse.Namespace) -> None:
             if trial != "no noise":
                 sampler = source.normal if parameters.noise == "gaussian" else source.laplace
                 mean += sampler(size=mean.shape) * (std if parameters.noise == "gaussian" else std / np.sqrt(2))
-            shares = shares_of(mean, questions.candidates, parameters.student_loss)
-            if trial == "clip and divide":
-                shares = np.where(questions.candidates >= 0, np.maximum(mean, 0), 0)
+            known = questions.candidates >= 0
+            if trial in ("clip and divide", "project"):
+                shares = np.where(known, np.maximum(mean, 0), 0)
                 shares /= np.maximum(shares.sum(1, keepdims=True), 1e-9)
+                shares = project(mean, known) if trial == "project" else shares
+            else:
+                noise = 1e-6 if trial == "no noise" else std
+                shares = shares_of(mean, questions, std=noise, loss=parameters.student_loss)
             asked, row = np.unique(questions.row, return_inverse=True)
             places = questions.place.tolist()
             taught += list(zip((row + len(rows)).tolist(), places, questions.candidates, shares, strict=True))

@@ -30,7 +30,7 @@ from transformers import (
 from understudy.decoding.tuned import Instructions, TunedModel
 from understudy.errors import ConfigError, PrivacyError
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
-from understudy.methods.seq_pate.student import project, shares_of
+from understudy.methods.seq_pate.student import project, shares_of, shrink
 from understudy.methods.seq_pate.teachers import Faculty, Group, Recipe, Teachers, require_separate_teachers
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import hidden_states
@@ -495,10 +495,28 @@ def test_any_noisy_answer_becomes_a_distribution(means: NDArray[np.float64]) -> 
     known[1, 3:] = False
     for loss in ("kl", "top-answer"):
         candidates = np.where(known, np.arange(7), -1).astype(np.int32)
-        found = shares_of(means, candidates, loss)  # type: ignore[arg-type]
+        prior = (known / known.sum(1, keepdims=True)).astype(np.float32)
+        zeros = np.zeros(3, dtype=np.int32)
+        found = shares_of(means, Questions([], zeros, zeros, candidates, prior), std=0.1, loss=loss)  # type: ignore[arg-type]
         assert np.isfinite(found).all()
         assert (found >= 0).all()
         assert found.sum(1) == pytest.approx([1] * 3, abs=1e-6)
         assert not found[~known].any()
         assert found[0, 0] == pytest.approx(1)
     assert np.array_equal(project(found, known).round(12), found), "a distribution stays as it is"
+
+
+def test_answers_that_are_noise_become_what_the_student_expected_and_clear_ones_stay() -> None:
+    generator = np.random.default_rng(0)
+    prior = generator.dirichlet([0.2] * 20, size=400)
+    truth = np.array([generator.dirichlet(10 * each + 1e-3) for each in prior])
+    known = np.ones_like(prior, dtype=np.bool_)
+    exact = shrink(truth, prior, known, std=1e-9)
+    assert exact == pytest.approx(truth, abs=1e-6)
+    for std in (0.03, 0.1, 0.3):
+        noisy = truth + generator.normal(size=truth.shape) * std
+        found = shrink(noisy, prior, known, std=std)
+        assert ((found - truth) ** 2).sum() < 0.7 * min(((noisy - truth) ** 2).sum(), 4 * ((prior - truth) ** 2).sum())
+        assert ((found - truth) ** 2).sum() < ((prior - truth) ** 2).sum()
+    nothing = prior + generator.normal(size=prior.shape) * 0.1
+    assert np.abs(shrink(nothing, prior, known, std=0.1) - prior).mean() < 0.02

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -32,17 +32,20 @@ class Questions:
         row: ``Int32[Q]``, the pseudo-sentence of each question.
         place: ``Int32[Q]``, which of its targets is asked for.
         candidates: ``Int32[Q, K]``; -1 fills up.
+        prior: ``Float32[Q, K]``, the student's probabilities of them when it asked, adding up to 1; for those who learn
+            from the answers.
     """
 
     rows: Sequence[TokenRow]
     row: NDArray[np.int32]
     place: NDArray[np.int32]
     candidates: NDArray[np.int32]
+    prior: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
 
     @classmethod
     def of(cls, rows: Sequence[TokenRow], arrays: Arrays) -> Questions:
         """About ``rows``, as a student chose them."""
-        return cls(rows, arrays["row"], arrays["place"], arrays["candidates"])
+        return cls(rows, arrays["row"], arrays["place"], arrays["candidates"], arrays["prior"])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

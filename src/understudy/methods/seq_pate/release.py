@@ -56,6 +56,7 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, *,
     count, tuned = teacher_count(parameters), found.tuned
     teachers = Teachers(found.faculty, count, corpus, tools.scratch, tools.say)
     student, prompts = Student(tuned, parameters), tuned.instructions.prompts
+    std = plan.mechanism(answers_name(1)).noise_std / count
     sizes = [plan.mechanism(answers_name(number + 1)).shape[0] for number in range(parameters.rounds)]
     labels = _labels_of_texts(parameters, counts, len(prompts))
 
@@ -76,7 +77,7 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, *,
         query = TeacherAnswers(found.faculty, questions, parameters.answers)
         answers = tools.measure(answers_name(number + 1), query, teachers).value
         memory.add(texts, questions, answers)
-        lessons = memory.lessons(prompts, count, parameters)
+        lessons = memory.lessons(prompts, count, std, parameters)
         weights = _learnt(tools, student, f"student-{name}", lessons, weights, parameters.student_steps)
         tools.say(f"Round {number + 1} of {len(sizes)}: {size} questions about {len(rows)} pseudo-sentences.")
     tuned.trainable.load(weights)
@@ -136,12 +137,14 @@ class _Memory:
         self.questions.append(questions)
         self.answers.append(answers)
 
-    def lessons(self, prompts: Sequence[Sequence[int]], teachers: int, parameters: SeqPATEParameters) -> Lessons:
+    def lessons(
+        self, prompts: Sequence[Sequence[int]], teachers: int, std: float, parameters: SeqPATEParameters
+    ) -> Lessons:
         """What was answered, and the pseudo-sentences that it is about."""
         rows: list[TokenRow] = []
         taught = []
         for texts, questions, answers in zip(self.texts, self.questions, self.answers, strict=True):
-            shares = shares_of(answers / teachers, questions.candidates, parameters.student_loss)
+            shares = shares_of(answers / teachers, questions, std=std, loss=parameters.student_loss)
             asked, row = np.unique(questions.row, return_inverse=True)
             numbers = (row + len(rows)).tolist()
             taught += list(zip(numbers, questions.place.tolist(), questions.candidates, shares, strict=True))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.decoding.tuned import Sampling, TunedModel
+from understudy.methods.seq_pate.answers import Questions
 from understudy.methods.seq_pate.plan import SeqPATEParameters
 from understudy.models.machine import single_threaded_inference, worker_pool
 from understudy.models.training import AdamW, Block, LearningRate, TokenRow, losses_of, target_logits
@@ -62,27 +63,62 @@ def project(means: NDArray[np.float64], known: NDArray[np.bool_]) -> NDArray[np.
     return np.asarray(np.where(known, np.maximum(means - taken[:, None], 0.0), 0.0))
 
 
+def shrink(
+    means: NDArray[np.float64], prior: NDArray[np.float64], known: NDArray[np.bool_], *, std: float
+) -> NDArray[np.float64]:
+    """Noisy answers drawn to what the student itself expected, as far as they are noise: ``Float64[Q, K]``.
+
+    Empirical Bayes, of released values alone: an answer differs from the student's probability p by variance
+    c p (1 - p), and has noise of variance ``std``^2; c is what the round's answers show beyond their noise. An unlikely
+    candidate cannot differ by much, so that nearly all that is seen of it is noise.
+
+    Args:
+        means: ``Float64[Q, K]``, sums over the teachers with their noise, by the number of teachers.
+        prior: ``Float64[Q, K]``, the student's probabilities of the candidates, adding up to 1.
+        known: ``Bool[Q, K]``, which columns are candidates.
+        std: of the noise.
+    """
+    spread = np.where(known, prior * (1 - prior), 0.0)
+    beyond = np.sum(np.where(known, (means - prior) ** 2 - std**2, 0.0))
+    variance = max(0.0, float(beyond) / max(float(spread.sum()), 1e-12)) * spread
+    kept = variance / np.maximum(variance + std**2, 1e-300)
+    return np.asarray(prior + kept * (means - prior))
+
+
 def shares_of(
-    means: NDArray[np.float64], candidates: NDArray[np.int32], loss: Literal["kl", "top-answer"]
+    means: NDArray[np.float64],
+    questions: Questions,
+    *,
+    std: float,
+    loss: Literal["kl", "top-answer"],
 ) -> NDArray[np.float64]:
     """What the student learns of noisy answers: ``Float64[Q, K]``, distributions over the candidates.
 
     Args:
         means: ``Float64[Q, K]``, sums over the teachers with their noise, by the number of teachers.
+        std: of the noise on them.
         loss: ``top-answer`` for the likeliest candidate alone.
     """
-    known = candidates >= 0
+    known = questions.candidates >= 0
+    shrunk = shrink(means, questions.prior.astype(np.float64), known, std=std)
     if loss == "kl":
-        return project(means, known)
-    found: NDArray[np.float64] = np.eye(means.shape[1])[np.where(known, means, -np.inf).argmax(1)]
+        return project(shrunk, known)
+    found: NDArray[np.float64] = np.eye(means.shape[1])[np.where(known, shrunk, -np.inf).argmax(1)]
     return found
 
 
 def _tops(columns: int, mass: float, logits: Any, _block: Block) -> Any:
-    """The likeliest tokens, ``Int64[R, width, columns]``; -1 for those after the first that make up ``mass``."""
-    top = logits.log_softmax(2).topk(columns, dim=2)
+    """The likeliest tokens and their log-probabilities, ``Float64[R, width, 2, columns]``; -1 for those after the first
+    that make up ``mass``."""
+    import torch
+
+    top = logits.double().log_softmax(2).topk(columns, dim=2)
     before = top.values.exp().cumsum(2) - top.values.exp()
-    return top.indices.masked_fill(before >= mass, -1)
+    return torch.stack([top.indices.masked_fill(before >= mass, -1).double(), top.values], dim=2)
+
+
+def _log_probabilities(logits: Any, _block: Block) -> Any:
+    return logits.double().log_softmax(2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,24 +191,28 @@ class Student:
         chosen = np.lexsort((turn, np.where(easy, -ranks, within // parameters.queries_per_text), easy))
         chosen = np.sort(np.resize(chosen, count))
         row, place = places[chosen].T.astype(np.int32)
-        return {"row": row, "place": place, "candidates": self._candidates(rows, row, place)}
+        candidates, prior = self._about(rows, row, place)
+        return {"row": row, "place": place, "candidates": candidates, "prior": prior}
 
-    def _candidates(
+    def _about(
         self, rows: Sequence[TokenRow], row: NDArray[np.int32], place: NDArray[np.int32]
-    ) -> NDArray[np.int32]:
-        """The tokens that each question is about, ``Int32[Q, K]``."""
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The tokens that each question is about, ``Int32[Q, K]``, and the student's probabilities of them."""
         parameters, vocabulary = self.parameters, self.tuned.causal.vocabulary
-        if parameters.candidate_filter == "none":
-            return np.tile(np.arange(vocabulary, dtype=np.int32), (len(row), 1))
-        asked = np.unique(row)
-        columns = min(parameters.candidates, vocabulary)
+        whole = parameters.candidate_filter == "none"
+        columns = vocabulary if whole else min(parameters.candidates, vocabulary)
         mass = _MASS if parameters.candidate_filter == "top-p" else 1.0
-        tops = dict(
-            zip(asked.tolist(), self._map([rows[each] for each in asked], partial(_tops, columns, mass)), strict=True)
-        )
-        found = np.full((len(row), parameters.candidates), -1, dtype=np.int32)
-        found[:, :columns] = [tops[each][where] for each, where in zip(row.tolist(), place.tolist(), strict=True)]
-        return found
+        shape = len(row), vocabulary if whole else parameters.candidates
+        candidates, prior = np.full(shape, -1, dtype=np.int32), np.zeros(shape, dtype=np.float32)
+        asked = np.unique(row)
+        of = _log_probabilities if whole else partial(_tops, columns, mass)
+        for number, found in zip(asked.tolist(), self._map([rows[each] for each in asked], of), strict=True):
+            here = np.flatnonzero(row == number)
+            seen = found[place[here]]
+            tokens, logs = (np.arange(vocabulary)[None], seen) if whole else (seen[:, 0], seen[:, 1])
+            candidates[here, :columns] = tokens
+            prior[here, :columns] = np.where(tokens >= 0, np.exp(logs), 0.0)
+        return candidates, prior / prior.sum(axis=1, keepdims=True)
 
     @staticmethod
     def _ranks(logits: Any, block: Block) -> Any:
