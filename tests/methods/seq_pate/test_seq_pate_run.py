@@ -164,6 +164,15 @@ def test_a_killed_run_goes_on_where_it_was(
     assert made.statement.private
 
 
+@pytest.mark.parametrize("changes", [{}, {"candidate_filter": "none"}, {"answers": "votes"}])
+def test_answers_that_are_noise_are_called_so(config: Callable[..., RunConfig], changes: dict[str, Any]) -> None:
+    check = release(config(**changes)).release.noise_check
+    found = {each.name: each.value for each in check.entries}
+    assert found["answer_noise"] > 0.5
+    assert found["clear_answers"] < 0.5
+    assert check.warnings
+
+
 def test_another_base_model_is_refused(config: Callable[..., RunConfig], tmp_path: Path) -> None:
     made = release(config()).release
     other = make_llama(tmp_path / "other", seed=1)
@@ -180,6 +189,7 @@ def test_another_base_model_is_refused(config: Callable[..., RunConfig], tmp_pat
         ({"queries": 1}, "cannot be asked in 2 rounds"),
         ({"declared_records": None}, "not declared"),
         ({"teacher_targets": "nothing"}, "no linear layers called nothing"),
+        ({"candidates": 1000}, "1000 candidates are asked for, and the model knows 259 tokens"),
         ({"candidate_filter": "none", "queries": 100_000}, "do not fit into a Release"),
         ({"prefixes": "prefixes.txt"}, "must not be made from private data"),
         ({"prefixes": "prefixes.txt", "prefixes_are_public": True}, "are empty"),

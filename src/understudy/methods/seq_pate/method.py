@@ -79,8 +79,8 @@ class SeqPATE(Method, SeqPATEParameters):
         from understudy.methods.seq_pate.preparing import require_rare_phrases, try_out
 
         found = self._ready(preparation)
-        work = try_out(found, self, self._budget(plan))
         require_rare_phrases(self, corpus)
+        work = try_out(found, self, self._budget(plan))
         for line in [*plan.forecast.lines(), *work.lines()]:
             preparation.say(line[:1].upper() + line[1:])
         return found

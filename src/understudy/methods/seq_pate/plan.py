@@ -96,7 +96,7 @@ class StudentParameters(Parameters):
     """How the student learns an answer: all of it (``kl``), or its likeliest token alone (cross-entropy)."""
     kl_weight: float = Field(20.0, ge=0, le=1e6)
     """Weight of the answers against the pseudo-labels (lambda)."""
-    pseudo_weight: float = Field(0.3, ge=0, le=1e6)
+    pseudo_weight: float = Field(0.0, ge=0, le=1e6)
     """Weight of the pseudo-labels."""
     pseudo_steps: int = Field(0, ge=0, le=100_000)
     """Steps on pseudo-sentences alone, before the first round."""

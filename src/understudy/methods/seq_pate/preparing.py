@@ -152,6 +152,11 @@ def try_out(found: Ready, parameters: SeqPATEParameters, budget: Budget) -> Fact
     """
     queries, teachers = query_count(parameters, budget), teacher_count(parameters)
     columns = found.columns if parameters.candidate_filter == "none" else parameters.candidates
+    if columns > found.columns:
+        raise ConfigError(
+            f"Answers about {columns} candidates are asked for, and the model knows {found.columns} tokens.",
+            "Give fewer --candidates, or --candidate-filter none for all tokens.",
+        )
     if queries * columns > _MOST_NUMBERS:
         raise ConfigError(
             f"{queries} answers about {columns} tokens each do not fit into a Release.",

@@ -174,7 +174,9 @@ def _noise_check(memory: _Memory, mechanism: NoisySum, teachers: int) -> Facts:
     highest = np.concatenate(
         [np.where(q.candidates >= 0, a, -np.inf).max(1) for q, a in zip(memory.questions, memory.answers, strict=True)]
     )
-    share = float(np.mean(highest / teachers > 4 * std))
+    candidates = np.concatenate([(q.candidates >= 0).sum(1) for q in memory.questions])
+    of_noise = std * (2 + np.sqrt(2 * np.log(candidates)))  # the highest of so many noises, and two deviations more
+    share = float(np.mean(highest / teachers > of_noise))
     warning = (
         "Most answers are noise: the student has hardly learnt from the teachers. Ask fewer --queries, name more "
         "--teachers, or spend more epsilon."
@@ -182,7 +184,7 @@ def _noise_check(memory: _Memory, mechanism: NoisySum, teachers: int) -> Facts:
     return Facts(
         (
             Fact("answer_noise", std, "noise on a teacher-averaged probability (std)"),
-            Fact("answers_above_4_std", share, "share of the answers whose likeliest token is 4 std above the noise"),
+            Fact("clear_answers", share, "share of the answers whose likeliest token stands out from the noise on all"),
         ),
         (warning,) if share < 0.5 else (),
     )

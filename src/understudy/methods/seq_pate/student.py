@@ -268,6 +268,7 @@ class Student:
         rows, places = [each[0] for each in asked], [each[1] for each in asked]
         tokens = torch.from_numpy(np.array([each[2] for each in asked])).to(causal.device).long()
         shares = torch.from_numpy(np.array([each[3] for each in asked])).to(causal.device).float()
-        found = logits[rows, places].float().log_softmax(1).gather(1, tokens.clamp(min=0))
+        found = logits[rows, places].float().gather(1, tokens.clamp(min=0)).masked_fill(tokens < 0, -torch.inf)
+        found = found.log_softmax(1).masked_fill(tokens < 0, 0.0)  # among the candidates, as teachers answer
         divergence = torch.special.xlogy(shares, shares) - shares * found
         return loss + parameters.kl_weight * divergence.sum()
