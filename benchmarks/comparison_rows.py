@@ -331,13 +331,13 @@ def dp_finetune(epsilon: int) -> Callable[[Place, int], None]:
 
 
 def seq_pate(epsilon: int) -> Callable[[Place, int], None]:
-    """Texts sampled from a student of the built-in model that 480 teachers on it have answered 300 questions."""
+    """Texts sampled from a student of the built-in model that 240 teachers on it have answered 120 questions."""
 
     def make(place: Place, repetition: int) -> None:
         records = pq.read_metadata(place.split("train")).num_rows
         us.run(
             _corpus(place),
-            us.SeqPATE(declared_records=records, teachers=480, queries=300),
+            us.SeqPATE(declared_records=records, teachers=240, queries=120),
             us.Budget(epsilon, DELTA),
             document_type=place.size.document_type,
             records_per_label=place.size.written,
