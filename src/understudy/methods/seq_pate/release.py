@@ -34,25 +34,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.labels import NOISY, declared_proportions, in_proportion
+from understudy.labels import in_proportion
 from understudy.methods.base import Released, ReleaseTools, needed
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.plan import LABELS, SeqPATEParameters, answers_name, teacher_count
 from understudy.methods.seq_pate.preparing import Ready
 from understudy.methods.seq_pate.student import Lessons, PseudoTexts, Student, shares_of
 from understudy.methods.seq_pate.teachers import Teachers
+from understudy.methods.tuned.counts import label_counts
 from understudy.methods.tuned.model import COUNTS, SCHEMA, bounded
 from understudy.models.training import TokenRow
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.mechanisms import NoisySum
 from understudy.privacy.plan import Plan
-from understudy.queries.counts import LabelCounts
 
 
 def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, *, tools: ReleaseTools) -> Released:
     """Train the teachers, ask them, and teach the student."""
     found: Ready = tools.prepared
-    counts = _label_counts(parameters, corpus, tools)
+    counts = label_counts(parameters.label_sizes, LABELS, corpus, tools)
     count, tuned = teacher_count(parameters), found.tuned
     teachers = Teachers(found.faculty, count, corpus, tools.scratch, tools.say)
     student, prompts = Student(tuned, parameters), tuned.instructions.prompts
@@ -92,16 +92,6 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, *,
         noise_check=_noise_check(memory, plan.mechanism(answers_name(1)), count),
         strings={**tuned.instructions.to_strings(), **({} if schema is None else {SCHEMA: [schema.text]})},
     )
-
-
-def _label_counts(
-    parameters: SeqPATEParameters, corpus: BoundedCorpus, tools: ReleaseTools
-) -> dict[str, NDArray[np.float64]]:
-    """How records are shared out over labels, where that is not evenly."""
-    if parameters.label_sizes == NOISY:
-        return {COUNTS: tools.measure(LABELS, LabelCounts(tools.labels.size), corpus).value}
-    declared = declared_proportions(parameters.label_sizes, tools.labels.names)
-    return {} if declared is None else {COUNTS: np.array(declared)}
 
 
 def _labels_of_texts(
