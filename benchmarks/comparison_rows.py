@@ -330,6 +330,25 @@ def dp_finetune(epsilon: int) -> Callable[[Place, int], None]:
     return make
 
 
+def seq_pate(epsilon: int) -> Callable[[Place, int], None]:
+    """Texts sampled from a student of the built-in model that 240 teachers on it have answered 120 questions."""
+
+    def make(place: Place, repetition: int) -> None:
+        records = pq.read_metadata(place.split("train")).num_rows
+        us.run(
+            _corpus(place),
+            us.SeqPATE(declared_records=records, teachers=240, queries=120),
+            us.Budget(epsilon, DELTA),
+            document_type=place.size.document_type,
+            records_per_label=place.size.written,
+            llm_temperature=0.8,
+            max_tokens=96,
+            **_common(place, f"seq-pate-e{epsilon}", repetition),
+        )
+
+    return make
+
+
 def _corpus(place: Place, of_each_label: int | None = None, seed: int = 0) -> us.Corpus:
     table: Any = place.split("train")
     if of_each_label is not None:
@@ -377,5 +396,6 @@ ROWS: dict[str, Callable[[Place, int], None]] = {
     "few-shot-e6": few_shot,
     "dp-finetune-e6": dp_finetune(6),
     "dp-finetune-e3": dp_finetune(3),
+    "seq-pate-e6": seq_pate(6),
 }
 """By name, cheap ones first. ``eN`` is epsilon; sec-pe promises (p, r) to secrets instead."""

@@ -36,6 +36,7 @@ from understudy.methods.dp_kps.plan import DPKPSParameters
 from understudy.methods.few_shot.plan import FewShotParameters
 from understudy.methods.private_prediction.plan import PrivatePredictionParameters
 from understudy.methods.sec_pe.plan import ReleaseParameters, SecPEParameters
+from understudy.methods.seq_pate.plan import SeqPATEParameters
 from understudy.metrics.utility import in_context, released
 from understudy.metrics.utility import language as tuned_language
 from understudy.metrics.value import Metric
@@ -146,7 +147,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Iter
 
     def load_causal(*_: Any, **__: Any) -> Any:
         config = sys._getframe(1).f_locals["config"]
-        trains = getattr(config, "method", "") == "dp-finetune"
+        trains = getattr(config, "method", "") in ("dp-finetune", "seq-pate")
         return CausalModel(llama, name="builtin:tiny", dtype="float32") if trains else ScriptModel()
 
     monkeypatch.setattr(understudy.models.catalog, "load_causal", load_causal)
@@ -246,6 +247,7 @@ def in_short(default: Any) -> str:
         ("few-shot.md", FewShotParameters),
         ("private-prediction.md", PrivatePredictionParameters),
         ("dp-finetune.md", DPFinetuneParameters),
+        ("seq-pate.md", SeqPATEParameters),
     ],
 )
 def test_the_page_of_a_method_lists_every_parameter_with_its_default(page: str, parameters: type[Parameters]) -> None:
@@ -277,7 +279,8 @@ def test_what_sec_pe_shares_with_aug_pe_is_on_aug_pe_s_page() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["dp-kps.md", "aug-pe.md", "sec-pe.md", "private-prediction.md", "few-shot.md", "dp-finetune.md"]
+    "page",
+    ["dp-kps.md", "aug-pe.md", "sec-pe.md", "private-prediction.md", "few-shot.md", "dp-finetune.md", "seq-pate.md"],
 )
 def test_the_forecast_s_figures_on_a_page_are_those_of_its_example(page: str, folder: Path) -> None:
     text = (ROOT / "docs" / page).read_text("utf-8")

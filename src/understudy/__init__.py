@@ -28,6 +28,7 @@ _PUBLIC = {
         "understudy.methods.aug_pe.method": "AugPE",
         "understudy.methods.dp_kps.method": "DPKPS",
         "understudy.methods.dp_finetune.method": "DPFinetune NonPrivateFinetune",
+        "understudy.methods.seq_pate.method": "SeqPATE",
         "understudy.methods.few_shot.method": "FewShot",
         "understudy.methods.registry": "load_release",
         "understudy.methods.private_prediction.method": "PrivatePrediction",
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from understudy.methods.private_prediction.method import PrivatePrediction as PrivatePrediction
     from understudy.methods.registry import load_release as load_release
     from understudy.methods.sec_pe.method import SecPE as SecPE
+    from understudy.methods.seq_pate.method import SeqPATE as SeqPATE
     from understudy.metrics.results import Evaluation as Evaluation
     from understudy.privacy.guarantee import Budget as Budget
     from understudy.privacy.secrets.budget import SecretBudget as SecretBudget

@@ -53,6 +53,11 @@ def public_file(default: Any) -> Any:
     return Field(default, json_schema_extra={"format": "path"})
 
 
+def private_file() -> Any:
+    """A field that names a private file, or None: no Release tells its name."""
+    return Field(None, json_schema_extra={"format": "private-path"})
+
+
 class Parameters(BaseModel):
     """A pydantic model whose construction raises :class:`~understudy.errors.ConfigError`."""
 
@@ -83,7 +88,16 @@ class Parameters(BaseModel):
     @classmethod
     def public_files(cls) -> tuple[str, ...]:
         """The fields that name public files."""
-        return tuple(name for name, field in cls.model_fields.items() if field.json_schema_extra == {"format": "path"})
+        return cls._with_format("path")
+
+    @classmethod
+    def private_files(cls) -> tuple[str, ...]:
+        """The fields that name private files."""
+        return cls._with_format("private-path")
+
+    @classmethod
+    def _with_format(cls, name: str) -> tuple[str, ...]:
+        return tuple(each for each, field in cls.model_fields.items() if field.json_schema_extra == {"format": name})
 
     @property
     def file_hashes(self) -> dict[str, str]:

@@ -17,7 +17,17 @@ from understudy.assess.counting import MetricCounts
 from understudy.audit.mechanisms.audit import VIOLATION
 from understudy.audit.mechanisms.claims import EpsilonClaim
 from understudy.audit.mechanisms.gradients import CANARY, OPPOSITE, OTHER, dp_sgd
-from understudy.audit.mechanisms.sums import OWNER, aug_pe, charged_metrics, cluster_sums, dp_kps, one_sum, sec_pe
+from understudy.audit.mechanisms.sums import OWNER, Row, aug_pe, charged_metrics, cluster_sums, dp_kps, one_sum, sec_pe
+from understudy.audit.mechanisms.teachers import (
+    COUNT,
+    TURNED,
+    Groups,
+    Remembered,
+    faculty,
+    questions,
+    seq_pate,
+    trained,
+)
 from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
 from understudy.corpus.bounding import BoundedBatch
 from understudy.decoding.sums import Sums, TokenSums
@@ -25,6 +35,8 @@ from understudy.evolution.embeddings import Block
 from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.methods.dp_kps.density import WEIGHT_GRID, SequenceDensity, TermDensity, TermHistogram, TermRows
 from understudy.methods.sec_pe.clusters import ClusterSums
+from understudy.methods.seq_pate.answers import TeacherAnswers
+from understudy.methods.seq_pate.teachers import Teachers
 from understudy.models.training import TokenRow
 from understudy.privacy.accountant import Composition
 from understudy.privacy.gradients import DPSGD
@@ -72,12 +84,17 @@ ATTACKS: dict[str, Any] = {
     "dp-sgd": lambda: dp_sgd(BUDGET, rate=0.5, steps=1),
     "dp-sgd-steps": lambda: steps_of(dp_sgd(BUDGET, rate=0.5, steps=3).mechanism, delta=0.05),
     "dp-sgd-everybody": lambda: dp_sgd(BUDGET, rate=1.0, steps=2),
+    "teacher-answers": lambda: seq_pate(BUDGET, queries=4),
+    "teacher-answers-laplace": lambda: seq_pate(BUDGET, queries=1, noise="laplace"),
+    "teacher-votes": lambda: seq_pate(BUDGET, queries=4, answers="votes"),
+    "seq-pate": lambda: seq_pate(BUDGET, queries=5, rounds=3),
+    "teacher-answers-owners": lambda: seq_pate(BUDGET, queries=4, unit=OWNER),
 }
 
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_half_of_the_noise_is_caught(name: str) -> None:
-    pure = name.endswith(("laplace", "votes")) and name != "votes"
+    pure = name.endswith(("laplace", "votes")) and name not in ("votes", "teacher-votes")
     done = audited(replace(ATTACKS[name](), source=Less(0)), runs=5_000 if pure else 2_500)
     assert done.violated
     assert done.verdict == VIOLATION
@@ -568,3 +585,146 @@ def test_an_owner_who_shows_all_records_is_caught() -> None:
     attack = dp_sgd(BUDGET, rate=0.5, steps=1, records=3)
     real: Any = attack.query
     assert caught(replace(attack, query=EveryRecord(real.trainable, real.shapes, real.mechanism)), runs=1_000)
+
+
+# -- seq-pate ---------------------------------------------------------------------------------------------------------
+
+
+class NoiseOfEach(InsecureSeededNoise):
+    """Every teacher adds noise to its own answer, as printed: a share of it, so that the mean has the noise's scale."""
+
+    def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
+        return np.sum([super(NoiseOfEach, self).draw(kind, scale=scale / COUNT, size=size) for _ in range(COUNT)], 0)
+
+
+class DividedTwice(InsecureSeededNoise):
+    """The noise on the sum is that which the mean should have; then both are divided by the number of teachers."""
+
+    def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
+        return super().draw(kind, scale=scale / COUNT, size=size)
+
+
+@pytest.mark.parametrize("source", [NoiseOfEach, DividedTwice])
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_noise_on_teachers_or_on_their_mean_in_place_of_their_sum_is_caught(source: Any, noise: NoiseKind) -> None:
+    attack = seq_pate(BUDGET, queries=1, noise=noise)
+    assert not caught(attack)
+    assert audited(replace(attack, source=source(0)), runs=5_000).violated
+
+
+EPOCHS = 5
+
+
+def test_noise_that_is_sampled_anew_in_every_epoch_under_one_charge_is_caught() -> None:
+    attack = seq_pate(BUDGET, queries=4)
+    assert caught(replace(attack, sums=attack.sums * EPOCHS))
+    events = tuple(each.mechanism.event for each in attack.sums) * EPOCHS
+    assert Composition(events).epsilon(1e-6) == pytest.approx(7.5, abs=0.1)
+
+
+class OneAnswer(TeacherAnswers):
+    """Noise for a vector that moves by 1, however many questions there are."""
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return replace(Sensitivity.of_counts(1), l1=super().sensitivity.l1)
+
+
+def test_noise_for_one_answer_of_length_1_is_caught() -> None:
+    attack = seq_pate(BUDGET, queries=4)
+    assert caught(query_replaced(attack, Remembered(OneAnswer(faculty(), questions(4)))))
+
+
+class Unnormalised(TeacherAnswers):
+    """Each candidate has a probability of its own: they add up to more than 1."""
+
+    def _of(self, read: Any, candidates: NDArray[np.int32], real: int) -> NDArray[np.int64]:
+        beside = [np.stack([tokens, 0 * tokens], axis=1) for tokens in candidates.T]
+        return np.stack([super(Unnormalised, self)._of(read, pairs, real)[:, 0] for pairs in beside], axis=1)
+
+
+def test_answers_that_add_up_to_more_than_1_are_caught() -> None:
+    """The unit's teacher likes all candidates alike, and more than any other token; all other teachers like none."""
+    alike = questions(1, (1, 3, 5, 7, 9, 11))
+    attack = seq_pate(LOUD, queries=1)
+    (planned,) = attack.sums
+    wide = replace(planned, mechanism=replace(planned.mechanism, shape=alike.candidates.shape))
+    attack = replace(attack, sums=[wide])
+    assert not caught(query_replaced(attack, Remembered(TeacherAnswers(faculty(), alike))), runs=500)
+    assert caught(query_replaced(attack, Remembered(Unnormalised(faculty(), alike))))
+
+
+class ByRowNumber(Teachers):
+    """Records are cut into equal parts in the order of the file."""
+
+    @property
+    def _shards(self) -> Any:
+        batches = self.corpus.batches()
+        texts = [each for batch in batches for each in zip(batch.texts, batch.labels.tolist(), strict=True)]
+        rows = [self.faculty.tuned.row(text, label) for text, label in texts]
+        return [[rows[each] for each in part] for part in np.array_split(np.arange(len(rows)), self.count)]
+
+
+class ByRecord(Teachers):
+    """An owner's records are in shards of their own hashes."""
+
+    @property
+    def _shards(self) -> Any:
+        records = replace(self.corpus, unit=Unit())
+        return Teachers(self.faculty, self.count, records, self.folder)._shards
+
+
+NINE = [f"{TURNED if number in (3, 4, 7, 8) else 'a'} note {number}" for number in range(9)]
+"""Cut into five parts, four of them turn their teachers; with one text before them, two do."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit", "others", "mine"),
+    [
+        (ByRowNumber, Unit(), NINE, ["a note"]),
+        (ByRecord, OWNER, ["a note"], [f"{TURNED} by note {number}" for number in range(3)]),
+    ],
+)
+def test_a_unit_that_changes_more_than_one_shard_is_caught(
+    kind: Any, unit: Unit, others: Sequence[str], mine: Sequence[str]
+) -> None:
+    absent = [Row(text) for text in others]
+    present = [*(Row(text, owner="Ann") for text in mine), *absent]
+    attack = seq_pate(BUDGET, queries=4)
+    for shards, wrong in ((Teachers, False), (kind, True)):
+        both = {"absent": trained(absent, unit, shards), "present": trained(present, unit, shards)}
+        assert caught(replace(attack, **both), runs=1_000) is wrong
+
+
+@dataclass(frozen=True)
+class SeenCandidates:
+    """An attack that also looks at the candidates, which are released as they are."""
+
+    attack: Any
+    candidates: Any
+
+    @property
+    def claim(self) -> Any:
+        return self.attack.claim
+
+    def scores(self, runs: int, *, present: bool) -> NDArray[np.float64]:
+        seen = self.candidates(self.attack.present if present else self.attack.absent)
+        like_present = np.array_equal(seen, self.candidates(self.attack.present))
+        like_absent = np.array_equal(seen, self.candidates(self.attack.absent))
+        return self.attack.scores(runs, present=present) + 100.0 * (int(like_present) - int(like_absent))
+
+
+def of_student(_groups: Groups) -> NDArray[np.int32]:
+    """What the questions are about follows from public texts and released values."""
+    return questions(4).candidates
+
+
+def of_teachers(groups: Groups) -> NDArray[np.int64]:
+    """What any teacher finds likely."""
+    return np.unique([weights > 0 for each in groups.groups for weights in each.weights[: each.real]])
+
+
+@pytest.mark.parametrize(("candidates", "wrong"), [(of_student, False), (of_teachers, True)])
+def test_candidates_that_teachers_choose_are_caught(candidates: Any, wrong: bool) -> None:
+    attack = replace(seq_pate(BUDGET, queries=4), source=InsecureSeededNoise(0))
+    assert audited(SeenCandidates(attack, candidates)).violated is wrong

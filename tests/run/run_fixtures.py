@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,3 +72,16 @@ def runs_charged(location: str | Path, dataset: str = "notes") -> int:
         if ledger.dataset(dataset) is None:
             return 0
         return sum(entry.run_id is not None for entry in ledger.history(dataset))
+
+
+def files_holding(folder: Path, text: bytes) -> list[str]:
+    """The files below ``folder`` in which ``text`` is, also as a member of an archive."""
+    found = []
+    for path in folder.rglob("*"):
+        if path.is_file():
+            parts = [path.read_bytes()]
+            if zipfile.is_zipfile(path):
+                with zipfile.ZipFile(path) as archive:
+                    parts += [archive.read(name) for name in archive.namelist()]
+            found += [path.name] if any(text in part for part in parts) else []
+    return found

@@ -49,7 +49,7 @@ def sample(
         public_inputs={
             "embedder": {"source": "words", "sha256": "1" * 64},
             "model": {"source": "fake"},
-            **({"private model": {"source": "builtin:tiny", "sha256": "1" * 64}} if method == "dp-finetune" else {}),
+            **({"private model": {"source": "builtin:tiny", "sha256": "1" * 64}} if method in TUNED else {}),
         },
         labels_declared=True,
         dataset="clinic",
@@ -168,22 +168,56 @@ def private_prediction() -> Release:
     )
 
 
-def dp_finetune() -> Release:
-    """On the tiny Llama of ``local_fixtures``: queries and values of its two blocks, rank 4."""
+TUNED = {"dp-finetune", "seq-pate"}
+"""Methods whose Release is a tuned model."""
+
+
+def tuned_arrays() -> dict[str, np.ndarray[Any, Any]]:
+    """Of the tiny Llama of ``local_fixtures``: queries and values of its two blocks, rank 4, and two prompts."""
     draw, matrices = np.random.default_rng(0), {}
     for layer in range(2):
         for site, gives in (("q_proj", 32), ("v_proj", 16)):
             stem = f"base_model.model.model.layers.{layer}.self_attn.{site}.lora_"
             matrices[f"{stem}A.weight"] = draw.normal(size=(4, 32)).astype(np.float32)
             matrices[f"{stem}B.weight"] = draw.normal(size=(gives, 4)).astype(np.float32)
+    return {
+        **matrices,
+        "prompt_tokens": np.arange(10, 17, dtype=np.int32),
+        "prompt_lengths": np.array([3, 4], dtype=np.int32),
+    }
+
+
+def dp_finetune() -> Release:
     return sample(
         "dp-finetune",
         {"declared_records": 100, "private_text_tokens": 32},
         {"training": SubsampledGaussianEvent(1.0, 0.1, 10)},
+        arrays=tuned_arrays(),
+        strings={"form": ["", " ", "text"]},
+    )
+
+
+def seq_pate() -> Release:
+    """Two rounds of two questions each, about three tokens."""
+    numbers = {
+        "pseudo_labels": [0, 1],
+        "pseudo_lengths": [2, 1],
+        "pseudo_tokens": [5, 6, 7],
+        "question_text": [0, 0, 1, 1],
+        "question_place": [0, 1, 0, 0],
+    }
+    return sample(
+        "seq-pate",
+        {
+            **{"declared_records": 100, "private_text_tokens": 32, "queries": 4, "rounds": 2, "candidates": 3},
+            "pseudo_texts": 2,
+        },
+        {"answers-1": GaussianEvent(2.0), "answers-2": GaussianEvent(2.0)},
         arrays={
-            **matrices,
-            "prompt_tokens": np.arange(10, 17, dtype=np.int32),
-            "prompt_lengths": np.array([3, 4], dtype=np.int32),
+            **tuned_arrays(),
+            **{name: np.array(values, dtype=np.int32) for name, values in numbers.items()},
+            "candidates": np.array([[1, 2, 3], [1, 2, -1], [4, 5, 6], [7, -1, -1]], dtype=np.int32),
+            "answers": np.ones((4, 3)),
         },
         strings={"form": ["", " ", "text"]},
     )
@@ -197,4 +231,5 @@ SAMPLES: dict[str, Callable[[], Release]] = {
     "few-shot": few_shot,
     "private-prediction": private_prediction,
     "dp-finetune": dp_finetune,
+    "seq-pate": seq_pate,
 }

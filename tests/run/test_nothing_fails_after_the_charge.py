@@ -17,6 +17,7 @@ from clinic import LABELS, TERMS, FakeChat, write_csv
 from evolution_fixtures import WordEmbedder, varied
 from local_fixtures import make_llama
 from run_fixtures import runs_charged
+from sample_releases import TUNED
 from script_model import ScriptModel, echo
 from secret_fixtures import PUBLIC_COLUMNS, public_rows, secret_rows
 
@@ -62,6 +63,12 @@ METHODS: dict[str, dict[str, Any]] = {
     "dp-finetune": {
         **{"epsilon": "6", "delta": "1e-6", "declared_records": 16, "sampling_rate": 0.5, "steps": 2, "lora_rank": 2},
         **{"private_text_tokens": 8, "max_tokens": 4, "unfinished": "keep", "rows_at_once": 2},
+    },
+    "seq-pate": {
+        **{"epsilon": "6", "delta": "1e-6", "declared_records": 16, "teachers": 3, "teacher_layers": 1},
+        **{"teacher_steps": 1, "teachers_at_once": 2, "queries": 4, "rounds": 2, "candidates": 4, "lora_rank": 2},
+        **{"pseudo_texts": 4, "pseudo_steps": 1, "student_steps": 1, "student_batch": 2, "private_text_tokens": 8},
+        **{"max_tokens": 4, "unfinished": "keep"},
     },
 }
 KERNEL = {"bandwidth": 0.4, "features": 8}
@@ -149,6 +156,21 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"delta": "0"},
         {"learning_rate": 1, "lora_layers": 1, "unfinished": "drop"},
     ],
+    "seq-pate": [
+        {},
+        {"label_sizes": "noisy", "teacher_matrices": "both", "teacher_batch": 2, **OWNER},
+        {"answers": "votes", "noise": "laplace", "teacher_learning_rate": 1, "teacher_layers": None},
+        {"candidate_filter": "none", "student_loss": "top-answer", "learning_rate": 1, "kl_weight": 1e6},
+        {"pseudo_texts": 1, "queries": 50, "queries_per_text": 1, "rounds": 1},
+        {"pseudo_texts": 1, "rounds": 2},
+        {"teachers": 17},
+        {"queries": 1},
+        {"private_text_tokens": 100_000},
+        {"teacher_targets": "nothing"},
+        {"candidates": 100_000},
+        {"delta": "0"},
+        {"epsilon": "1e9"},
+    ],
 }
 ALIKE = {"dp-kps", "aug-pe", "sec-pe"}
 """Whose arrays have one shape whatever is drawn; that of texts drawn token by token follows from the noise."""
@@ -166,7 +188,7 @@ def outcome(
 
     def load_causal(*_: Any, **__: Any) -> Any:
         """Whoever trains needs a network; one that has been trained belongs to its run."""
-        trains = sys._getframe(1).f_locals["config"].method == "dp-finetune"
+        trains = sys._getframe(1).f_locals["config"].method in TUNED
         return CausalModel(tiny, name="tiny", dtype="float32") if trains else ScriptModel(echo(3))
 
     monkeypatch.setattr("understudy.models.catalog.load_causal", load_causal)

@@ -18,7 +18,7 @@ WRITING = ("document_type", "llm", "base_url", "records_per_label", "output")
 _OF_METHODS = (
     *("vocabulary", "vocabulary_is_public", "length", "rounds", "population", "public_corpus"),
     *("public_corpus_is_public", "batches", "sampling_rate", "exemplars"),
-    *("declared_records", "steps", "epochs", "unfinished"),
+    *("declared_records", "steps", "epochs", "unfinished", "teachers", "queries"),
 )
 _RECORDS = ("records", "records_per_label")
 

@@ -177,10 +177,15 @@ class TunedModel:
         found = [self.row(text, label, end=False) for text, label in zip(texts, numbers, strict=False) if label >= 0]
         return [row for row in found if len(row.target)]
 
-    def sample(self, keys: Sequence[tuple[int, str]], *, sampling: Sampling) -> Iterator[Completion]:
+    def sample(
+        self, keys: Sequence[tuple[int, str]], *, sampling: Sampling, beginnings: Sequence[str] | None = None
+    ) -> Iterator[Completion]:
         """One text per key, in order: a label, and a string that the text's randomness comes of (besides the seed).
 
         Texts are decoded in batches, on every core.
+
+        Args:
+            beginnings: what each text begins with; what is sampled goes on from there.
         """
         decoder, device = self.causal.decoder(self.network), self.causal.device
         stop = threading.Event()
@@ -190,7 +195,12 @@ class TunedModel:
                 return decoder.answer([prompt for _, prompt in batch], cancelled=stop)
 
         for first in range(0, len(keys), _AT_ONCE):
-            prompts = [self._prompt(label, key, sampling) for label, key in keys[first : first + _AT_ONCE]]
+            some = slice(first, first + _AT_ONCE)
+            begun = [""] * len(keys[some]) if beginnings is None else beginnings[some]
+            prompts = [
+                self._prompt(label, key, sampling, beginning)
+                for (label, key), beginning in zip(keys[some], begun, strict=True)
+            ]
             groups = list(batches(prompts, device))
             found: dict[int, Completion] = {}
             with worker_pool(device) as pool:
@@ -203,11 +213,13 @@ class TunedModel:
                     raise
             yield from (found[index] for index in range(len(prompts)))
 
-    def _prompt(self, label: int, key: str, sampling: Sampling) -> Prompt:
+    def _prompt(self, label: int, key: str, sampling: Sampling, beginning: str) -> Prompt:
         tokens = list(self.instructions.prompts[label])
-        most = min(sampling.max_tokens, self.causal.window - len(tokens))
+        if beginning:
+            tokens += self.causal.encode(self.instructions.target(beginning))
+        most = max(1, min(sampling.max_tokens, self.causal.window - len(tokens)))
         uniforms = request_uniforms(sampling.seed, f"{label} {key}", count=most)
-        return Prompt(tokens, sampling.temperature, sampling.top_p, (), uniforms)
+        return Prompt(tokens, sampling.temperature, sampling.top_p, sampling.stop, uniforms)
 
 
 @dataclass(frozen=True)
@@ -218,3 +230,4 @@ class Sampling:
     temperature: float
     top_p: float
     max_tokens: int
+    stop: tuple[str, ...] = ()

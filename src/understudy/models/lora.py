@@ -102,7 +102,7 @@ class Adapters:
     """The adapters of a network's sites, applied within :meth:`active` and in that thread only.
 
     Args:
-        network: frozen; one object of this kind at most.
+        network: frozen. Several objects may adapt it, of which one is active at a time.
         sites: what is adapted.
         rank: of each adapter, 1 or more.
     """
@@ -139,7 +139,8 @@ class Adapters:
 
     @contextmanager
     def active(self, tensors: Sequence[Any]) -> Iterator[None]:
-        """Within it the network computes with ``tensors``: matrices, or for a batch of R rows stacks ``[R, ...]``."""
+        """Within it the network computes with ``tensors``: matrices, or for a batch of R rows stacks ``[G, ...]``, each
+        matrix for R / G rows, one behind the other."""
         before = getattr(self._now, "tensors", None)
         self._now.tensors = tensors
         try:
@@ -153,6 +154,14 @@ class Adapters:
             if tensors is None:
                 return None
             down, up = tensors[2 * number : 2 * number + 2]
-            return output + SCALE * (given[0] @ down.transpose(-1, -2)) @ up.transpose(-1, -2)
+            return output + SCALE * _times(_times(given[0], down), up)
 
         return adapt
+
+
+def _times(rows: Any, matrix: Any) -> Any:
+    """``rows``, ``[R, L, in]``, by the transpose of one matrix for all, or of G: the first for the first R / G rows."""
+    if matrix.ndim == 2 or len(matrix) == len(rows):
+        return rows @ matrix.transpose(-1, -2)
+    groups = rows.unflatten(0, (len(matrix), -1))
+    return (groups.flatten(1, 2) @ matrix.transpose(-1, -2)).unflatten(1, groups.shape[1:3]).flatten(0, 1)

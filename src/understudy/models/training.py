@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -28,6 +28,7 @@ from understudy.models.machine import one_core
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
+    from understudy.models.contexts import Head
 
 _STEP = 16
 """Widths are multiples of it: whole registers of processors, and few shapes."""
@@ -112,13 +113,16 @@ class Block:
 
 def target_logits(causal: CausalModel, network: Any, block: Block) -> Any:
     """What the network says of each target's place, ``Float[R, width, V]``; of no meaning where there is none."""
-    places = block.places
     if causal.head is not None and network is causal.network:
-        states = hidden_states(network, input_ids=block.tokens[:, :-1], use_cache=False)
-        states = states.gather(1, (places - 1)[:, :, None].expand(-1, -1, states.shape[2]))
-        return causal.head(states.flatten(0, 1)).unflatten(0, places.shape)
+        return logits_of(causal.head, hidden_states(network, input_ids=block.tokens[:, :-1], use_cache=False), block)
     logits = network(input_ids=block.tokens[:, :-1], use_cache=False).logits[..., : causal.vocabulary]
-    return logits.gather(1, (places - 1)[:, :, None].expand(-1, -1, logits.shape[2]))
+    return logits.gather(1, (block.places - 1)[:, :, None].expand(-1, -1, logits.shape[2]))
+
+
+def logits_of(head: Head, states: Any, block: Block) -> Any:
+    """The same from the states ``Float[R, L, H]`` that the head reads."""
+    states = states.gather(1, (block.places - 1)[:, :, None].expand(-1, -1, states.shape[2]))
+    return head(states.flatten(0, 1)).unflatten(0, block.places.shape)
 
 
 def token_losses(causal: CausalModel, network: Any, block: Block) -> Any:
@@ -167,6 +171,10 @@ class Trainable(Protocol):
 
     def gradients(self, block: Block) -> Any:
         """Of each row's mean loss: ``Float32[R, P]`` on the device. Several threads may ask."""
+        ...
+
+    def gradient(self, loss: Callable[[], Any]) -> Any:
+        """Of what ``loss`` computes with :attr:`network`: ``Float32[P]`` on the device. Several threads may ask."""
         ...
 
     def active(self) -> Any:
@@ -236,6 +244,30 @@ class LoRA:
         found = torch.autograd.grad(losses.sum(), list(leaves.values()))
         return torch.cat([each.flatten(1) for each in found], dim=1).float()
 
+    def gradient(self, loss: Callable[[], Any]) -> Any:
+        import torch
+
+        tensors = dict(zip(self.adapters.shapes, self._tensors, strict=True))
+        leaves = {name: tensors[name].detach().requires_grad_() for name in self._learning}
+        with torch.enable_grad(), self.adapters.active([*{**tensors, **leaves}.values()]):
+            found = torch.autograd.grad(loss(), list(leaves.values()))
+        return torch.cat([each.flatten().float() for each in found])
+
+    def stacked(self, weights: Any) -> list[Any]:
+        """The matrices of G adapters, stacked as :meth:`~understudy.models.lora.Adapters.active` takes them; those that
+        do not learn stay one for all.
+
+        Args:
+            weights: ``Float[G, P]`` on the device.
+        """
+        parts = weights.split([rows * columns for rows, columns in self._learning.values()], dim=1)
+        learning = dict(zip(self._learning, parts, strict=True))
+        frozen = dict(zip(self.adapters.shapes, self.adapters.tensors(self._matrices), strict=True))
+        return [
+            learning[name].unflatten(1, shape).to(frozen[name]) if name in learning else frozen[name]
+            for name, shape in self.adapters.shapes.items()
+        ]
+
 
 class Weights:
     """All weights of a model's last blocks learn, or of the whole model; implements :class:`Trainable`.
@@ -295,14 +327,16 @@ class Weights:
         for number in range(len(block.tokens)):
             one = slice(number, number + 1)
             row = Block(block.tokens[one], block.first[one], block.counts[one], block.width)
-            found.append(self.gradient(row_losses(self.causal, self.network, row)[0]))
+            found.append(self.gradient(partial(self._loss, row)))
         return torch.stack(found)
 
-    def gradient(self, loss: Any) -> Any:
-        """Of a loss: ``Float32[P]``."""
+    def _loss(self, row: Block) -> Any:
+        return row_losses(self.causal, self.network, row)[0]
+
+    def gradient(self, loss: Callable[[], Any]) -> Any:
         import torch
 
-        parts = torch.autograd.grad(loss, list(self._parameters.values()), materialize_grads=True)
+        parts = torch.autograd.grad(loss(), list(self._parameters.values()), materialize_grads=True)
         return torch.cat([each.flatten().float() for each in parts])
 
 

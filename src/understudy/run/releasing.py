@@ -250,11 +250,13 @@ def _find_secrets(config: RunConfig, corpus: Corpus, plan: Plan) -> SecretFinder
 
 
 def _without_folders(method: Method) -> dict[str, Any]:
-    """The method's parameters. A Release names a file, not where it lay on the machine that made it."""
-    files = method.parameters.public_files()
+    """The method's parameters. A Release names a public file, not where it lay on the machine that made it, and no
+    private one."""
+    files, private = method.parameters.public_files(), method.parameters.private_files()
     return {
         name: Path(value).name if name in files and isinstance(value, str) else value
         for name, value in method.dump().items()
+        if name not in private
     }
 
 

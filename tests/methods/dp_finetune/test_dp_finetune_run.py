@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from clinic import rows, settings, write_csv
 from local_fixtures import make_llama
-from run_fixtures import runs_charged
+from run_fixtures import files_holding, runs_charged
 
 from understudy.config import RunConfig, run_config
 from understudy.errors import ConfigError, ReleaseError, UnderstudyWarning
@@ -72,18 +71,6 @@ def config(tmp_path: Path, llama: Path) -> Callable[..., RunConfig]:
     return make
 
 
-def holds(folder: Path, text: bytes) -> list[str]:
-    found = []
-    for path in folder.rglob("*"):
-        if path.is_file():
-            parts = [path.read_bytes()]
-            if zipfile.is_zipfile(path):
-                with zipfile.ZipFile(path) as archive:
-                    parts += [archive.read(name) for name in archive.namelist()]
-            found += [path.name] if any(text in part for part in parts) else []
-    return found
-
-
 def test_a_run_is_charged_once_and_its_texts_come_of_the_release(
     config: Callable[..., RunConfig], tmp_path: Path, llama: Path
 ) -> None:
@@ -95,7 +82,7 @@ def test_a_run_is_charged_once_and_its_texts_come_of_the_release(
     assert again.release.digest == result.release.digest
     assert [each.text for each in again.records] == [each.text for each in result.records]
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
-    assert holds(tmp_path / "out", PLANT.encode()) == []
+    assert files_holding(tmp_path / "out", PLANT.encode()) == []
     assert any("floating point" in note for note in result.statement.notes)
     made = load_release(tmp_path / "out" / "release" / "dp-finetune.release")
     names = [name for name in made.arrays if name.endswith("lora_B.weight")]

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from understudy.audit.mechanisms.audit import Attack, Auditable
 from understudy.audit.mechanisms.gradients import dp_sgd
 from understudy.audit.mechanisms.sums import OWNER, TERMS, QueryName, aug_pe, charged_metrics, dp_kps, one_sum, sec_pe
+from understudy.audit.mechanisms.teachers import seq_pate
 from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
 from understudy.errors import ConfigError
 from understudy.models.machine import require_local
@@ -26,6 +27,7 @@ _TEST = "one record more, which brings every distance nearer to the public one, 
 _SUBSET = "one record more, which makes its subset say another token"
 _CANARY = "one record more, whose gradient is clipped"
 _SUBSET_HALF, _CANARY_HALF = (f"{each}, where it is sampled (half of the time)" for each in (_SUBSET, _CANARY))
+_TURNED = "one record more, which turns its teacher's answers round"
 _SECRETS = "three records more, which hold one secret"
 _SECRETS_HALF = f"{_SECRETS} and are sampled half of the time"
 
@@ -119,6 +121,21 @@ _ALL: tuple[Auditable, ...] = (
         "dp-finetune: clipped gradients of sampled owners",
         f"{_OWNER} whose gradients are clipped, where it is sampled (half of the time)",
         partial(dp_sgd, rate=0.5, steps=1, records=3),
+    ),
+    _local("teacher-answers", "seq-pate: answers of all teachers", _TURNED, partial(seq_pate, queries=4)),
+    _local(
+        "teacher-answers-laplace",
+        "seq-pate: the same, pure",
+        _TURNED,
+        partial(seq_pate, queries=1, noise="laplace"),
+    ),
+    _local("teacher-votes", "seq-pate: votes of all teachers", _TURNED, partial(seq_pate, queries=4, answers="votes")),
+    _local("seq-pate", "seq-pate: answers of three rounds", _TURNED, partial(seq_pate, queries=5, rounds=3)),
+    _local(
+        "teacher-answers-owners",
+        "seq-pate: answers of teachers of owners",
+        f"{_OWNER} in one shard, who turn their teacher's answers round",
+        partial(seq_pate, queries=4, unit=OWNER),
     ),
 )
 MECHANISMS = {each.name: each for each in _ALL}

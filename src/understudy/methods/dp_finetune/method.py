@@ -9,27 +9,24 @@ from understudy.decoding.tuned import TunedModel
 from understudy.labels import NOISY, UNIFORM
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
-from understudy.methods.dp_finetune import generate as generating
 from understudy.methods.dp_finetune.plan import (
     LABELS,
     NAME,
     TRAINING,
     DPFinetuneParameters,
-    SamplingParameters,
     make_plan,
 )
-from understudy.methods.dp_finetune.tuning import (
+from understudy.methods.dp_finetune.tuning import Ready, ready, try_out
+from understudy.methods.public import GenerationTools, PublicFacts
+from understudy.methods.tuned import texts
+from understudy.methods.tuned.model import (
     COUNTS,
-    LARGEST_WEIGHT,
     MODEL,
-    OTHER_ARRAYS,
-    SCHEMA,
-    Ready,
-    ready,
-    try_out,
+    SamplingParameters,
+    held_arrays,
+    held_strings,
     tuned_model,
 )
-from understudy.methods.public import GenerationTools, PublicFacts
 from understudy.models.causal import CausalModel
 from understudy.parameters import Parameters
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
@@ -43,8 +40,6 @@ from understudy.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
-
-_INT32 = 2**31 - 1
 
 
 class DPFinetune(Method, DPFinetuneParameters):
@@ -79,37 +74,23 @@ class DPFinetune(Method, DPFinetuneParameters):
         return release(self, corpus, plan, tools=tools, private=self.private)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
-        return generating.generate(self, release, counts, base=needed(tools.model), tools=tools)
+        return texts.generate(self, release, counts, tuned=self.tuned_model(release, needed(tools.model)), tools=tools)
 
     def label_weights(self, release: Release) -> Sequence[float] | None:
         return release.arrays[COUNTS].tolist() if COUNTS in release.arrays else None
 
     def tuned_model(self, release: Release, base: CausalModel) -> TunedModel:
-        return tuned_model(self, release, base)
+        return tuned_model(self, release, base, others={COUNTS})
 
     def contents(self, release: Release) -> Contents:
         """The tuned weights by name, the prompts in tokens, and label counts where they are not even."""
-        labels = release.schema.label_set.size
-        arrays = {
-            name: Held(
-                "float32", tuple(f"{name} {place}" for place in range(array.ndim)), -LARGEST_WEIGHT, LARGEST_WEIGHT
-            )
-            for name, array in release.arrays.items()
-            if name not in OTHER_ARRAYS
-        }
-        arrays |= {
-            "prompt_tokens": Held("int32", ("tokens",), 0, _INT32),
-            "prompt_lengths": Held("int32", (labels,), 1, 2**20),
-        }
+        arrays = held_arrays(release, others={COUNTS})
         if self.label_sizes != UNIFORM:
-            arrays[COUNTS] = Held("float64", (labels,))
+            arrays[COUNTS] = Held("float64", (release.schema.label_set.size,))
         charges = {TRAINING: SubsampledGaussianEvent.kind}
         if self.label_sizes == NOISY:
             charges = {LABELS: GaussianEvent.kind, **charges}
-        strings: dict[str, int | None] = {"form": 3}
-        if release.schema.record_columns and SCHEMA in release.strings:
-            strings[SCHEMA] = 1
-        return Contents(charges, arrays, strings, public_inputs=(MODEL,))
+        return Contents(charges, arrays, held_strings(release), public_inputs=(MODEL,))
 
     def _ready(self, preparation: Preparation) -> Ready:
         return ready(

@@ -7,17 +7,14 @@ training     T noisy sums of clipped gradients, each over a Poisson sample of it
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from pydantic import Field
 
-from understudy.decoding.prompting import TextParameters
 from understudy.errors import ConfigError
 from understudy.labels import NOISY, UNIFORM, declared_proportions
 from understudy.methods.public import PublicFacts
-from understudy.models.lora import ATTENTION
+from understudy.methods.tuned.model import DeclaredSize, TunedParameters
 from understudy.models.training import Cost, Decay, LearningRate
-from understudy.parameters import CommaSeparated, Parameters
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.facts import Fact, Facts
@@ -31,11 +28,9 @@ LABELS, TRAINING = "labels", "training"
 _BATCH, _STEPS = 256, 10
 
 
-class TrainingParameters(Parameters):
+class TrainingParameters(DeclaredSize):
     """How the model is trained: with the budget, any two of rate, steps, epochs and noise give the others."""
 
-    declared_records: int | None = Field(None, ge=1, le=10**12)
-    """Size of the corpus as you declare it (owners, where they are protected): with the rate the fixed divisor."""
     sampling_rate: float | None = Field(None, gt=0, le=1)
     """Probability with which each record is in a step's sample (q). Default: 256 of the declared records on average."""
     steps: int | None = Field(None, ge=1, le=MOST_STEPS)
@@ -59,42 +54,8 @@ class TrainingParameters(Parameters):
     rows_at_once: int | None = Field(None, ge=1, le=65_536)
     """Texts whose gradients are computed at once. It changes no result. Default: 8, or 32 on a GPU."""
 
-    @property
-    def declared(self) -> int:
-        """The declared size. Raises ConfigError if there is none."""
-        if self.declared_records is None:
-            raise ConfigError(
-                "The size of the corpus is not declared.",
-                "Declare it with --declared-records N, from what you know of the corpus and not from counting it: the "
-                "sampling rate and the divisor of the gradients follow from it.",
-            )
-        return self.declared_records
 
-
-class TuningParameters(Parameters):
-    """What of the model learns."""
-
-    learns: Literal["lora", "all"] = "lora"
-    """``lora``: adapters on the frozen model. ``all``: every weight, of a small model."""
-    lora_rank: int = Field(4, ge=1, le=1024)
-    """Rank of the adapters."""
-    lora_targets: CommaSeparated = (ATTENTION,)
-    """Names of the linear layers that are adapted (``q_proj,v_proj``); ``attention`` for those of queries and values,
-    or ``all``."""
-    lora_matrices: Literal["up", "both"] = "up"
-    """Which of an adapter's two matrices learn: ``up`` (B alone: half as many numbers to put noise on) or ``both``."""
-    lora_layers: int | None = Field(None, ge=1, le=10_000)
-    """Adapt only so many of the last blocks. Default: all."""
-
-
-class SamplingParameters(Parameters):
-    """How ``generate`` uses the tuned model. Free."""
-
-    unfinished: Literal["drop", "keep"] = "keep"
-    """What to do with a text that did not end within its tokens: ``drop`` samples it again, four times in all."""
-
-
-class DPFinetuneParameters(SamplingParameters, TextParameters, TrainingParameters, TuningParameters):
+class DPFinetuneParameters(TunedParameters, TrainingParameters):
     """All parameters of DP-SGD fine-tuning."""
 
     label_sizes: str = UNIFORM

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.decoding.tuned import TunedModel
-from understudy.labels import NOISY, declared_proportions
 from understudy.methods.base import Released, ReleaseTools, needed
 from understudy.methods.dp_finetune.plan import (
     LABELS,
@@ -39,13 +38,14 @@ from understudy.methods.dp_finetune.plan import (
     learning_rate,
     part_name,
 )
-from understudy.methods.dp_finetune.tuning import COUNTS, LARGEST_WEIGHT, SCHEMA, Ready
+from understudy.methods.dp_finetune.tuning import Ready
+from understudy.methods.tuned.counts import label_counts
+from understudy.methods.tuned.model import SCHEMA, bounded
 from understudy.models.training import AdamW, Shapes, TokenRow
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.gradients import DPSGD, PaidSteps, Steps
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
-from understudy.queries.counts import LabelCounts
 from understudy.queries.gradients import ClippedGradients, SampledRows, plain_sum
 
 UNPROTECTED = "Gradients were neither clipped nor noisy: this is a yardstick of what privacy costs."
@@ -56,7 +56,7 @@ def release(
 ) -> Released:
     """Tune the model; ``private`` is False for the yardstick, which neither clips nor adds noise."""
     found: Ready = tools.prepared
-    counts = _label_counts(parameters, corpus, tools)
+    counts = label_counts(parameters.label_sizes, LABELS, corpus, tools)
     mechanism: DPSGD = plan.mechanism(TRAINING)
     training = Training(
         parameters, found.tuned, found.tuned.shapes(found.rows), mechanism, tools.open(TRAINING), corpus, private
@@ -71,7 +71,7 @@ def release(
     schema = None if found.asked.check is None else found.asked.check.schema
     instructions = found.tuned.instructions
     return Released(
-        {**_bounded(found.tuned.trainable.named(state["weights"])), **instructions.to_arrays(), **counts},
+        {**bounded(found.tuned.trainable.named(state["weights"])), **instructions.to_arrays(), **counts},
         public_inputs=found.asked.public_inputs(
             needed(tools.prompts).template.document_type, schema_source="a schema of your own"
         ),
@@ -79,21 +79,6 @@ def release(
         notes=() if private else (UNPROTECTED,),
         strings={**instructions.to_strings(), **({} if schema is None else {SCHEMA: [schema.text]})},
     )
-
-
-def _bounded(matrices: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-    """Such as can be read again: no weight is that large but after a learning rate far too high."""
-    return {name: np.nan_to_num(each, nan=0.0).clip(-LARGEST_WEIGHT, LARGEST_WEIGHT) for name, each in matrices.items()}
-
-
-def _label_counts(
-    parameters: DPFinetuneParameters, corpus: BoundedCorpus, tools: ReleaseTools
-) -> dict[str, NDArray[np.float64]]:
-    """How records are shared out over labels, where that is not evenly."""
-    if parameters.label_sizes == NOISY:
-        return {COUNTS: tools.measure(LABELS, LabelCounts(tools.labels.size), corpus).value}
-    declared = declared_proportions(parameters.label_sizes, tools.labels.names)
-    return {} if declared is None else {COUNTS: np.array(declared)}
 
 
 @dataclass(repr=False)

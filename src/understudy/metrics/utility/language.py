@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -167,9 +168,13 @@ def tune(weights: Weights, rows: Sequence[TokenRow], recipe: Recipe, *, seed: in
     optimizer = AdamW(weights.start(), rate, device=causal.device, weight_decay=_WEIGHT_DECAY)
     for batch in batches:
         block = Block.around(batch, device=causal.device)
-        gradient = weights.gradient(token_losses(causal, weights.network, block).sum() / block.counts.sum())
+        gradient = weights.gradient(partial(_loss, weights, block))
         optimizer.step(gradient / gradient.norm().clamp(min=1.0))
         weights.load(optimizer.weights)
+
+
+def _loss(weights: Weights, block: Block) -> Any:
+    return token_losses(weights.causal, weights.network, block).sum() / block.counts.sum()
 
 
 def measure_language_model(

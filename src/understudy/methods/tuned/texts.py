@@ -1,4 +1,4 @@
-"""DP-SGD fine-tuning, after the privacy boundary: texts sampled from the tuned model. Free, any number of times."""
+"""Texts sampled from a tuned model, after the privacy boundary: free, any number of times."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from dataclasses import dataclass
 
 from understudy.decoding.structured import Fault, JSONSchema, RecordCheck
 from understudy.decoding.tuned import Sampling, TunedModel
-from understudy.methods.dp_finetune.plan import DPFinetuneParameters
-from understudy.methods.dp_finetune.tuning import SCHEMA, tuned_model
 from understudy.methods.public import GenerationTools
-from understudy.models.causal import CausalModel
+from understudy.methods.tuned.model import SCHEMA, TunedParameters
 from understudy.models.types import Completion
 from understudy.release import Release
 from understudy.writing.records import SyntheticRecord
@@ -23,26 +21,23 @@ UNFINISHED, EMPTY = "unfinished", "empty"
 
 
 def generate(
-    parameters: DPFinetuneParameters,
+    parameters: TunedParameters,
     release: Release,
     counts: Sequence[int],
     *,
-    base: CausalModel,
+    tuned: TunedModel,
     tools: GenerationTools,
 ) -> Iterator[SyntheticRecord]:
     """``counts[label]`` texts of each label, sampled from the tuned model on its prompt.
 
     A text that cannot be used (no record where one is wanted, empty, or not ended within its tokens) is sampled again,
     four times in all; then it is left out, and its record says why.
-
-    Raises ReleaseError if the model at hand is not the one that the Release was tuned on.
     """
     writer = tools.writer.parameters
-    tuned = tuned_model(parameters, release, base)
     sampling = Sampling(tools.seed, writer.llm_temperature, writer.top_p, writer.max_tokens)
     texts = Texts(tuned, sampling, _check(parameters, release), drop_unfinished=parameters.unfinished == "drop")
     wanted = [(label, number) for label, count in enumerate(counts) for number in range(count)]
-    model, faults, done = public_name(base.model_id), Counter[str](), 0
+    model, faults, done = public_name(tuned.causal.model_id), Counter[str](), 0
     for first in range(0, len(wanted), _AT_ONCE):
         some = wanted[first : first + _AT_ONCE]
         for (label, number), text in zip(some, texts.of(some), strict=True):
@@ -58,7 +53,7 @@ def generate(
         tools.say(f"{sum(faults.values())} of {len(wanted)} texts are left out ({counted}).")
 
 
-def _check(parameters: DPFinetuneParameters, release: Release) -> RecordCheck | None:
+def _check(parameters: TunedParameters, release: Release) -> RecordCheck | None:
     """What says whether a text is a record; None where texts are none."""
     columns = release.schema.record_columns
     if not columns:

@@ -1,0 +1,253 @@
+"""SeqPATE: speed of stacked teachers, and perplexity and BLEU of students under every ablation.
+
+    python benchmarks/seq_pate.py speed
+    python benchmarks/seq_pate.py teachers --set sgd --teachers 2000 --out DIR         # train them once
+    python benchmarks/seq_pate.py students --set sgd --out DIR --ask 480 NAME ...      # ablations of those teachers
+    python benchmarks/seq_pate.py models --set sgd FILE.release ...                    # any tuned Release, or none
+
+Students get the real noise of the plan (continuous, from NumPy: a simulation that promises nothing) for ``--teachers``
+teachers. To save time the mean may be taken over the first ``--ask`` of them; the noise stays that of all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from sets import DATA
+from understudy.decoding.tuned import Sampling, TunedModel, build_instructions
+from understudy.methods.registry import load_release, make_method, method_class
+from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
+from understudy.methods.seq_pate.plan import SeqPATEParameters, noise_of, query_count, round_sizes
+from understudy.methods.seq_pate.student import Lessons, PseudoTexts, Student, project, shares_of
+from understudy.methods.seq_pate.teachers import Faculty, Group, Recipe
+from understudy.methods.tuned.model import model_to_tune
+from understudy.metrics.sample import Sample
+from understudy.metrics.utility.language import UNTUNED
+from understudy.metrics.utility.released import measure_released_model
+from understudy.models.catalog import load_causal
+from understudy.models.machine import one_core, worker_pool
+from understudy.models.training import LoRA, TokenRow
+from understudy.models.trunk import Trunk
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import COUNT_GRID
+from understudy.prompts.parameters import WritingParameters
+from understudy.prompts.template import Prompts, load_template
+
+TYPES = {"sgd": "customer service dialogue", "europarl": "speech in the European Parliament", "ag_news": "news article"}
+TOKENS = 64
+DECLARED = 10**6  # of which nothing here depends
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "seq-pate": {},
+    "pseudo-sentences only": {"kl_weight": 0, "pseudo_weight": 1.0, "pseudo_source": "base"},
+    "votes": {"answers": "votes"},
+    "top answer": {"student_loss": "top-answer"},
+    "laplace": {"noise": "laplace"},
+    "laplace, 30 questions": {"noise": "laplace", "queries": 30},
+    "no filter": {"candidate_filter": "none", "queries": 400},
+    "top-k": {"candidate_filter": "top-k"},
+    "every position": {"ask": "all"},
+    "hard positions": {"ask": "hard"},
+    "no pseudo-labels": {"pseudo_weight": 0},
+    "base writes": {"pseudo_source": "base"},
+    "clip and divide": {},
+    "project": {},
+    "no noise": {},
+}
+
+
+def texts_of(name: str, part: str, count: int | None, *, seed: int = 0) -> list[str]:
+    """Texts at random."""
+    rows = pq.read_table(DATA / name / f"{part}.parquet")
+    rows = rows.take(np.random.default_rng(seed).permutation(rows.num_rows)[:count])
+    found: list[str] = rows.column("text").to_pylist()
+    return found
+
+
+def student_to_be(name: str, **changes: Any) -> tuple[SeqPATEParameters, TunedModel]:
+    parameters = SeqPATEParameters(declared_records=DECLARED, private_text_tokens=TOKENS, **changes)
+    prompts = Prompts(WritingParameters(document_type=TYPES[name]), load_template(TYPES[name]))
+    model = load_causal("builtin")
+    asked = build_instructions(parameters, prompts, model, label_names=(), record_columns=())
+    return parameters, model_to_tune(parameters, asked, model, ())
+
+
+def faculty_of(parameters: SeqPATEParameters, tuned: TunedModel, *, group: int = 16, trunk: bool = True) -> Faculty:
+    lora = LoRA(
+        tuned.causal,
+        rank=parameters.teacher_rank,
+        targets=parameters.teacher_targets,
+        layers=parameters.teacher_layers,
+    )
+    recipe = Recipe(parameters.teacher_steps, parameters.teacher_batch, parameters.teacher_learning_rate, group)
+    return Faculty(lora, Trunk(tuned.causal, layers=parameters.teacher_layers if trunk else None), tuned, recipe)
+
+
+def train_all(faculty: Faculty, shards: list[list[TokenRow]]) -> np.ndarray[Any, Any]:
+    """All teachers' adapters, ``Float32[M, P]``."""
+    size = faculty.recipe.group
+    groups = [shards[first : first + size] for first in range(0, len(shards), size)]
+    with worker_pool("cpu") as pool:
+        found = list(pool.map(faculty.train, [[*each, *[[]] * (size - len(each))] for each in groups]))
+    return np.concatenate(found)[: len(shards)]
+
+
+def speed(repetitions: int, steps: int) -> None:
+    """Seconds per teacher of four texts on one core, in one run: stacked or not, with the trunk computed once or at
+    every step."""
+    parameters, tuned = student_to_be("sgd", teacher_steps=steps)
+    rows = [tuned.row(text, 0) for text in texts_of("sgd", "train", 64 * 4)]
+    shards = [rows[number::64] for number in range(64)]
+    for _ in range(repetitions):
+        for group, trunk, teachers in ((1, False, 4), (1, True, 4), (16, False, 16), (16, True, 32), (64, True, 64)):
+            faculty = faculty_of(parameters, tuned, group=group, trunk=trunk)
+            with one_core():
+                start = time.perf_counter()
+                for first in range(0, teachers, group):
+                    faculty.train(shards[first : first + group])
+                seconds = (time.perf_counter() - start) / teachers
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+            what = "trunk once" if trunk else "trunk at every step"
+            print(f"{group} at once, {what}: {seconds:.3f} s per teacher; peak memory so far {peak:.2f} GB", flush=True)
+    print(f"{faculty.lora.size} numbers per teacher: {4 * faculty.lora.size * 2000 / 1e9:.2f} GB on disk for 2000")
+
+
+def teachers(name: str, out: Path, count: int, records: int) -> None:
+    parameters, tuned = student_to_be(name)
+    rows = [tuned.row(text, 0) for text in texts_of(name, "train", records)]
+    numbers = np.random.default_rng(1).integers(0, count, len(rows))
+    shards: list[list[TokenRow]] = [[] for _ in range(count)]
+    for row, number in zip(rows, numbers.tolist(), strict=True):
+        shards[number].append(row)
+    start = time.perf_counter()
+    np.save(out / f"{name}.npy", train_all(faculty_of(parameters, tuned), shards))
+    print(f"{count} teachers of {len(rows)} records: {time.perf_counter() - start:.0f} s", flush=True)
+
+
+def scores(name: str, tuned: TunedModel, *, test_texts: int) -> dict[str, float]:
+    """Held-out perplexity, the base model's, the mean perplexity of batches of 8, and BLEU of continuations."""
+    import sacrebleu
+
+    texts = texts_of(name, "test", test_texts, seed=1)
+    by_name = {
+        each.of: each.value
+        for each in measure_released_model(Sample(tuple(texts), None), tuned, tokens=TOKENS, test_texts=test_texts)
+    }
+    model, halves = tuned.causal, []
+    for text in texts:
+        tokens = model.encode(text)[:TOKENS]
+        halves.append((model.decode(tokens[: TOKENS // 2]), model.decode(tokens[TOKENS // 2 :])))
+    sampling = Sampling(0, 0.7, 0.9, TOKENS // 2)
+    keys = [(0, str(number)) for number in range(len(halves))]
+    answers = list(tuned.sample(keys, sampling=sampling, beginnings=[first for first, _ in halves]))
+    said, meant = [each.text.strip() for each in answers], [second.strip() for _, second in halves]
+    bleu = {
+        f"BLEU-{order}": sacrebleu.BLEU(max_ngram_order=order).corpus_score(said, [meant]).score for order in (3, 4)
+    }
+    return {"perplexity": float(by_name["synthetic"] or 0), "base": float(by_name[UNTUNED] or 0), **bleu}
+
+
+def students(name: str, out: Path, given: argparse.Namespace) -> None:
+    stacked = np.load(out / f"{name}.npy")[: given.ask]
+    for trial in given.names or list(ABLATIONS):
+        changes = {"queries": given.queries, "teachers": given.teachers, **ABLATIONS[trial]}
+        parameters, tuned = student_to_be(name, **changes)
+        budget = Budget(given.epsilon, "1e-6")
+        queries = query_count(parameters, budget)
+        std = noise_of(parameters, budget).on_mean(queries, given.teachers)
+        faculty, student, source = faculty_of(parameters, tuned), Student(tuned, parameters), np.random.default_rng(7)
+        prompts = tuned.instructions.prompts
+        start = weights = tuned.trainable.start()
+        rows: list[TokenRow] = []
+        taught: list[Any] = []
+        began = time.perf_counter()
+        for number, size in enumerate(round_sizes(queries, parameters.rounds)):
+            tuned.trainable.load(start if parameters.pseudo_source == "base" else weights)
+            here = [0] * (parameters.pseudo_texts // parameters.rounds)
+            written = PseudoTexts.of(student.write(here, name=str(number + 1), seed=0)).rows(prompts)
+            tuned.trainable.load(weights)
+            questions = Questions.of(written, student.choose(written, size, seed=number))
+            mean = np.zeros(questions.candidates.shape)
+            if parameters.kl_weight:
+                query = TeacherAnswers(faculty, questions, parameters.answers)
+                for first in range(0, len(stacked), 16):
+                    group = stacked[first : first + 16]
+                    mean += query.of_batch(Group(group, len(group)))
+                mean /= COUNT_GRID * len(stacked)
+            if trial != "no noise":
+                sampler = source.normal if parameters.noise == "gaussian" else source.laplace
+                mean += sampler(size=mean.shape) * (std if parameters.noise == "gaussian" else std / np.sqrt(2))
+            known = questions.candidates >= 0
+            if trial in ("clip and divide", "project"):
+                shares = np.where(known, np.maximum(mean, 0), 0)
+                shares /= np.maximum(shares.sum(1, keepdims=True), 1e-9)
+                shares = project(mean, known) if trial == "project" else shares
+            else:
+                noise = 1e-6 if trial == "no noise" else std
+                shares = shares_of(mean, questions, std=noise, loss=parameters.student_loss)
+            asked, row = np.unique(questions.row, return_inverse=True)
+            places = questions.place.tolist()
+            taught += list(zip((row + len(rows)).tolist(), places, questions.candidates, shares, strict=True))
+            rows += [written[each] for each in asked.tolist()]
+            weights = student.learn(Lessons(rows, taught), weights, steps=parameters.student_steps, seed=0)
+        found = scores(name, tuned, test_texts=given.test_texts)
+        row_ = {
+            **{"set": name, "trial": trial, "epsilon": given.epsilon, "queries": queries, "noise": round(std, 4)},
+            **{key: round(value, 2) for key, value in found.items()},
+            "seconds": round(time.perf_counter() - began),
+        }
+        print(json.dumps(row_), flush=True)
+        with (out / "results.jsonl").open("a") as file:
+            file.write(json.dumps(row_) + "\n")
+
+
+def models(name: str, files: list[str], test_texts: int) -> None:
+    """The same scores of any tuned Release."""
+    for file in files:
+        made = load_release(file)
+        known = method_class(made.method).parameters.model_fields
+        method = make_method(made.method, {name: made.parameters[name] for name in known if name in made.parameters})
+        tuned = method.tuned_model(made, load_causal("builtin"))
+        assert tuned is not None
+        print(json.dumps({"file": file, **scores(name, tuned, test_texts=test_texts)}), flush=True)
+    if not files:
+        _, tuned = student_to_be(name)
+        tuned.trainable.load(tuned.trainable.start())
+        print(json.dumps({"base": name, **scores(name, tuned, test_texts=test_texts)}), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["speed", "teachers", "students", "models"])
+    parser.add_argument("names", nargs="*", help="ablations, or Releases")
+    parser.add_argument("--set", default="sgd")
+    parser.add_argument("--out", type=Path, default=Path("seq_pate"))
+    parser.add_argument("--teachers", type=int, default=2000)
+    parser.add_argument("--records", type=int, default=12_000)
+    parser.add_argument("--ask", type=int, default=None)
+    parser.add_argument("--queries", type=int, default=1000)
+    parser.add_argument("--epsilon", default="3")
+    parser.add_argument("--test-texts", type=int, default=100)
+    parser.add_argument("--repetitions", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=4)
+    given = parser.parse_intermixed_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    if given.what == "speed":
+        speed(given.repetitions, given.steps)
+    elif given.what == "teachers":
+        teachers(given.set, given.out, given.teachers, given.records)
+    elif given.what == "students":
+        students(given.set, given.out, given)
+    else:
+        models(given.set, given.names, given.test_texts)
+
+
+if __name__ == "__main__":
+    main()

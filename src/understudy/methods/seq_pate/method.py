@@ -1,0 +1,140 @@
+"""SeqPATE: a student that many teachers on disjoint shards have answered noisily."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from understudy.decoding.tuned import TunedModel
+from understudy.errors import ConfigError
+from understudy.labels import NOISY, UNIFORM
+from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
+from understudy.methods.contents import Contents, Held
+from understudy.methods.public import GenerationTools, PublicFacts
+from understudy.methods.seq_pate.plan import (
+    LABELS,
+    NAME,
+    SeqPATEParameters,
+    answers_name,
+    make_plan,
+    query_count,
+)
+from understudy.methods.tuned import texts
+from understudy.methods.tuned.model import (
+    COUNTS,
+    MODEL,
+    SamplingParameters,
+    held_arrays,
+    held_strings,
+    tuned_model,
+)
+from understudy.models.causal import CausalModel
+from understudy.parameters import Parameters
+from understudy.privacy.events import GaussianEvent, PureEvent
+from understudy.privacy.facts import Facts
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Plan
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.release import Release
+from understudy.writing.records import SyntheticRecord
+
+if TYPE_CHECKING:
+    from understudy.corpus.bounding import BoundedCorpus
+    from understudy.methods.seq_pate.preparing import Ready
+
+_ANSWERED = frozenset(
+    {
+        COUNTS,
+        *("pseudo_labels", "pseudo_lengths", "pseudo_tokens"),
+        *("question_text", "question_place", "candidates", "answers"),
+    }
+)
+"""Arrays of a Release that are not of the tuned model."""
+_INT32 = 2**31 - 1
+
+
+class SeqPATE(Method, SeqPATEParameters):
+    """Teachers on disjoint shards answer noisily where a student is unsure; any number of texts are then sampled from
+    the student.
+
+    >>> SeqPATE(declared_records=20_000, teachers=1000).teachers
+    1000
+    """
+
+    name: ClassVar[str] = NAME
+    parameters: ClassVar[type[Parameters]] = SeqPATEParameters
+    generation_parameters: ClassVar[type[Parameters]] = SamplingParameters
+    needs: ClassVar[Needs] = Needs(private_model=True, generation_model=True, generation_llm="never")
+
+    def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
+        assert isinstance(budget, Budget), "a method that does not protect secrets is given no other"
+        return make_plan(self, budget, facts)
+
+    def forecast_work(self, plan: Plan, preparation: Preparation) -> Facts:
+        from understudy.methods.seq_pate.preparing import try_out
+
+        return try_out(self._ready(preparation), self, self._budget(plan))
+
+    def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:
+        from understudy.methods.seq_pate.preparing import require_rare_phrases, try_out
+
+        found = self._ready(preparation)
+        require_rare_phrases(self, corpus)
+        work = try_out(found, self, self._budget(plan))
+        for line in [*plan.forecast.lines(), *work.lines()]:
+            preparation.say(line[:1].upper() + line[1:])
+        return found
+
+    def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
+        from understudy.methods.seq_pate.release import release  # only here: it reads private records
+
+        return release(self, corpus, plan, tools=tools)
+
+    def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
+        return texts.generate(self, release, counts, tuned=self.tuned_model(release, needed(tools.model)), tools=tools)
+
+    def label_weights(self, release: Release) -> Sequence[float] | None:
+        return release.arrays[COUNTS].tolist() if COUNTS in release.arrays else None
+
+    def tuned_model(self, release: Release, base: CausalModel) -> TunedModel:
+        return tuned_model(self, release, base, others=_ANSWERED)
+
+    def contents(self, release: Release) -> Contents:
+        """The student's weights by name, the prompts in tokens, and all that was asked and answered."""
+        budget = release.statement.budget
+        if not isinstance(budget, Budget):
+            raise ConfigError("The Release has a budget of another kind.", "Get the file again from its maker.")
+        labels, queries = release.schema.label_set.size, query_count(self, budget)
+        columns: int | str = "columns" if self.candidate_filter == "none" else self.candidates
+        arrays = held_arrays(release, others=_ANSWERED) | {
+            "pseudo_labels": Held("int32", (self.pseudo_texts,), 0, labels - 1),
+            "pseudo_lengths": Held("int32", (self.pseudo_texts,), 1, self.private_text_tokens + 1),
+            "pseudo_tokens": Held("int32", ("pseudo_tokens",), 0, _INT32),
+            "question_text": Held("int32", (queries,), 0, self.pseudo_texts - 1),
+            "question_place": Held("int32", (queries,), 0, self.private_text_tokens),
+            "candidates": Held("int32", (queries, columns), -1, _INT32),
+            "answers": Held("float64", (queries, columns)),
+        }
+        if self.label_sizes != UNIFORM:
+            arrays[COUNTS] = Held("float64", (labels,))
+        kind = GaussianEvent.kind if self.noise == "gaussian" else PureEvent.kind
+        charges = {answers_name(number + 1): kind for number in range(self.rounds)}
+        if self.label_sizes == NOISY:
+            charges = {LABELS: kind, **charges}
+        return Contents(charges, arrays, held_strings(release), public_inputs=(MODEL,))
+
+    def _ready(self, preparation: Preparation) -> Ready:
+        from understudy.methods.seq_pate.preparing import ready
+
+        return ready(
+            self,
+            needed(preparation.prompts),
+            needed(preparation.model),
+            label_names=preparation.labels.names,
+            record_columns=preparation.record_columns,
+        )
+
+    @staticmethod
+    def _budget(plan: Plan) -> Budget:
+        assert isinstance(plan.budget, Budget), "a method that does not protect secrets is given no other"
+        return plan.budget

@@ -1,0 +1,332 @@
+"""SeqPATE, before a private record is read: how many teachers are asked how many questions, with how much noise.
+
+labels         noisy label counts, if asked for
+answers-1..R   in every round, one noisy sum of the teachers' answers to that round's questions
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from understudy.errors import ConfigError
+from understudy.labels import NOISY, UNIFORM, declared_proportions
+from understudy.methods.public import PublicFacts
+from understudy.methods.tuned.model import DeclaredSize, TunedParameters
+from understudy.models.lora import ALL
+from understudy.parameters import CommaSeparated, Parameters, private_file, public_file
+from understudy.privacy.accountant import Composition, gaussian_split, pure_split
+from understudy.privacy.events import GaussianEvent
+from understudy.privacy.exact import as_typed
+from understudy.privacy.facts import Fact, Facts
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, Shape
+from understudy.privacy.noise import NoiseKind
+from understudy.privacy.plan import Charge, Plan
+from understudy.statement.rounding import round_up
+
+NAME = "seq-pate"
+LABELS = "labels"
+MOST_TEACHERS, MOST_QUERIES = 1_000_000, 1_000_000
+
+
+class TeacherParameters(DeclaredSize):
+    """The teachers, each tuned on a shard of its own."""
+
+    teachers: int | None = Field(None, ge=2, le=MOST_TEACHERS)
+    """Number of teachers, and of shards (M). Default: half of the declared records, 2000 at most."""
+    teacher_layers: int | None = Field(2, ge=1, le=10_000)
+    """Blocks that teachers adapt, the last ones; the trunk below is computed once for all teachers. None for all."""
+    teacher_rank: int = Field(4, ge=1, le=1024)
+    """Rank of a teacher's adapters."""
+    teacher_targets: CommaSeparated = (ALL,)
+    """Names of the linear layers that teachers adapt; ``attention`` for those of queries and values, or ``all``."""
+    teacher_matrices: Literal["up", "both"] = "up"
+    """Which of an adapter's two matrices learn: ``up`` (B alone) or ``both``."""
+    teacher_steps: int = Field(4, ge=1, le=10_000)
+    """Steps of training of each teacher."""
+    teacher_batch: int = Field(1, ge=1, le=1024)
+    """Texts per step of a teacher; its shard is gone through again and again."""
+    teacher_learning_rate: float = Field(0.1, gt=0, le=1)
+    """Learning rate of the teachers' AdamW, at its highest."""
+    teachers_at_once: int | None = Field(None, ge=1, le=4096)
+    """Teachers that go through one pass. It changes no guarantee. Default: 16, or 64 on a GPU."""
+
+
+class QueryParameters(Parameters):
+    """What the teachers are asked, and how they answer."""
+
+    queries: int | None = Field(None, ge=1, le=MOST_QUERIES)
+    """Most positions that teachers are asked about in all (T). Default: as many as leave a noise of 0.035 on an answer.
+    """
+    rounds: int = Field(2, ge=1, le=1000)
+    """Rounds in which they are asked; the student learns after each (R)."""
+    ask: Literal["hard", "all"] = "hard"
+    """``hard``: positions whose pseudo-label the student ranks low. ``all``: any position, at random."""
+    hard_rank: int = Field(1, ge=1, le=1_000_000)
+    """A position is hard if the student ranks at least so many tokens above its pseudo-label."""
+    queries_per_text: int = Field(16, ge=1, le=100_000)
+    """Positions of one pseudo-sentence that are asked about, where there are pseudo-sentences enough."""
+    candidate_filter: Literal["top-p", "top-k", "none"] = "top-p"
+    """Tokens that an answer is about: the student's likeliest ``candidates``; of these only such as make up 0.95 of its
+    probability (``top-p``); or the whole vocabulary."""
+    candidates: int = Field(50, ge=1, le=100_000)
+    """Most tokens that an answer is about (K)."""
+    answers: Literal["probabilities", "votes"] = "probabilities"
+    """What a teacher answers: its probabilities of the candidates, or its first choice alone."""
+    noise: NoiseKind = "gaussian"
+    """Noise on the sums of answers: ``gaussian``, or ``laplace`` (pure DP)."""
+
+
+class StudentParameters(Parameters):
+    """Public texts with pseudo-labels, and how the student learns."""
+
+    prefixes: str | None = public_file(None)
+    """A public file with beginnings of texts, one per line, that the model continues. Default: it begins by itself."""
+    prefixes_are_public: bool = False
+    """Your word that the prefixes were not made from private data."""
+    pseudo_texts: int = Field(128, ge=1, le=100_000)
+    """Pseudo-sentences in all."""
+    pseudo_source: Literal["student", "base"] = "student"
+    """Who writes those of the later rounds: the student as it is then, or the base model."""
+    student_loss: Literal["kl", "top-answer"] = "kl"
+    """How the student learns an answer: all of it (``kl``), or its likeliest token alone (cross-entropy)."""
+    kl_weight: float = Field(20.0, ge=0, le=1e6)
+    """Weight of the answers against the pseudo-labels (lambda)."""
+    pseudo_weight: float = Field(0.0, ge=0, le=1e6)
+    """Weight of the pseudo-labels."""
+    pseudo_steps: int = Field(0, ge=0, le=100_000)
+    """Steps on pseudo-sentences alone, before the first round."""
+    student_steps: int = Field(16, ge=1, le=100_000)
+    """Steps per round."""
+    student_batch: int = Field(16, ge=1, le=4096)
+    """Pseudo-sentences per step."""
+    learning_rate: float = Field(1e-2, gt=0, le=1)
+    """Learning rate of the student's AdamW, at its highest."""
+
+
+class PhraseParameters(Parameters):
+    """A promise for phrases, besides that for records or owners."""
+
+    phrases: str | None = private_file()
+    """A private file with one phrase per line; the run sees that none is in more records (owners) than declared."""
+    phrase_shards: int | None = Field(None, ge=1, le=1_000_000)
+    """Most records (owners), and so shards, that one phrase is in (n_s): declared."""
+
+
+class SeqPATEParameters(TunedParameters, TeacherParameters, QueryParameters, StudentParameters, PhraseParameters):
+    """All parameters of SeqPATE."""
+
+    private_text_tokens: int = Field(64, ge=1, le=1_000_000)
+    """A private text is cut to so many tokens, and a pseudo-sentence too; all are padded to that."""
+    lora_targets: CommaSeparated = (ALL,)
+    """Names of the linear layers that the student adapts; ``attention`` for those of queries and values, or ``all``."""
+    lora_layers: int | None = Field(2, ge=1, le=10_000)
+    """Blocks that the student adapts, the last ones: as its teachers do. None for all."""
+    label_sizes: str = UNIFORM
+    """How ``--records`` are shared out over labels: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts
+    (they cost)."""
+    label_share: float = Field(0.03, gt=0, lt=1)
+    """Share of the budget (of mu^2 with Gaussian noise) that noisy label counts get."""
+
+
+def answers_name(number: int) -> str:
+    """The charge of a round, the first being 1."""
+    return f"answers-{number}"
+
+
+def answer_sensitivity(queries: int) -> Sensitivity:
+    """Of the answers to so many questions, summed over teachers, of which one unit changes one.
+
+    An answer is integers of 0 or more that add up to at most G, one step less than 1.0 in G = COUNT_GRID. Two such
+    answers differ by at most 2 G in L1, and by at most sqrt(2) G in L2.
+    """
+    return Sensitivity(
+        2 * queries * COUNT_GRID, math.nextafter(math.sqrt(2 * queries) * COUNT_GRID, math.inf), COUNT_GRID
+    )
+
+
+def teacher_count(parameters: SeqPATEParameters) -> int:
+    """M.
+
+    Raises ConfigError if there would be more than declared records, or fewer than two.
+    """
+    declared = parameters.declared
+    teachers = min(_TEACHERS, declared // _RECORDS) if parameters.teachers is None else parameters.teachers
+    if not 2 <= teachers <= declared:
+        raise ConfigError(
+            f"{teachers} teachers cannot share {declared} records, as declared.",
+            "Give --teachers a number from 2 to --declared-records; a method without teachers suits a smaller table.",
+        )
+    return teachers
+
+
+_TEACHERS, _RECORDS = 2000, 2
+_NOISE = 0.035
+"""On a teacher-averaged probability, where the number of questions is not given."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What a budget means for the answers.
+
+    Args:
+        kind: of the noise.
+        one: its standard deviation on the sum of one answer over the teachers, if that were all that is asked.
+    """
+
+    kind: NoiseKind
+    one: float
+
+    def on_mean(self, queries: int, teachers: int) -> float:
+        """Standard deviation on a teacher-averaged probability, where so many questions are asked in all."""
+        return self.one * (math.sqrt(queries) if self.kind == "gaussian" else queries) / teachers
+
+    def queries(self, std: float, teachers: int) -> int:
+        """How many questions leave that standard deviation."""
+        ratio = std * teachers / self.one
+        return int(min(MOST_QUERIES, ratio**2 if self.kind == "gaussian" else ratio))
+
+
+def noise_of(parameters: SeqPATEParameters, budget: Budget) -> Noise:
+    """What ``budget`` means for the answers, beside noisy label counts if these are asked for."""
+    share = parameters.label_share if parameters.label_sizes == NOISY else 0.0
+    shares = (1 - share, *([share] if share else []))
+    if parameters.noise == "gaussian":
+        return Noise("gaussian", math.sqrt(2) * gaussian_split(budget, shares)[0])
+    return Noise("laplace", math.sqrt(2) * 2 / pure_split(budget, shares)[0])
+
+
+def query_count(parameters: SeqPATEParameters, budget: Budget) -> int:
+    """T: as given; or as many as leave the noise that answers were seen to bear, at least one per round."""
+    found = parameters.queries
+    if found is None:
+        found = max(parameters.rounds, noise_of(parameters, budget).queries(_NOISE, teacher_count(parameters)))
+    if found < parameters.rounds:
+        raise ConfigError(
+            f"{found} questions cannot be asked in {parameters.rounds} rounds.",
+            "Give fewer --rounds or more --queries.",
+        )
+    return found
+
+
+def round_sizes(queries: int, rounds: int) -> list[int]:
+    """How many questions each round asks: as evenly as may be."""
+    return [queries * (number + 1) // rounds - queries * number // rounds for number in range(rounds)]
+
+
+def mechanisms(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts) -> dict[str, NoisySum]:
+    """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more.
+
+    Raises ConfigError if there is a round without a question, or the noise does not fit its grid.
+    """
+    queries = query_count(parameters, budget)
+    columns = None if parameters.candidate_filter == "none" else parameters.candidates
+    share = parameters.label_share if parameters.label_sizes == NOISY else 0.0
+    sums: dict[str, tuple[float, Sensitivity, Shape]] = {}
+    if share:
+        sums[LABELS] = share, Sensitivity.of_counts(1), (facts.labels.size,)
+    for number, size in enumerate(round_sizes(queries, parameters.rounds)):
+        sums[answers_name(number + 1)] = (1 - share) * size / queries, answer_sensitivity(size), (size, columns)
+    shares = [each for each, _, _ in sums.values()]
+    if parameters.noise == "gaussian":
+        multipliers = gaussian_split(budget, shares)
+    else:
+        multipliers = tuple(1 / epsilon for epsilon in pure_split(budget, shares))
+    return {
+        name: NoisySum(parameters.noise, multiplier, sensitivity, shape)
+        for (name, (_, sensitivity, shape)), multiplier in zip(sums.items(), multipliers, strict=True)
+    }
+
+
+def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts) -> Plan:
+    """The plan of a release.
+
+    Raises:
+        ConfigError: if the size is not declared, teachers, questions and rounds do not fit it or each other, the label
+            proportions do not fit the labels, the budget is out of range, or phrases are named without a cap.
+    """
+    declared_proportions(parameters.label_sizes, facts.labels.names)
+    if parameters.pseudo_texts < parameters.rounds:
+        raise ConfigError(
+            f"{parameters.pseudo_texts} pseudo-sentences cannot be written in {parameters.rounds} rounds.",
+            "Give fewer --rounds or more --pseudo-texts.",
+        )
+    if parameters.noise == "gaussian" and budget.delta == 0:
+        raise ConfigError("Gaussian noise needs a delta.", "Give a delta such as 1e-6, or choose --noise laplace.")
+    teachers, sums = teacher_count(parameters), mechanisms(parameters, budget, facts)
+    why = {LABELS: f"noisy counts of the records of {facts.labels.size} label(s)"}
+    asked = f"noisy answers of {teachers} teachers to this round's questions"
+    charges = tuple(Charge(name, mechanism, why.get(name, asked)) for name, mechanism in sums.items())
+    notes = _phrase_note(parameters, budget, facts)
+    return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, budget, facts), notes)
+
+
+def phrase_epsilon(parameters: SeqPATEParameters, budget: Budget) -> float:
+    """Epsilon, at the budget's delta, for a phrase in ``phrase_shards`` shards: each question's sum moves by that many
+    teachers' answers."""
+    shards = parameters.phrase_shards or 1
+    if parameters.noise == "laplace":
+        return float(budget.epsilon) * shards
+    multiplier = gaussian_split(budget, (1.0,))[0]
+    return Composition((GaussianEvent(multiplier / shards),)).epsilon(float(budget.delta))
+
+
+def _phrase_note(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts) -> tuple[str, ...]:
+    if (parameters.phrases is None) != (parameters.phrase_shards is None):
+        raise ConfigError(
+            "A promise for phrases needs the phrases and their cap.",
+            f"Give --phrases FILE and --phrase-shards N, the most {facts.unit.kind}s that one of them is in.",
+        )
+    if parameters.phrase_shards is None:
+        return ()
+    if parameters.label_sizes == NOISY:
+        raise ConfigError(
+            "Noisy label counts are not protected for phrases.", "Declare the sizes of labels, or leave phrases out."
+        )
+    shards, kind = parameters.phrase_shards, facts.unit.kind
+    found = phrase_epsilon(parameters, budget)
+    return (
+        f"Phrases: no phrase of a list that the data holder keeps is in more than {shards} {kind}(s), and so in the "
+        f"shards of more than {shards} teacher(s), as was checked. Where neighbours differ by all records that hold "
+        f"one of these phrases, the release is ({round_up(found)}, {as_typed(budget.delta)})-differentially private. "
+        f"That this check passed is itself not covered by the promise for one {kind}.",
+    )
+
+
+def _forecast(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts) -> Facts:
+    units, teachers = f"{facts.unit.kind}s", teacher_count(parameters)
+    noise, queries = noise_of(parameters, budget), query_count(parameters, budget)
+    std = noise.on_mean(queries, teachers)
+    entries = [
+        Fact("declared_records", parameters.declared, f"{units} (as declared)"),
+        Fact("teachers", teachers, "teachers"),
+        Fact("records_per_teacher", parameters.declared / teachers, f"{units} per teacher, on average"),
+        Fact("queries", queries, "questions to the teachers"),
+        Fact("rounds", parameters.rounds, "rounds"),
+        Fact("answer_noise", std, "noise on a teacher-averaged probability (std)"),
+        *(
+            Fact(f"answer_noise_at_{each}", noise.on_mean(each, teachers), f"the same if {each:,} questions were asked")
+            for each in _SHOWN
+        ),
+    ]
+    if parameters.phrase_shards is not None:
+        entries.append(
+            Fact(
+                "phrase_epsilon",
+                phrase_epsilon(parameters, budget),
+                f"epsilon for a phrase in at most {parameters.phrase_shards} {units} (shards)",
+            )
+        )
+    warning = (
+        f"The noise on an answer (std {std:.2g}) is nearly as large as the probabilities in it: ask fewer --queries, "
+        "name more --teachers, or spend more epsilon."
+    )
+    return Facts(tuple(entries), (warning,) if std > _MOST_NOISE else ())
+
+
+_SHOWN = (100, 1000, 4000, 20_000)
+_MOST_NOISE = 0.15

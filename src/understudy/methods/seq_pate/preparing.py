@@ -1,0 +1,230 @@
+"""What is made and tried before the charge: prompts, prefixes, the student to be, and what teachers are made of."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from understudy.corpus.bounding import BoundedCorpus
+from understudy.corpus.secrets import SecretFinder
+from understudy.decoding.prompting import LabelPrompts
+from understudy.decoding.tuned import TunedModel, build_instructions
+from understudy.errors import ConfigError, CorpusError
+from understudy.files import UnreadableText, cannot_read, read_lines
+from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
+from understudy.methods.seq_pate.plan import SeqPATEParameters, query_count, teacher_count
+from understudy.methods.seq_pate.student import Lessons, Student
+from understudy.methods.seq_pate.teachers import Faculty, Group, Recipe, require_separate_teachers
+from understudy.methods.tuned.model import model_to_tune
+from understudy.models.causal import CausalModel
+from understudy.models.machine import is_out_of_memory, one_core, worker_count
+from understudy.models.training import LoRA, random_rows
+from understudy.models.trunk import Trunk
+from understudy.privacy.facts import Fact, Facts
+from understudy.privacy.guarantee import Budget
+from understudy.prompts.template import Prompts
+
+_GROUP = {"cpu": 16, "cuda": 64}
+_MOST_NUMBERS = 20_000_000
+"""In all answers, which the Release holds: 160 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """What is made before anything is charged.
+
+    Args:
+        tuned: the model that becomes the student.
+        prefixes: public beginnings of texts; empty where there are none.
+    """
+
+    asked: LabelPrompts
+    tuned: TunedModel
+    faculty: Faculty
+    prefixes: tuple[str, ...]
+    prefixes_sha256: str
+
+    @property
+    def columns(self) -> int:
+        """Of an answer where nothing is left out."""
+        return self.tuned.causal.vocabulary
+
+
+def ready(
+    parameters: SeqPATEParameters,
+    prompts: Prompts,
+    model: CausalModel,
+    *,
+    label_names: Sequence[str],
+    record_columns: Sequence[str],
+) -> Ready:
+    """All that could fail though public facts tell it.
+
+    Raises ConfigError if prompts, prefixes or records are not as they should be, a LoRA target is missing, the model
+    cannot be cut, or a prefix fills the texts.
+    """
+    asked = build_instructions(parameters, prompts, model, label_names=label_names, record_columns=record_columns)
+    tuned = model_to_tune(parameters, asked, model, label_names)
+    prefixes, sha256 = _prefixes(parameters)
+    if any(len(model.encode(tuned.instructions.target(each))) >= parameters.private_text_tokens for each in prefixes):
+        raise ConfigError(
+            f"A prefix leaves nothing to be written of texts of {parameters.private_text_tokens} tokens.",
+            "Shorten the prefixes, or raise --private-text-tokens.",
+        )
+    lora = LoRA(
+        model,
+        rank=parameters.teacher_rank,
+        targets=parameters.teacher_targets,
+        layers=parameters.teacher_layers,
+        both=parameters.teacher_matrices == "both",
+    )
+    recipe = Recipe(
+        parameters.teacher_steps,
+        parameters.teacher_batch,
+        parameters.teacher_learning_rate,
+        parameters.teachers_at_once or _GROUP[model.device],
+    )
+    faculty = Faculty(lora, Trunk(model, layers=parameters.teacher_layers), tuned, recipe)
+    return Ready(asked, tuned, faculty, prefixes, sha256)
+
+
+def _prefixes(parameters: SeqPATEParameters) -> tuple[tuple[str, ...], str]:
+    if parameters.prefixes is None:
+        return (), ""
+    if not parameters.prefixes_are_public:
+        raise ConfigError(
+            "The prefixes are a file of your own: it must not be made from private data.",
+            "If it was not, say so with --prefixes-are-public.",
+        )
+    path = Path(parameters.prefixes)
+    try:
+        found = tuple(line.strip() for line in read_lines(path) if line.strip())
+    except (OSError, UnreadableText) as error:
+        raise cannot_read(f"The prefixes {path.name}", error, "Give a UTF-8 text file, one per line.") from None
+    if not found:
+        raise ConfigError(f"The prefixes {path.name} are empty.", "Give one beginning of a text per line.")
+    return found, hashlib.sha256("\n".join(found).encode()).hexdigest()
+
+
+def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -> None:
+    """See that no phrase is in more records (owners) than declared: each is in one shard, so no phrase is in more
+    shards.
+
+    Raises:
+        ConfigError: the file of phrases cannot be read, or is empty.
+        CorpusError: a phrase is in more. Which one is not said.
+    """
+    if parameters.phrases is None:
+        return
+    path, most = Path(parameters.phrases), parameters.phrase_shards or 1
+    try:
+        phrases = [line.strip() for line in read_lines(path) if line.strip()]
+    except (OSError, UnreadableText) as error:
+        raise cannot_read("The file of phrases", error, "Give a UTF-8 text file, one phrase per line.") from None
+    if not phrases:
+        raise ConfigError("The file of phrases is empty.", "Give one phrase per line, or leave --phrases out.")
+    finder, units, before = SecretFinder(listed=phrases), set[tuple[str, object]](), 0
+    for batch in corpus.corpus.batches():  # all records: which of an owner's are used is not known before the charge
+        rows = range(before, before + len(batch.texts))
+        owners = batch.owners if corpus.unit.kind == "owner" else None
+        for text, unit in zip(batch.texts, rows if owners is None else owners, strict=True):
+            units.update((key, unit) for key in finder.find(text))
+        before += len(batch.texts)
+    if max(Counter(key for key, _ in units).values(), default=0) > most:
+        raise CorpusError(
+            f"A phrase is in more {corpus.unit.kind}s than the {most} declared.",
+            "Declare a higher --phrase-shards, or take the phrase from the list.",
+        )
+
+
+def try_out(found: Ready, parameters: SeqPATEParameters, budget: Budget) -> Facts:
+    """Try that teachers are separate, and measure on public text what the release will take.
+
+    Raises:
+        PrivacyError: a teacher changes with the texts of others on this device.
+        ConfigError: the answers would not fit into a Release, or a group of teachers not into memory.
+    """
+    queries, teachers = query_count(parameters, budget), teacher_count(parameters)
+    columns = found.columns if parameters.candidate_filter == "none" else parameters.candidates
+    if columns > found.columns:
+        raise ConfigError(
+            f"Answers about {columns} candidates are asked for, and the model knows {found.columns} tokens.",
+            "Give fewer --candidates, or --candidate-filter none for all tokens.",
+        )
+    if queries * columns > _MOST_NUMBERS:
+        raise ConfigError(
+            f"{queries} answers about {columns} tokens each do not fit into a Release.",
+            f"Ask fewer --queries ({_MOST_NUMBERS // columns} at most), or about fewer --candidates.",
+        )
+    try:
+        require_separate_teachers(found.faculty)
+        seconds = _seconds(found, parameters, teachers=teachers, queries=queries)
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ConfigError(
+            f"{found.faculty.recipe.group} teachers at once do not fit into memory.", "Lower --teachers-at-once."
+        ) from None
+    names = {
+        "teacher_seconds": "training of the teachers",
+        "answer_seconds": "the teachers' answers",
+        "student_seconds": "training of the student",
+    }
+    size = found.faculty.lora.size
+    return Facts(
+        (
+            Fact("teacher_numbers", size, "numbers that each teacher learns"),
+            Fact("teacher_gigabytes", 4 * size * teachers / 1e9, "teachers on disk, in the private folder (GB)"),
+            *(
+                Fact(name, float(f"{seconds[name]:.1g}"), f"{what} on this machine (seconds, about)")
+                for name, what in names.items()
+            ),
+        )
+    )
+
+
+def _seconds(found: Ready, parameters: SeqPATEParameters, *, teachers: int, queries: int) -> dict[str, float]:
+    """Of each part of the release, from one group, one pseudo-sentence and one block of the student's."""
+    faculty, model = found.faculty, found.tuned.causal
+    recipe, workers = faculty.recipe, worker_count(model.device)
+    shapes = found.tuned.shapes()
+    rows = random_rows(
+        model, shapes, targets=[shapes.target] * recipe.slots, prompts=[shapes.prompt] * recipe.slots, seed=4
+    )
+    each = max(1, min(recipe.slots, round(parameters.declared / teachers)))
+    asked = min(parameters.queries_per_text, shapes.target, queries)
+    questions = Questions(
+        rows[:1],
+        np.zeros(asked, dtype=np.int32),
+        np.linspace(0, shapes.target - 1, asked).astype(np.int32),
+        np.tile(np.arange(min(parameters.candidates, model.vocabulary), dtype=np.int32), (asked, 1)),
+    )
+    weights = np.tile(faculty.lora.start(), (recipe.group, 1))
+    answers = TeacherAnswers(faculty, questions, parameters.answers)
+    student = Student(found.tuned, parameters)
+    texts = [*rows, *rows][: parameters.student_batch]
+    groups, sentences = -(-teachers // recipe.group), -(-queries // asked)
+    answers.of_batch(Group(weights, 1))  # the first computes the trunk
+    with one_core():
+        training = _timed(lambda: faculty.train([rows[:each]] * recipe.group))
+        answering = _timed(lambda: answers.of_batch(Group(weights, 1)))
+    learning = _timed(lambda: student.learn(Lessons(texts), found.tuned.trainable.start(), steps=1, seed=0))
+    steps = parameters.pseudo_steps + parameters.rounds * parameters.student_steps
+    found.tuned.trainable.load(found.tuned.trainable.start())
+    return {
+        "teacher_seconds": training * groups / min(workers, groups),
+        "answer_seconds": answering * groups * sentences / min(workers, sentences),
+        "student_seconds": learning * steps * parameters.student_batch / len(texts),
+    }
+
+
+def _timed(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start

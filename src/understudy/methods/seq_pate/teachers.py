@@ -1,0 +1,301 @@
+"""Teachers: adapters on one frozen base, each tuned on its own shard of the records, several in one pass.
+
+A shard's records are those whose keyed hash names the teacher. A teacher takes a public number of steps; each is on
+``batch`` texts of its shard, in the order of their hashes, and begins again where they end. A teacher without records
+reads the public row, a prompt without a text, and stays the base model.
+
+**One shard, one teacher.** A record must change the adapters of its own teacher and of no other, by no bit. So a
+teacher has a fixed place in a fixed group, and all computations of a group have one public shape, whatever the shards
+hold: slot j of a group is the j-th text of each of its teachers, or the public row. :func:`require_separate_teachers`
+tries on the device that nothing in a place depends on the texts in others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.corpus.bounding import BoundedCorpus
+from understudy.decoding.tuned import TunedModel
+from understudy.errors import PrivacyError
+from understudy.models.machine import single_threaded_inference, worker_pool
+from understudy.models.training import AdamW, Block, LearningRate, LoRA, Shapes, TokenRow, logits_of, losses_of
+from understudy.models.trunk import Trunk
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How every teacher is trained: public.
+
+    Args:
+        steps, batch: of each teacher.
+        rate: its learning rate.
+        group: teachers in one pass.
+        decay: of the learning rate.
+    """
+
+    steps: int
+    batch: int
+    rate: float
+    group: int
+
+    @property
+    def slots(self) -> int:
+        """Texts that a teacher can read."""
+        return self.steps * self.batch
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Faculty:
+    """What teachers are made of, and what they compute: the base model cut below the blocks that they adapt.
+
+    Args:
+        lora: what of the blocks above the cut learns; its weights are one teacher's.
+        trunk: of the same model.
+        tuned: the form in which texts are read.
+    """
+
+    lora: LoRA
+    trunk: Trunk
+    tuned: TunedModel
+    recipe: Recipe
+
+    @cached_property
+    def public(self) -> TokenRow:
+        """What a teacher without records reads."""
+        return TokenRow(self.tuned.instructions.prompts[0], np.zeros(0, dtype=np.int32))
+
+    @cached_property
+    def shapes(self) -> Shapes:
+        """Texts to learn from are all of the longest; questions of the shortest that holds them."""
+        return self.tuned.shapes()
+
+    def block(self, rows: Sequence[TokenRow], *, width: int | None = None) -> Block:
+        """Rows in one shape, as many as are given."""
+        return Block.of(
+            rows,
+            width=width or self.shapes.widths[-1],
+            prompt=self.shapes.prompt,
+            size=len(rows),
+            device=self.lora.causal.device,
+        )
+
+    def train(self, shards: Sequence[Sequence[TokenRow]]) -> NDArray[np.float32]:
+        """The adapters of one group, ``Float32[G, P]``; ``shards`` are as many as a group has teachers."""
+        import torch
+
+        recipe, device = self.recipe, self.lora.causal.device
+        lengths = [min(len(shard), recipe.slots) for shard in shards]
+        slots = []
+        for slot in range(max(1, *lengths)):
+            block = self.block([shard[slot] if slot < len(shard) else self.public for shard in shards])
+            with torch.inference_mode():
+                states = self.trunk.below(block.tokens[:, :-1])
+            slots.append((block, states.clone()))
+        start = np.tile(self.lora.start(), (len(shards), 1))
+        optimizer = AdamW(start, LearningRate(recipe.rate, recipe.steps, 0), device=device)
+        for step in range(recipe.steps):
+            chosen = [
+                [(step * recipe.batch + number) % max(1, length) for number in range(recipe.batch)]
+                for length in lengths
+            ]
+            optimizer.step(self._gradient(slots, chosen, optimizer.weights))
+        return optimizer.weights
+
+    def _gradient(
+        self, slots: Sequence[tuple[Block, Any]], chosen: Sequence[Sequence[int]], weights: NDArray[np.float32]
+    ) -> Any:
+        """Of each teacher's mean loss over its ``chosen`` texts: ``Float32[G, P]``."""
+        import torch
+
+        places = [(slot, place) for place, each in enumerate(chosen) for slot in each]
+
+        def of(parts: Sequence[Any]) -> Any:
+            return torch.stack([parts[slot][place] for slot, place in places])
+
+        blocks = [block for block, _ in slots]
+        block = Block(
+            of([each.tokens for each in blocks]),
+            of([each.first for each in blocks]),
+            of([each.counts for each in blocks]),
+            blocks[0].width,
+        )
+        leaf = torch.tensor(weights, device=block.tokens.device, requires_grad=True)
+        with torch.enable_grad(), self.lora.adapters.active(self.lora.stacked(leaf)):
+            states = self.trunk.above(block.tokens[:, :-1], of([states for _, states in slots]))
+            losses = losses_of(logits_of(_head(self.lora), states, block), block).sum(1) / block.counts.clamp(min=1)
+            (found,) = torch.autograd.grad(losses.sum() / len(chosen[0]), leaf)
+        return found
+
+    def active(self, weights: NDArray[np.float32]) -> Any:
+        """A context in which, in this thread, the blocks above compute with a group's adapters."""
+        import torch
+
+        stacked = self.lora.stacked(torch.tensor(weights, device=self.lora.causal.device))
+        return self.lora.adapters.active(stacked)
+
+
+def _head(lora: LoRA) -> Any:
+    head = lora.causal.head
+    assert head is not None, "the trunk has seen that there is one"
+    return head
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Group:
+    """Teachers of one pass. Private; its ``repr`` shows nothing.
+
+    Args:
+        weights: ``Float32[G, P]``.
+        real: how many of them are teachers; the others fill up the group.
+    """
+
+    weights: NDArray[np.float32]
+    real: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Teachers:
+    """All teachers, group by group; what is trained is kept in the private ``folder``, so that a killed run goes on.
+
+    Implements :class:`~understudy.privacy.measurement.Batches`. Memory: the tokens of all texts that are read, and what
+    a group takes, once per worker.
+    """
+
+    faculty: Faculty
+    count: int
+    corpus: BoundedCorpus
+    folder: Path
+    say: Any = lambda _line: None
+
+    def batches(self) -> Iterator[Group]:
+        """Every teacher once, in order."""
+        self.train()
+        for number in range(self.groups):
+            yield self._group(number)
+
+    @property
+    def groups(self) -> int:
+        return -(-self.count // self.faculty.recipe.group)
+
+    def train(self) -> None:
+        """Train those that are not there yet."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        missing = [number for number in range(self.groups) if not self._file(number).exists()]
+        if not missing:
+            return
+        shards = self._shards
+
+        def one(number: int) -> None:
+            size = self.faculty.recipe.group
+            here = shards[number * size : (number + 1) * size]
+            weights = self.faculty.train([*here, *[[]] * (size - len(here))])
+            part = self._file(number).with_suffix(".part")
+            with part.open("wb") as file:
+                np.save(file, weights)
+            part.replace(self._file(number))
+
+        with worker_pool(self.faculty.lora.causal.device) as pool:
+            for done, _ in enumerate(pool.map(one, missing), 1):
+                if done == len(missing) or done % 10 == 0:
+                    self.say(
+                        f"{min(self.count, (self.groups - len(missing) + done) * self.faculty.recipe.group)} of "
+                        f"{self.count} teachers are trained."
+                    )
+
+    def _file(self, number: int) -> Path:
+        """Groups of another size, of a run that was begun on another device, have other names: with some of theirs a
+        shard might be in two groups."""
+        return self.folder / f"teachers-{self.faculty.recipe.group}-{number}.npy"
+
+    def _group(self, number: int) -> Group:
+        size = self.faculty.recipe.group
+        return Group(np.load(self._file(number)), min(size, self.count - number * size))
+
+    @cached_property
+    def _shards(self) -> list[list[TokenRow]]:
+        """The rows of each teacher, in the order of their hashes, as many as it can read."""
+        found: list[list[tuple[int, str, TokenRow]]] = [[] for _ in range(self.count)]
+        most = self.faculty.recipe.slots
+        for batch in self.corpus.batches():
+            for text, label, number in zip(batch.texts, batch.labels.tolist(), batch.hashes(), strict=True):
+                shard = found[number % self.count]
+                shard.append((number, f"{label} {text}", self.faculty.tuned.row(text, label)))
+                if len(shard) >= 4 * most:
+                    _cut(shard, most)
+        for shard in found:
+            _cut(shard, most)
+        return [[row for _, _, row in shard] for shard in found]
+
+
+def _cut(shard: list[tuple[int, str, TokenRow]], most: int) -> None:
+    """Keep the first: an owner's records have one hash, and then their own order."""
+    shard.sort(key=lambda each: each[:2])
+    del shard[most:]
+
+
+def _computed(faculty: Faculty, weights: NDArray[np.float32]) -> list[Any]:
+    """What a group makes of a public question of each width, as when it is asked: the states and some logits."""
+    import torch
+
+    found, size, device = [], len(weights), faculty.lora.causal.device
+    candidates = torch.arange(min(_CANDIDATES, faculty.lora.causal.vocabulary), device=device)
+    for width in faculty.shapes.widths:
+        tokens = faculty.block([faculty.public], width=width).tokens[:, :-1]
+        with single_threaded_inference(), faculty.active(weights):
+            states = faculty.trunk.below(tokens).expand(size, -1, -1)
+            above = faculty.trunk.above(tokens.expand(size, -1), states)
+            found += [above, _head(faculty.lora).of(candidates)(above[:, -1])]
+    return found
+
+
+_CANDIDATES = 50
+
+
+def require_separate_teachers(faculty: Faculty) -> None:
+    """Try on this device that a group's teachers do not change one another, in training and in what they then compute.
+
+    A group is trained on random public texts; then once more for each half of its teachers, with other texts for the
+    other half, or none.
+
+    Raises:
+        PrivacyError: a teacher's adapters or its answers change with the texts of the others.
+    """
+    import torch
+
+    generator, size, tokens = np.random.default_rng(5), faculty.recipe.group, faculty.tuned.tokens
+
+    def shard(texts: int) -> list[TokenRow]:
+        prompt = faculty.tuned.instructions.prompts[0]
+        lengths = generator.integers(1, tokens + 2, size=texts)
+        return [
+            TokenRow(prompt, generator.integers(faculty.lora.causal.vocabulary, size=length).astype(np.int32))
+            for length in lengths.tolist()
+        ]
+
+    one = [shard(number % (faculty.recipe.slots + 1)) for number in range(size)]
+    changed = [
+        [each if number % 2 == kept else shard((size - number) % 3) for number, each in enumerate(one)]
+        for kept in range(min(2, size))
+    ]
+    with worker_pool(faculty.lora.causal.device) as pool:
+        first, *others = pool.map(faculty.train, (one, *changed))
+        before, *after = pool.map(partial(_computed, faculty), (first, *others))
+    same = all(
+        np.array_equal(first[kept::2], other[kept::2])
+        and all(torch.equal(mine[kept::2], its[kept::2]) for mine, its in zip(before, found, strict=True))
+        for kept, (other, found) in enumerate(zip(others, after, strict=True))
+    )
+    if not same:
+        raise PrivacyError(
+            f"On this device teachers on {faculty.lora.causal.model_id} change with the texts of other teachers, so "
+            "the influence of one record would have no bound.",
+            "Take a rank that is a multiple of 4 (--teacher-rank), one teacher at a time (--teachers-at-once 1), or "
+            "another precision (--private-dtype) or device.",
+        )

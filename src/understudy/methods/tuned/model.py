@@ -1,0 +1,179 @@
+"""What of a base model learns, and the tuned model that a Release holds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from understudy.decoding.prompting import LabelPrompts, TextParameters
+from understudy.decoding.tuned import Instructions, TunedModel
+from understudy.errors import ConfigError, ReleaseError
+from understudy.methods.contents import Held
+from understudy.models.causal import CausalModel
+from understudy.models.lora import ATTENTION
+from understudy.models.training import LoRA, Trainable, Weights
+from understudy.parameters import CommaSeparated, Parameters
+from understudy.release import Release
+
+MODEL = "private model"
+"""The public input that names the base model."""
+MOST_NUMBERS = 60_000_000
+"""That may learn: a checkpoint holds three arrays of so many, a Release one (240 MB)."""
+LARGEST_WEIGHT = 1e4
+"""Of a Release."""
+COUNTS, SCHEMA = "label_counts", "json schema"
+PROMPTS = frozenset({"prompt_tokens", "prompt_lengths"})
+"""Arrays of a Release that are no weights."""
+_INT32 = 2**31 - 1
+
+
+class DeclaredSize(Parameters):
+    """How large the corpus is, as its holder declares."""
+
+    declared_records: int | None = Field(None, ge=1, le=10**12)
+    """Size of the corpus as you declare it (owners, where they are protected); rates, divisors and the number of
+    teachers follow from it."""
+
+    @property
+    def declared(self) -> int:
+        """The declared size. Raises ConfigError if there is none."""
+        if self.declared_records is None:
+            raise ConfigError(
+                "The size of the corpus is not declared.",
+                "Declare it with --declared-records N, from what you know of the corpus and not from counting it: what "
+                "must not depend on the records follows from it.",
+            )
+        return self.declared_records
+
+
+class TuningParameters(Parameters):
+    """What of the model learns."""
+
+    learns: Literal["lora", "all"] = "lora"
+    """``lora``: adapters on the frozen model. ``all``: every weight, of a small model."""
+    lora_rank: int = Field(4, ge=1, le=1024)
+    """Rank of the adapters."""
+    lora_targets: CommaSeparated = (ATTENTION,)
+    """Names of the linear layers that are adapted (``q_proj,v_proj``); ``attention`` for those of queries and values,
+    or ``all``."""
+    lora_matrices: Literal["up", "both"] = "up"
+    """Which of an adapter's two matrices learn: ``up`` (B alone: half as many numbers to put noise on) or ``both``."""
+    lora_layers: int | None = Field(None, ge=1, le=10_000)
+    """Adapt only so many of the last blocks. Default: all."""
+
+
+class SamplingParameters(Parameters):
+    """How ``generate`` uses the tuned model. Free."""
+
+    unfinished: Literal["drop", "keep"] = "keep"
+    """What to do with a text that did not end within its tokens: ``drop`` samples it again, four times in all."""
+
+
+class TunedParameters(SamplingParameters, TextParameters, TuningParameters):
+    """The parameters of a tuned model: what it learns from, what of it learns, how texts are sampled."""
+
+
+def trainable_of(parameters: TuningParameters, model: CausalModel) -> Trainable:
+    """What learns.
+
+    Raises ConfigError if the model lacks a LoRA target, or more numbers would learn than a Release can hold.
+    """
+    if parameters.learns == "all":
+        _require_few(sum(weight.numel() for weight in model.network.parameters()))
+        return Weights(model, blocks=None)
+    made = LoRA(
+        model,
+        rank=parameters.lora_rank,
+        targets=parameters.lora_targets,
+        layers=parameters.lora_layers,
+        both=parameters.lora_matrices == "both",
+    )
+    _require_few(made.size)
+    return made
+
+
+def _require_few(numbers: int) -> None:
+    if numbers > MOST_NUMBERS:
+        raise ConfigError(
+            f"{numbers:,} numbers of the model would learn, and {MOST_NUMBERS:,} are the most.",
+            "Adapt fewer layers or with a lower rank (--learns lora, --lora-rank, --lora-layers).",
+        )
+
+
+def model_to_tune(
+    parameters: TunedParameters, asked: LabelPrompts, model: CausalModel, label_names: Sequence[str]
+) -> TunedModel:
+    """The base model with what will learn of it, and its instructions.
+
+    Raises ConfigError as :func:`trainable_of`, or if prompts and texts do not fit the model's window.
+    """
+    return TunedModel(
+        trainable_of(parameters, model),
+        Instructions.of(asked),
+        tokens=parameters.private_text_tokens,
+        label_names=label_names,
+    )
+
+
+def bounded(matrices: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+    """Such as can be read again: no weight is that large but after a learning rate far too high."""
+    return {name: np.nan_to_num(each, nan=0.0).clip(-LARGEST_WEIGHT, LARGEST_WEIGHT) for name, each in matrices.items()}
+
+
+def held_arrays(release: Release, *, others: Collection[str]) -> dict[str, Held]:
+    """What a Release holds of a tuned model: the weights by name, and the prompts in tokens.
+
+    Args:
+        others: its other arrays.
+    """
+    weights = {
+        name: Held("float32", tuple(f"{name} {place}" for place in range(array.ndim)), -LARGEST_WEIGHT, LARGEST_WEIGHT)
+        for name, array in release.arrays.items()
+        if name not in PROMPTS and name not in others
+    }
+    return weights | {
+        "prompt_tokens": Held("int32", ("tokens",), 0, _INT32),
+        "prompt_lengths": Held("int32", (release.schema.label_set.size,), 1, 2**20),
+    }
+
+
+def held_strings(release: Release) -> dict[str, int | None]:
+    """The form of the texts, and the schema of records where they have one."""
+    schema = {SCHEMA: 1} if release.schema.record_columns and SCHEMA in release.strings else {}
+    return {"form": 3, **schema}
+
+
+def tuned_model(
+    parameters: TunedParameters, release: Release, base: CausalModel, *, others: Collection[str]
+) -> TunedModel:
+    """The tuned model of a Release, on its own base model.
+
+    Args:
+        others: as in :func:`held_arrays`.
+
+    Raises:
+        ReleaseError: ``base`` is another model, or the Release does not fit it.
+    """
+    named = release.statement.public_inputs[MODEL]
+    if named["sha256"] != base.fingerprint:
+        raise ReleaseError(
+            f"The Release was tuned on another base model ({named['source']}) than {base.model_id}.",
+            "Name that one with --private-model: its weights and tokenizer must be the very same.",
+        )
+    instructions = Instructions.from_release(release.arrays, release.strings, release.schema.record_columns)
+    names = release.schema.label_set.names
+    known = all(token < base.vocabulary for prompt in instructions.prompts for token in prompt)
+    if len(instructions.prompts) != release.schema.label_set.size or not known:
+        raise ReleaseError(
+            "The Release has prompts for other labels, or of another model.", "Get the file again from its maker."
+        )
+    trainable = trainable_of(parameters, base)
+    own: dict[str, NDArray[Any]] = {
+        name: array for name, array in release.arrays.items() if name not in PROMPTS and name not in others
+    }
+    trainable.load(trainable.joined(own))
+    return TunedModel(trainable, instructions, tokens=parameters.private_text_tokens, label_names=names)

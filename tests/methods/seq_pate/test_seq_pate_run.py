@@ -1,0 +1,284 @@
+"""seq-pate from a file to texts with a tiny model: charges, rounds, resuming, and what is told before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from clinic import rows, settings, write_csv
+from local_fixtures import make_llama
+from run_fixtures import files_holding, runs_charged
+
+from understudy.config import RunConfig, run_config
+from understudy.errors import ConfigError, CorpusError, ReleaseError, UnderstudyWarning
+from understudy.methods.registry import GROUP, load_release
+from understudy.methods.seq_pate import preparing
+from understudy.methods.seq_pate.answers import TeacherAnswers
+from understudy.methods.seq_pate.student import Student
+from understudy.methods.seq_pate.teachers import Faculty, Teachers
+from understudy.run.pipeline import generate, release, run
+
+PLANT = "zqxvplanted"
+
+pytestmark = pytest.mark.filterwarnings(f"ignore:Most answers:{UnderstudyWarning.__module__}.UnderstudyWarning")
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = EntryPoints([EntryPoint("seq-pate", "understudy.methods.seq_pate.method:SeqPATE", GROUP)])
+    monkeypatch.setattr("understudy.methods.registry.entry_points", lambda group: points.select(group=group))
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_llama(tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture
+def config(tmp_path: Path, llama: Path) -> Callable[..., RunConfig]:
+    def make(**changes: Any) -> RunConfig:
+        if not (tmp_path / "notes.csv").exists():
+            write_csv(tmp_path / "notes.csv", [{**row, "note": f"{PLANT} {row['note']}"} for row in rows(24)])
+        own = {"vocabulary": None, "vocabulary_is_public": None, "top_terms": None, "length": None, "bandwidth": None}
+        made = {
+            "method": "seq-pate",
+            "private_model": f"hf:{llama}",
+            "private_dtype": "float32",
+            "document_type": "note",
+            "max_tokens": 12,
+            "declared_records": 24,
+            "teachers": 6,
+            "teacher_layers": 1,
+            "teacher_steps": 2,
+            "teachers_at_once": 4,
+            "private_text_tokens": 24,
+            "queries": 10,
+            "rounds": 2,
+            "candidates": 8,
+            "pseudo_texts": 6,
+            "pseudo_steps": 1,
+            "student_steps": 2,
+            "student_batch": 4,
+            "lora_rank": 2,
+            **changes,
+        }
+        return run_config(settings(tmp_path, **{**own, **made}))
+
+    return make
+
+
+def test_a_run_is_charged_once_and_its_texts_come_of_the_student(
+    config: Callable[..., RunConfig], tmp_path: Path, llama: Path
+) -> None:
+    result = run(config())
+    assert result.statement.private
+    assert len(result.records) == 8
+    again = run(config())
+    assert again.release.digest == result.release.digest
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+    assert files_holding(tmp_path / "out", PLANT.encode()) == []
+    made = load_release(tmp_path / "out" / "release" / "seq-pate.release")
+    assert made.arrays["answers"].shape == (10, 8)
+    assert any(np.any(array) for name, array in made.arrays.items() if name.endswith("lora_B.weight"))
+    more = generate(
+        made, private_model=f"hf:{llama}", private_dtype="float32", records=30, output=str(tmp_path / "more"), seed=3
+    )
+    assert len(more.records) == 30
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"answers": "votes"},
+        {"noise": "laplace", "delta": "0"},
+        {"student_loss": "top-answer"},
+        {"candidate_filter": "none"},
+        {"candidate_filter": "top-k"},
+        {"ask": "all", "pseudo_source": "base"},
+        {"label_sizes": "noisy", "noise": "laplace"},
+        {"owner": "clinician", "declared_records": 6, "teacher_batch": 2},
+        {"teacher_layers": 2, "teacher_matrices": "both", "learns": "all"},
+        {"queries": 2000, "pseudo_texts": 2},
+    ],
+)
+def test_every_variant_runs_to_its_end(config: Callable[..., RunConfig], changes: dict[str, Any]) -> None:
+    result = run(config(**changes))
+    assert result.statement.private
+    assert len(result.records) == 8
+
+
+class Killed(BaseException):
+    """The process dies."""
+
+
+@pytest.fixture
+def no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried and timed before the charge calls what these tests count."""
+    seconds = dict.fromkeys(("teacher_seconds", "answer_seconds", "student_seconds"), 1.0)
+    monkeypatch.setattr("understudy.methods.seq_pate.preparing.require_separate_teachers", lambda _faculty: None)
+    monkeypatch.setattr("understudy.methods.seq_pate.preparing._seconds", lambda *_, **__: seconds)
+
+
+@pytest.mark.usefixtures("no_trial")
+@pytest.mark.parametrize(
+    ("owner", "name", "dies_at", "then"),
+    [
+        (Faculty, "train", 2, 1),  # of two groups, one of which is there
+        (TeacherAnswers, "of_batch", 4, 2),  # in the second round, which is asked anew: nobody saw an answer
+        (Student, "learn", 2, 2),  # in the first round
+        (Student, "learn", 3, 1),  # in the second
+        (Student, "write", 2, 1),
+        (Student, "choose", 2, 1),
+    ],
+)
+def test_a_killed_run_goes_on_where_it_was(
+    config: Callable[..., RunConfig],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    name: str,
+    dies_at: int,
+    then: int,
+) -> None:
+    original, calls = getattr(owner, name), []
+
+    def dying(self: Any, *given: Any, **named: Any) -> Any:
+        calls.append(name)
+        if len(calls) == dies_at:
+            raise Killed
+        return original(self, *given, **named)
+
+    monkeypatch.setattr("understudy.models.machine.worker_count", lambda _device: 1)
+    monkeypatch.setattr(owner, name, dying)
+    with pytest.raises(Killed):
+        release(config())
+    before = len(calls)
+    made = release(config()).release
+    assert len(calls) - before == then, "nothing that was stored is made again"
+    assert made.arrays["answers"].shape == (10, 8)
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+    assert made.statement.private
+
+
+@pytest.mark.parametrize("changes", [{}, {"candidate_filter": "none"}, {"answers": "votes"}])
+def test_answers_that_are_noise_are_called_so(config: Callable[..., RunConfig], changes: dict[str, Any]) -> None:
+    check = release(config(**changes)).release.noise_check
+    found = {each.name: each.value for each in check.entries}
+    assert found["answer_noise"] > 0.5
+    assert found["clear_answers"] < 0.5
+    assert check.warnings
+
+
+def test_another_base_model_is_refused(config: Callable[..., RunConfig], tmp_path: Path) -> None:
+    made = release(config()).release
+    other = make_llama(tmp_path / "other", seed=1)
+    with pytest.raises(ReleaseError, match="another base model"):
+        generate(made, private_model=f"hf:{other}", records=2, output=str(tmp_path / "texts"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"teachers": 25}, "25 teachers cannot share 24 records"),
+        ({"teachers": 1}, "greater than or equal to 2"),
+        ({"queries": 0}, "greater than or equal to 1"),
+        ({"queries": 1}, "cannot be asked in 2 rounds"),
+        ({"declared_records": None}, "not declared"),
+        ({"teacher_targets": "nothing"}, "no linear layers called nothing"),
+        ({"candidates": 1000}, "1000 candidates are asked for, and the model knows 259 tokens"),
+        ({"candidate_filter": "none", "queries": 100_000}, "do not fit into a Release"),
+        ({"prefixes": "prefixes.txt"}, "must not be made from private data"),
+        ({"prefixes": "prefixes.txt", "prefixes_are_public": True}, "are empty"),
+        ({"prefixes": "missing.txt", "prefixes_are_public": True}, "cannot be read"),
+        ({"phrase_shards": 2}, "needs the phrases and their cap"),
+        ({"phrases": "phrases.txt", "phrase_shards": 2, "label_sizes": "noisy"}, "not protected for phrases"),
+    ],
+)
+def test_what_public_facts_tell_is_told_before_the_charge(
+    config: Callable[..., RunConfig],
+    tmp_path: Path,
+    changes: dict[str, Any],
+    problem: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prefixes.txt").write_text("\n \n")
+    with pytest.raises(ConfigError, match=problem):
+        release(config(**changes))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+
+
+def test_prefixes_begin_the_pseudo_sentences_and_are_named(config: Callable[..., RunConfig], tmp_path: Path) -> None:
+    (tmp_path / "prefixes.txt").write_text("Seen\n\nThe\n")
+    made = release(config(prefixes=str(tmp_path / "prefixes.txt"), prefixes_are_public=True)).release
+    assert set(made.statement.public_inputs["prefixes"]) == {"source", "sha256"}
+    assert made.parameters["prefixes"] == "prefixes.txt"
+    starts = np.cumsum([0, *made.arrays["pseudo_lengths"][:-1]])
+    first = {bytes(made.arrays["pseudo_tokens"][at + 1 : at + 4].astype(np.uint8)) for at in starts.tolist()}
+    assert len(first) <= 3, "of as many texts, few beginnings"
+
+
+def test_a_promise_for_phrases_is_checked_and_stated(config: Callable[..., RunConfig], tmp_path: Path) -> None:
+    file = tmp_path / "phrases.txt"
+    file.write_text(f"{PLANT}\nanother phrase\n")
+    with pytest.raises(CorpusError, match="A phrase is in more records than the 3 declared") as told:
+        release(config(phrases=str(file), phrase_shards=3))
+    assert PLANT not in str(told.value)
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+    made = release(config(phrases=str(file), phrase_shards=24)).release
+    assert any(note.startswith("Phrases: ") and "24 record(s)" in note for note in made.statement.notes)
+    assert "phrases" not in made.parameters
+    assert files_holding(tmp_path / "out" / "release", b"phrases.txt") == []
+
+
+def test_phrases_are_counted_in_all_records_of_an_owner_whichever_are_used(
+    config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    """Which of them are used follows from a key that comes with the charge, after the check."""
+    (tmp_path / "phrases.txt").write_text(f"{PLANT}\n")
+    write_csv(
+        tmp_path / "notes.csv",
+        [
+            {**row, "clinician": f"owner {number % 6}", "note": f"{PLANT if number < 6 else ''} {row['note']}"}
+            for number, row in enumerate(rows(60))
+        ],
+    )
+    owners = {"owner": "clinician", "max_records_per_owner": 1, "declared_records": 6}
+    with pytest.raises(CorpusError, match="in more owners than the 5 declared"):
+        release(config(phrases=str(tmp_path / "phrases.txt"), phrase_shards=5, **owners))
+
+
+@pytest.mark.usefixtures("no_trial")
+def test_teachers_of_a_run_that_goes_on_elsewhere_are_in_groups_of_one_size(
+    config: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a CPU the default is another number of teachers in one pass than on a GPU, where the run was killed."""
+    seen, learn, calls = list[Any](), Student.learn, list[int]()
+
+    def dying(self: Student, *given: Any, **named: Any) -> Any:
+        calls.append(len(calls))
+        if len(calls) == 2:  # after the first round's answers
+            raise Killed
+        return learn(self, *given, **named)
+
+    monkeypatch.setattr(preparing, "_GROUP", {"cpu": 4})
+    with monkeypatch.context() as patch:
+        patch.setattr(Student, "learn", dying)
+        with pytest.raises(Killed):
+            release(config(teachers_at_once=None))
+    monkeypatch.setattr(preparing, "_GROUP", {"cpu": 3})
+    original = Teachers.batches
+
+    def watched(self: Teachers) -> Any:
+        seen.append(list(original(self)))
+        return iter(seen[-1])
+
+    monkeypatch.setattr(Teachers, "batches", watched)
+    release(config(teachers_at_once=None))
+    assert seen
+    for groups in seen:
+        assert [(len(each.weights), each.real) for each in groups] == [(3, 3), (3, 3)]
