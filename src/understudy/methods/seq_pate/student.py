@@ -66,7 +66,7 @@ def project(means: NDArray[np.float64], known: NDArray[np.bool_]) -> NDArray[np.
 def shrink(
     means: NDArray[np.float64], prior: NDArray[np.float64], known: NDArray[np.bool_], *, std: float
 ) -> NDArray[np.float64]:
-    """Noisy answers drawn to what the student itself expected, as far as they are noise: ``Float64[Q, K]``.
+    """Noisy answers, shrunk towards what the student itself expected as far as they are noise: ``Float64[Q, K]``.
 
     Empirical Bayes, of released values alone: an answer differs from the student's probability p by variance
     c p (1 - p), and has noise of variance ``std``^2; c is what the round's answers show beyond their noise. An unlikely

@@ -37,7 +37,6 @@ class Recipe:
         steps, batch: of each teacher.
         rate: its learning rate.
         group: teachers in one pass.
-        decay: of the learning rate.
     """
 
     steps: int
