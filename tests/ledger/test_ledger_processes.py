@@ -56,7 +56,8 @@ def test_kill_9_loses_no_charge_and_books_none_twice(location: str) -> None:
         returned += [process.stdout.readline().strip() for _ in range(random.randint(1, 8))]
         time.sleep(random.uniform(0, 0.02))
         process.kill()
-        returned += process.communicate()[0].split()
+        returned += process.stdout.read().split()  # communicate() would lose what readline() has read ahead
+        process.wait()
         with Ledger(location) as ledger:
             booked = [str(entry.run_id) for entry in ledger.history("d")]
             assert booked[: len(returned)] == returned

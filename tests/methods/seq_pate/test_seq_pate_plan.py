@@ -33,7 +33,7 @@ FACTS = PublicFacts(Unit(), LabelSet(("a", "b")))
 
 
 def parameters(**given: Any) -> SeqPATE:
-    return SeqPATE(**{"declared_records": 10_000, **given})
+    return SeqPATE(**{"declared_records": 10_000, "rounds": 4, **given})
 
 
 def planned(budget: Budget = BUDGET, facts: PublicFacts = FACTS, **given: Any) -> Plan:
