@@ -54,7 +54,6 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "no filter": {"candidate_filter": "none", "queries": 400},
     "top-k": {"candidate_filter": "top-k"},
     "every position": {"ask": "all"},
-    "hard positions": {"ask": "hard"},
     "no pseudo-labels": {"pseudo_weight": 0},
     "base writes": {"pseudo_source": "base"},
     "clip and divide": {},

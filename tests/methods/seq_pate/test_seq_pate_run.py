@@ -97,7 +97,7 @@ def test_a_run_is_charged_once_and_its_texts_come_of_the_student(
         {"noise": "laplace", "delta": "0"},
         {"student_loss": "top-answer"},
         {"candidate_filter": "none"},
-        {"candidate_filter": "top-k"},
+        {"candidate_filter": "top-k", "pseudo_weight": 1},
         {"ask": "all", "pseudo_source": "base"},
         {"label_sizes": "noisy", "noise": "laplace"},
         {"owner": "clinician", "declared_records": 6, "teacher_batch": 2},

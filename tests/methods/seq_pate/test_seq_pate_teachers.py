@@ -414,7 +414,7 @@ class Told:
     @property
     def faculty(self) -> Any:
         head = SimpleNamespace(of=lambda tokens: lambda states: states[:, tokens])
-        return SimpleNamespace(lora=SimpleNamespace(causal=SimpleNamespace(head=head)))
+        return SimpleNamespace(head=head)
 
     def answers(self, candidates: NDArray[np.int32], real: int, kind: Any) -> NDArray[np.int64]:
         query = TeacherAnswers(self.faculty, asked(1), kind)

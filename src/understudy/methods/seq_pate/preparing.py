@@ -103,13 +103,18 @@ def _prefixes(parameters: SeqPATEParameters) -> tuple[tuple[str, ...], str]:
             "If it was not, say so with --prefixes-are-public.",
         )
     path = Path(parameters.prefixes)
-    try:
-        found = tuple(line.strip() for line in read_lines(path) if line.strip())
-    except (OSError, UnreadableText) as error:
-        raise cannot_read(f"The prefixes {path.name}", error, "Give a UTF-8 text file, one per line.") from None
+    found = _lines(path, f"The prefixes {path.name}", "Give a UTF-8 text file, one per line.")
     if not found:
         raise ConfigError(f"The prefixes {path.name} are empty.", "Give one beginning of a text per line.")
     return found, hashlib.sha256("\n".join(found).encode()).hexdigest()
+
+
+def _lines(path: Path, what: str, cure: str) -> tuple[str, ...]:
+    """The lines of a file that are not blank. Raises ConfigError, which names ``what`` it is, if it cannot be read."""
+    try:
+        return tuple(line.strip() for line in read_lines(path) if line.strip())
+    except (OSError, UnreadableText) as error:
+        raise cannot_read(what, error, cure) from None
 
 
 def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -> None:
@@ -122,11 +127,8 @@ def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -
     """
     if parameters.phrases is None:
         return
-    path, most = Path(parameters.phrases), parameters.phrase_shards or 1
-    try:
-        phrases = [line.strip() for line in read_lines(path) if line.strip()]
-    except (OSError, UnreadableText) as error:
-        raise cannot_read("The file of phrases", error, "Give a UTF-8 text file, one phrase per line.") from None
+    most = parameters.phrase_shards or 1
+    phrases = _lines(Path(parameters.phrases), "The file of phrases", "Give a UTF-8 text file, one phrase per line.")
     if not phrases:
         raise ConfigError("The file of phrases is empty.", "Give one phrase per line, or leave --phrases out.")
     finder, units, before = SecretFinder(listed=phrases), set[tuple[str, object]](), 0

@@ -12,7 +12,7 @@ tries on the device that nothing in a place depends on the texts in others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -70,6 +70,13 @@ class Faculty:
         """What a teacher without records reads."""
         return TokenRow(self.tuned.instructions.prompts[0], np.zeros(0, dtype=np.int32))
 
+    @property
+    def head(self) -> Any:
+        """Of the model, from states to logits."""
+        head = self.lora.causal.head
+        assert head is not None, "the trunk has seen that there is one"
+        return head
+
     @cached_property
     def shapes(self) -> Shapes:
         """Texts to learn from are all of the longest; questions of the shortest that holds them."""
@@ -98,7 +105,7 @@ class Faculty:
                 states = self.trunk.below(block.tokens[:, :-1])
             slots.append((block, states.clone()))
         start = np.tile(self.lora.start(), (len(shards), 1))
-        optimizer = AdamW(start, LearningRate(recipe.rate, recipe.steps, 0), device=device)
+        optimizer = AdamW(start, LearningRate(recipe.rate, recipe.steps), device=device)
         for step in range(recipe.steps):
             chosen = [
                 [(step * recipe.batch + number) % max(1, length) for number in range(recipe.batch)]
@@ -128,7 +135,7 @@ class Faculty:
         leaf = torch.tensor(weights, device=block.tokens.device, requires_grad=True)
         with torch.enable_grad(), self.lora.adapters.active(self.lora.stacked(leaf)):
             states = self.trunk.above(block.tokens[:, :-1], of([states for _, states in slots]))
-            losses = losses_of(logits_of(_head(self.lora), states, block), block).sum(1) / block.counts.clamp(min=1)
+            losses = losses_of(logits_of(self.head, states, block), block).sum(1) / block.counts.clamp(min=1)
             (found,) = torch.autograd.grad(losses.sum() / len(chosen[0]), leaf)
         return found
 
@@ -138,12 +145,6 @@ class Faculty:
 
         stacked = self.lora.stacked(torch.tensor(weights, device=self.lora.causal.device))
         return self.lora.adapters.active(stacked)
-
-
-def _head(lora: LoRA) -> Any:
-    head = lora.causal.head
-    assert head is not None, "the trunk has seen that there is one"
-    return head
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -171,7 +172,7 @@ class Teachers:
     count: int
     corpus: BoundedCorpus
     folder: Path
-    say: Any = lambda _line: None
+    say: Callable[[str], None] = lambda _line: None
 
     def batches(self) -> Iterator[Group]:
         """Every teacher once, in order."""
@@ -250,7 +251,7 @@ def _computed(faculty: Faculty, weights: NDArray[np.float32]) -> list[Any]:
         with single_threaded_inference(), faculty.active(weights):
             states = faculty.trunk.below(tokens).expand(size, -1, -1)
             above = faculty.trunk.above(tokens.expand(size, -1), states)
-            found += [above, _head(faculty.lora).of(candidates)(above[:, -1])]
+            found += [above, faculty.head.of(candidates)(above[:, -1])]
     return found
 
 
