@@ -2,6 +2,7 @@
 
     python benchmarks/finetune.py --set ag_news --epsilon 6 --out DIR      # dp-finetune; --epsilon inf: without privacy
     python benchmarks/finetune.py --set ag_news --epsilon 6 --out DIR --records 3000     # of so many records
+    python benchmarks/finetune.py --set europarl --epsilon 3 --out DIR --owners          # speakers are protected
 
 A whole run each (ledger, run store and all); the perplexity at each checkpoint is that of the stored weights.
 """
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import understudy as us
@@ -30,17 +32,21 @@ from understudy.store import RunStore
 
 DELTA = "1e-6"
 LABELS = {"ag_news": "label_name"}
-TYPES = {"ag_news": "news article", "sgd": "customer service dialogue"}
+TYPES = {"ag_news": "news article", "sgd": "customer service dialogue", "europarl": "speech in the European Parliament"}
+OWNERS = {"europarl": "speaker"}
 SETTINGS: dict[str, Any] = {"private_text_tokens": 96, "checkpoints": 4}
 
 
-def table(name: str, part: str, records: int | None = None) -> tuple[Any, list[str] | None]:
-    """The texts, and their labels where the set has some."""
+def table(name: str, part: str, records: int | None = None, *, owners: bool = False) -> tuple[Any, list[str] | None]:
+    """The texts, and their labels where the set has some; with their owners, people's only (no chair's)."""
     rows = pq.read_table(DATA / name / f"{part}.parquet")
+    if owners:
+        rows = rows.filter(pc.invert(rows.column("is_chair")))
     if records is not None:
         rows = rows.take(np.random.default_rng(0).permutation(rows.num_rows)[:records])
     label = LABELS.get(name)
-    return rows.select(["text", *([label] if label else [])]), rows.column(label).to_pylist() if label else None
+    kept = ["text", *([label] if label else []), *([OWNERS[name]] if owners else [])]
+    return rows.select(kept), rows.column(label).to_pylist() if label else None
 
 
 def main() -> None:
@@ -49,12 +55,15 @@ def main() -> None:
     parser.add_argument("--epsilon", default="6")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--records", type=int)
+    parser.add_argument("--owners", action="store_true", help="protect owners")
     parser.add_argument("--test-texts", type=int, default=300)
     parser.add_argument("parameters", nargs="*", help="name=value of the method")
     given = parser.parse_args()
     private = given.epsilon != "inf"
-    rows, labels = table(given.set, "train", given.records)
-    settings = {**SETTINGS, "declared_records": given.records or rows.num_rows}
+    rows, labels = table(given.set, "train", given.records, owners=given.owners)
+    owner = OWNERS[given.set] if given.owners else None
+    units = len(rows.column(owner).unique()) if owner else rows.num_rows
+    settings = {**SETTINGS, "declared_records": units}
     for each in given.parameters:
         name, _, value = each.partition("=")
         settings[name] = value.split(",") if "targets" in name else json.loads(value)
@@ -63,7 +72,7 @@ def main() -> None:
     label = {"label": LABELS[given.set], "labels": names} if names else {}
     given.out.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, given.out / "private.parquet")
-    corpus = us.read_corpus(given.out / "private.parquet", text="text", **label)
+    corpus = us.read_corpus(given.out / "private.parquet", text="text", owner=owner, **label)
     ledger = Ledger.create(given.out / "ledger.sqlite").location
     say = Listener(say=lambda line: print("  ", line, flush=True))
     started = time.perf_counter()

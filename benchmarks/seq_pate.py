@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sets import DATA
@@ -70,6 +71,16 @@ def texts_of(name: str, part: str, count: int | None, *, seed: int = 0) -> list[
     return found
 
 
+def owned_texts(name: str, part: str, count: int | None, *, owners: bool) -> tuple[list[str], list[Any]]:
+    """Texts at random, and whose each is: its own, or a speaker's (the chair's are left out)."""
+    rows = pq.read_table(DATA / name / f"{part}.parquet")
+    if owners:
+        rows = rows.filter(pc.invert(rows.column("is_chair")))
+    rows = rows.take(np.random.default_rng(0).permutation(rows.num_rows)[:count])
+    whose = rows.column("speaker").to_pylist() if owners else list(range(rows.num_rows))
+    return rows.column("text").to_pylist(), whose
+
+
 def student_to_be(name: str, **changes: Any) -> tuple[SeqPATEParameters, TunedModel]:
     parameters = SeqPATEParameters(declared_records=DECLARED, private_text_tokens=TOKENS, **changes)
     prompts = Prompts(WritingParameters(document_type=TYPES[name]), load_template(TYPES[name]))
@@ -118,16 +129,22 @@ def speed(repetitions: int, steps: int) -> None:
     print(f"{faculty.lora.size} numbers per teacher: {4 * faculty.lora.size * 2000 / 1e9:.2f} GB on disk for 2000")
 
 
-def teachers(name: str, out: Path, count: int, records: int) -> None:
-    parameters, tuned = student_to_be(name)
-    rows = [tuned.row(text, 0) for text in texts_of(name, "train", records)]
-    numbers = np.random.default_rng(1).integers(0, count, len(rows))
-    shards: list[list[TokenRow]] = [[] for _ in range(count)]
-    for row, number in zip(rows, numbers.tolist(), strict=True):
-        shards[number].append(row)
+def teachers(name: str, out: Path, given: argparse.Namespace) -> None:
+    """``--teachers`` shards of ``--records`` records (speakers stay together with ``--owners``); the first ``--ask``
+    of them are trained."""
+    parameters, tuned = student_to_be(name, teacher_steps=given.steps)
+    rows, owners = owned_texts(name, "train", given.records, owners=given.owners)
+    source = np.random.default_rng(1)
+    place = {owner: int(source.integers(given.teachers)) for owner in dict.fromkeys(owners)}
+    shards: list[list[TokenRow]] = [[] for _ in range(given.teachers)]
+    for text, owner in zip(rows, owners, strict=True):
+        if len(shards[place[owner]]) < given.steps and (given.ask is None or place[owner] < given.ask):
+            shards[place[owner]].append(tuned.row(text, 0))
+    shards = shards[: given.ask]
     start = time.perf_counter()
     np.save(out / f"{name}.npy", train_all(faculty_of(parameters, tuned), shards))
-    print(f"{count} teachers of {len(rows)} records: {time.perf_counter() - start:.0f} s", flush=True)
+    read = sum(map(len, shards)) / len(shards)
+    print(f"{len(shards)} teachers, {read:.1f} records read by each: {time.perf_counter() - start:.0f} s", flush=True)
 
 
 def scores(name: str, tuned: TunedModel, *, test_texts: int) -> dict[str, float]:
@@ -198,7 +215,14 @@ def students(name: str, out: Path, given: argparse.Namespace) -> None:
             weights = student.learn(Lessons(rows, taught), weights, steps=parameters.student_steps, seed=0)
         found = scores(name, tuned, test_texts=given.test_texts)
         row_ = {
-            **{"set": name, "trial": trial, "epsilon": given.epsilon, "queries": queries, "noise": round(std, 4)},
+            **{
+                "set": name,
+                "trial": trial,
+                "epsilon": given.epsilon,
+                "teachers": given.teachers,
+                "queries": queries,
+                "noise": round(std, 4),
+            },
             **{key: round(value, 2) for key, value in found.items()},
             "seconds": round(time.perf_counter() - began),
         }
@@ -233,6 +257,7 @@ def main() -> None:
     parser.add_argument("--ask", type=int, default=None)
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--epsilon", default="3")
+    parser.add_argument("--owners", action="store_true", help="shards of speakers")
     parser.add_argument("--test-texts", type=int, default=100)
     parser.add_argument("--repetitions", type=int, default=2)
     parser.add_argument("--steps", type=int, default=4)
@@ -241,7 +266,7 @@ def main() -> None:
     if given.what == "speed":
         speed(given.repetitions, given.steps)
     elif given.what == "teachers":
-        teachers(given.set, given.out, given.teachers, given.records)
+        teachers(given.set, given.out, given)
     elif given.what == "students":
         students(given.set, given.out, given)
     else:
