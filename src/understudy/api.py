@@ -114,6 +114,16 @@ class WritingOptions(TypedDict, total=False):
     price_output: float | None
 
 
+class GuideOptions(TypedDict, total=False):
+    guide: bool
+    guide_share: float
+
+
+class ChoosingOptions(TypedDict, total=False):
+    guide_candidates: int | None
+    guide_moves: bool
+
+
 class OutputOptions(TypedDict, total=False):
     output: Folder | None
     output_format: Literal["parquet", "csv", "jsonl"]
@@ -125,7 +135,15 @@ class OutputOptions(TypedDict, total=False):
 
 
 class RunOptions(
-    LedgerOptions, BoundOptions, EmbedderOptions, PrivateModelOptions, WritingOptions, OutputOptions, total=False
+    LedgerOptions,
+    BoundOptions,
+    EmbedderOptions,
+    PrivateModelOptions,
+    WritingOptions,
+    GuideOptions,
+    ChoosingOptions,
+    OutputOptions,
+    total=False,
 ):
     """Of ``run`` and ``release``."""
 
@@ -143,7 +161,7 @@ class EvolutionOptions(TypedDict, total=False):
     keywords_are_public: bool
 
 
-class GenerateOptions(EmbedderOptions, WritingOptions, OutputOptions, EvolutionOptions, total=False):
+class GenerateOptions(EmbedderOptions, WritingOptions, ChoosingOptions, OutputOptions, EvolutionOptions, total=False):
     """Of ``generate``: also those parameters of the methods that every ``generate`` may choose anew."""
 
     length: int

@@ -16,6 +16,7 @@ from understudy.corpus import Corpus, canonical, read_corpus
 from understudy.corpus.labels import declared_labels
 from understudy.errors import ConfigError
 from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
+from understudy.guide.parameters import ChoosingParameters, GuideParameters
 from understudy.methods.registry import make_method, method_class
 from understudy.parameters import CommaSeparated, OneOrSeveral, Parameters
 from understudy.privacy.exact import typed
@@ -271,6 +272,8 @@ class RunConfig(
     PrivateModelParameters,
     WritingParameters,
     ModelParameters,
+    GuideParameters,
+    ChoosingParameters,
     OutputParameters,
 ):
     """Every setting of a run, apart from the method's own parameters."""
@@ -323,7 +326,7 @@ def release_groups(method: type[Any]) -> Groups:
     """The groups of ``release``: also what the method's release needs of prompts and models."""
     groups: Groups = (
         *(DataParameters, ProtectionParameters, LedgerParameters),
-        *(EmbedderParameters, OutputParameters),
+        *(EmbedderParameters, GuideParameters, OutputParameters),
     )
     if method.needs.private_model:
         groups += (PrivateModelParameters, WritingParameters)

@@ -35,6 +35,7 @@ from understudy.config import (
     release_groups,
     run_config,
 )
+from understudy.guide.parameters import ChoosingParameters
 from understudy.methods.registry import load_release, method_class, method_names
 from understudy.outputs import OutputFolder
 from understudy.privacy.plan import Plan
@@ -80,9 +81,11 @@ def _method_of_release(args: Sequence[str]) -> type[Any]:
 
 def _generate_groups(args: Sequence[str]) -> Groups:
     method = _method_of_release(args)
-    embedder = (EmbedderParameters,) if method.needs.generation_embedder else ()
     model = (PrivateModelParameters,) if method.needs.generation_model else ()
-    return (*WRITING_GROUPS, OutputParameters, *embedder, *model, method.generation_parameters)
+    return (
+        *(*WRITING_GROUPS, OutputParameters, ChoosingParameters, EmbedderParameters),
+        *(*model, method.generation_parameters),
+    )
 
 
 def _is_file(word: str) -> bool:

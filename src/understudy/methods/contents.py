@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.guide.plan import GUIDE
+from understudy.privacy.events import GaussianEvent
 from understudy.release import Release
 
 LARGEST = 1e30
@@ -48,6 +50,16 @@ class Contents:
     strings: Mapping[str, int | None] = field(default_factory=dict)
     terms: int | None = 0
     public_inputs: tuple[str, ...] = ()
+
+    def with_guide(self, release: Release) -> Contents:
+        """Of a Release that has a guide besides."""
+        sums = Held("float64", (release.schema.label_set.size, "embedding with count"))
+        return replace(
+            self,
+            charges={**self.charges, GUIDE: GaussianEvent.kind},
+            arrays={**self.arrays, GUIDE: sums},
+            public_inputs=tuple({*self.public_inputs, "embedder"}),
+        )
 
 
 def mismatch(release: Release, contents: Contents) -> str | None:

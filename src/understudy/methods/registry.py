@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import ConfigError, ReleaseError
+from understudy.guide.parameters import GuideParameters
 from understudy.methods.base import Method
 from understudy.methods.contents import mismatch
 from understudy.release import Release
@@ -82,6 +83,8 @@ def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
     if release.statement.private and not method.private:
         raise corrupt(path, "its method protects nobody, and its statement says that it does")
     contents = method.contents(release)
+    if contents is not None and release.parameters.get("guide"):
+        contents = contents.with_guide(release)
     if contents is not None and (problem := mismatch(release, contents)):
         raise corrupt(path, problem)
     return release
@@ -96,9 +99,11 @@ def _method_of(path: Path, release: Release) -> Method:
         )
     parameters = dict(release.parameters)
     seed = parameters.pop("seed", None)
+    guide = {name: parameters.pop(name) for name in GuideParameters.model_fields if name in parameters}
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise corrupt(path, "its seed is no number from 0")
     try:
+        GuideParameters(**guide)
         method = make_method(release.method, parameters)
     except ConfigError:
         raise corrupt(path, "its parameters are not those of its method") from None

@@ -15,6 +15,7 @@ from understudy.privacy.secrets.budget import SecretBudget
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import Prompts, load_template
 from understudy.run.generating import load_private_model_of
+from understudy.run.guiding import candidates
 from understudy.run.planning import declared_label_set, make_plan, require_language_model, wanted
 
 _CHARACTERS_PER_TOKEN = 4.0
@@ -96,6 +97,8 @@ def _calls(config: RunConfig) -> Facts:
     else:
         return Facts()
     records = Fact("records", sum(counts), "synthetic records")
+    times = candidates(config, method)
+    counts = [count * times for count in counts]
     if config.llm == "none":
         return Facts((records, Fact("calls", 0, "language model calls")))
     writing = config.part(WritingParameters)

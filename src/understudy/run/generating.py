@@ -19,6 +19,7 @@ from understudy.outputs import OutputFolder, synthetic_columns
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import Example, Prompts, load_template, read_examples, with_phrases
 from understudy.release import Release
+from understudy.run.guiding import Chooser, candidates, has_guide
 from understudy.run.planning import wanted
 from understudy.run.session import GENERATED, Listener, Session
 from understudy.statement import NOT_PRIVATE, Statement
@@ -151,7 +152,13 @@ def write_texts(
         clear: put the Release's statement in place of all that an earlier run wrote to the output folder.
     """
     method = make_method(config.method, config.method_parameters)
-    counts = _counts(config, made, method, listener, capped=capped)
+    wanted_counts = _counts(config, made, method, listener, capped=capped)
+    chooser = _chooser(config, made, method, listener)
+    counts = wanted_counts
+    if chooser is not None:
+        counts = [count * candidates(config, method) for count in counts]
+        if (there := method.available(made)) is not None:
+            counts = [min(pair) for pair in zip(counts, there, strict=True)]
     chat, total = writing.chat, sum(counts)
     writer = writing.writer(config, made.schema.labels, listener, known=made.terms)
     if chat is not None:
@@ -175,6 +182,8 @@ def write_texts(
         ]
     except NoText as error:
         raise NoText(error.problem, _without_text(session, config, made)) from None
+    if chooser is not None:
+        records = chooser.choose(records, wanted_counts)
     written = [record for record in records if record.text]
     if records and not written and chat is not None and not method.needs.candidates:
         raise NoText("The language model wrote no text at all.", _without_text(session, config, made))
@@ -201,6 +210,13 @@ def write_texts(
         listener.say(f"{missing} texts could not be had. {cure}")
     session.store.mark(GENERATED)
     return Result(made, written, missing, session.visible_folder)
+
+
+def _chooser(config: RunConfig, made: Release, method: Method, listener: Listener) -> Chooser | None:
+    """What chooses among the texts by the Release's guide; None where there is none, or nothing to choose."""
+    if not has_guide(made) or (candidates(config, method) == 1 and not config.guide_moves):
+        return None
+    return Chooser.of(made, load_embedder_of(config), moves=config.guide_moves, say=listener.say)
 
 
 def _without_text(session: Session, config: RunConfig, made: Release) -> str:

@@ -13,6 +13,7 @@ from understudy.methods.registry import load_release, method_class
 from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.release import Release
 from understudy.run.generating import Result, prepare_writing, write_texts
+from understudy.run.guiding import require_guide
 from understudy.run.planning import check_wanted, require_language_model, require_name
 from understudy.run.releasing import make_release, require_continuable
 from understudy.run.session import SILENT, Listener, noise_source, open_session
@@ -77,6 +78,7 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
         raise ConfigError(
             f"{changed[0]!r} was fixed when the Release was made.", "Leave it out, or make another Release."
         )
+    require_guide(made, options)
     config = run_config({**fixed, **options, "method": made.method})
     check_wanted(config)
     require_language_model(config, releases=False, generates=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from understudy.config import MOST_RECORDS, RunConfig
 from understudy.corpus.labels import canonical, declared_labels
 from understudy.errors import ConfigError
+from understudy.guide.plan import plan_with_guide
 from understudy.labels import LabelSet
 from understudy.methods.public import PublicFacts
 from understudy.methods.registry import make_method, method_class
@@ -33,7 +34,16 @@ def make_plan(config: RunConfig, *, labels: LabelSet | None = None) -> Plan:
     if config.unit.kind == "secret":
         _check_recognisers(config)
     facts = PublicFacts(config.unit, labels or declared_label_set(config), config.expected_records)
-    plan = method.plan(budget, facts)
+    if config.guide:
+        plan = plan_with_guide(
+            lambda rest: method.plan(rest, facts),
+            budget,
+            share=config.guide_share,
+            labels=facts.labels.size,
+            expected_records=facts.expected_records,
+        )
+    else:
+        plan = method.plan(budget, facts)
     require_readable_charges(plan.charges)
     return plan
 

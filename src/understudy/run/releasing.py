@@ -32,6 +32,7 @@ from understudy.privacy.sealed import SYSTEM
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.run.generating import Writing, load_embedder_of, load_private_model_of
+from understudy.run.guiding import guide_parameters, with_guide
 from understudy.run.measuring import dataset_name, open_ledger, pay
 from understudy.run.planning import make_plan
 from understudy.run.session import RELEASED, SILENT, Listener, Session
@@ -114,7 +115,10 @@ def make_release(
         if config.on_bad_row == "skip":
             listener.say("Rows that cannot be used are left out; private/skipped_rows.json counts them.")
         listener.say("Reading the private records.")
-        released = method.release(replace(unkeyed, hash_key=paid.hash_key), plan, tools)
+        bounded = replace(unkeyed, hash_key=paid.hash_key)
+        released = method.release(bounded, plan, tools)
+        if config.guide:
+            released = with_guide(released, bounded, plan, tools)
     statement = replace(
         planned.statement, public_inputs=released.public_inputs, notes=(*planned.statement.notes, *released.notes)
     )
@@ -164,9 +168,9 @@ def _load_models(
     needs = method.needs
     embedder = model = None
     dimension = 0
-    if method.needs_embedder:
+    if method.needs_embedder or config.guide:
         embedder = load_embedder_of(config)
-        if needs.embedder == "private":
+        if _embeds_private_texts(method, config):
             require_trusted(embedder, trust_endpoint=config.trust_endpoint)
             listener.say("Checking on this machine that texts do not change each other's embeddings (under a minute).")
             require_text_invariance(embedder)
@@ -187,6 +191,10 @@ def _load_models(
     )
 
 
+def _embeds_private_texts(method: Method, config: RunConfig) -> bool:
+    return config.guide or method.needs.embedder == "private"
+
+
 def _prepared(method: Method, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Any:
     """What the method does before the charge; rows that do not fit into memory are told as such."""
     try:
@@ -204,11 +212,11 @@ def _planned_release(
     method: Method, config: RunConfig, corpus: Corpus, plan: Plan, dataset: str, preparation: Preparation
 ) -> Release:
     """The Release without its content, and its statement without seals."""
-    read = preparation.embedder if method.needs.embedder == "private" else None
+    read = preparation.embedder if _embeds_private_texts(method, config) else None
     schema = corpus.schema
     return Release(
         method=method.name,
-        parameters={**_without_folders(method), "seed": config.seed},
+        parameters={**_without_folders(method), **guide_parameters(config), "seed": config.seed},
         schema=PublicSchema(schema.text or "record", schema.label, tuple(schema.labels), tuple(schema.record_columns)),
         statement=Statement.of(
             plan,

@@ -59,7 +59,7 @@ class DPKPS(Method, DPKPSParameters):
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:  # noqa: ARG002
         from understudy.methods.dp_kps.release import check_embeddings
 
-        if preparation.embedder is not None:
+        if preparation.embedder is not None and self.needs_embedder:
             check_embeddings(self, self._vocabulary(), preparation.embedder)
 
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:

@@ -1,0 +1,94 @@
+"""Choosing among synthetic texts by a guide: those that speak for their label, spread as the label's texts are.
+
+Herding (Chen, Welling and Smola 2010): texts are taken one by one, each the one that brings the sum of those taken
+nearest to that many times the target, a mean. What is already said often enough is then not said again, where the most
+typical texts alone would all say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.guide.guide import Guide, Vectors
+
+CONTRAST = 2.0
+"""How far the target is from the centre, in distances of the label's mean: two, so that what tells labels apart is
+said more often than by chance."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen.
+
+    Args:
+        chosen: ``Int64[counts[label]]`` per label: indices of texts, in the order in which they were taken. Fewer where
+            there are not so many.
+        confirmed: texts that speak for the label that they were made for.
+        moved: chosen texts that were made for another label.
+    """
+
+    chosen: tuple[NDArray[np.int64], ...]
+    confirmed: int
+    moved: int
+
+
+def choose(
+    guide: Guide, vectors: Vectors, labels: NDArray[np.int64], counts: Sequence[int], *, moves: bool = False
+) -> Choice:
+    """``counts[label]`` of the texts for each label.
+
+    Texts that speak for another label are left out, as long as others are there: then those whose margin is the
+    largest fill up. With ``moves``, texts of other labels that speak for this one come before these.
+
+    Args:
+        vectors: ``Float32[n, d]`` of unit length.
+        labels: ``Int64[n]``, which each text was made for.
+        counts: how many are wanted of each label.
+    """
+    if len(counts) == 1:
+        target = guide.centre if len(vectors) else np.zeros(vectors.shape[1])
+        return Choice((herd(vectors, target, counts[0]),), len(vectors), 0)
+    margins = guide.margins(vectors, labels)
+    confirmed = margins > 0
+    best = guide.scores(vectors).argmax(axis=1)
+    middle = np.zeros(vectors.shape[1]) if not len(vectors) else vectors.mean(axis=0, dtype=np.float64)
+    taken = np.zeros(len(vectors), dtype=np.bool_)
+    chosen: list[NDArray[np.int64]] = []
+    for label, count in enumerate(counts):
+        mine = np.flatnonzero((labels == label) & ~taken)
+        pool = mine[confirmed[mine]]
+        if moves and len(pool) < count:
+            guests = np.flatnonzero((labels != label) & (best == label) & ~taken)
+            pool = np.concatenate([pool, guests[np.argsort(-_lead(guide, vectors[guests], label), kind="stable")]])
+            pool = pool[:count]
+        if len(pool) < count:
+            others = mine[~confirmed[mine]]
+            pool = np.concatenate([pool, others[np.argsort(-margins[others], kind="stable")][: count - len(pool)]])
+        target = middle + CONTRAST * (guide.means[label] - guide.centre)
+        chosen.append(pool[herd(vectors[pool], target, count)])
+        taken[chosen[-1]] = True
+    moved = sum(int((labels[each] != label).sum()) for label, each in enumerate(chosen))
+    return Choice(tuple(chosen), int(confirmed.sum()), moved)
+
+
+def _lead(guide: Guide, vectors: Vectors, label: int) -> NDArray[np.float64]:
+    return guide.margins(vectors, np.full(len(vectors), label))
+
+
+def herd(vectors: Vectors, target: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Indices of ``count`` of the vectors (all, if there are no more) whose mean follows ``target``, in order."""
+    count = min(count, len(vectors))
+    chosen = np.empty(count, dtype=np.int64)
+    towards = vectors @ target
+    said = np.zeros(len(vectors))
+    free = np.ones(len(vectors), dtype=np.bool_)
+    for number in range(count):
+        gains = np.where(free, (number + 1) * towards - said, -np.inf)
+        best = int(gains.argmax())
+        chosen[number], free[best] = best, False
+        said += vectors @ vectors[best]
+    return chosen

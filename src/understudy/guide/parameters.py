@@ -1,0 +1,27 @@
+"""Whether a release has a guide, and what generating does with it."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from understudy.parameters import Parameters
+
+
+class GuideParameters(Parameters):
+    """The guide: noisy sums of the private texts' embeddings, by which texts are chosen."""
+
+    guide: bool = False
+    """Release a guide beside what the method releases; it takes a share of the budget, and the embedder reads the
+    private texts."""
+    guide_share: float = Field(0.3, gt=0, lt=1)
+    """Share of the budget (of mu^2) that the guide gets; ``plan`` says what it buys."""
+
+
+class ChoosingParameters(Parameters):
+    """What generating does with a Release's guide."""
+
+    guide_candidates: int | None = Field(None, ge=1, le=1000)
+    """Texts made for each one that is kept; the guide chooses among them. 1: none is thrown away. Default: 8 where
+    phrases stand for texts, 3 where a language model writes."""
+    guide_moves: bool = False
+    """Texts that speak for another label may be moved to it, where it lacks texts of its own."""

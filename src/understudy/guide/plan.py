@@ -1,0 +1,99 @@
+"""The guide, before a private record is read: its charge, and what is left of the budget for the method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from understudy.errors import ConfigError
+from understudy.guide.form import VECTOR_WEIGHT, guide_sensitivity
+from understudy.privacy.accountant import Composition, gaussian_split
+from understudy.privacy.events import GaussianEvent
+from understudy.privacy.facts import Fact, Facts
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import NoisySum
+from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.secrets.budget import SecretBudget
+
+GUIDE = "guide"
+"""The charge, and the array of the Release."""
+
+
+def guide_charge(multiplier: float, labels: int) -> Charge:
+    """One noisy sum per label, jointly over labels, with this noise multiplier."""
+    mechanism = NoisySum("gaussian", multiplier, guide_sensitivity(), (labels, None))
+    return Charge(GUIDE, mechanism, f"noisy sums of the texts' embeddings for each of {labels} label(s)")
+
+
+def plan_with_guide(
+    plan_method: Callable[[Budget], Plan],
+    budget: Budget | SecretBudget,
+    *,
+    share: float,
+    labels: int,
+    expected_records: int | None,
+) -> Plan:
+    """The method's plan for what the guide leaves of ``budget``, and the guide's charge behind its own.
+
+    The guide gets ``share`` of mu^2, the squared parameter of the Gaussian mechanism that spends the whole budget. The
+    method plans with the epsilon that the rest of mu^2 has at the budget's delta. For methods of Gaussian noise both
+    together spend the budget to the last digit. For others what they compose to is computed, and the method's epsilon
+    is lowered until it is within the budget.
+
+    Raises:
+        ConfigError: if the budget protects secrets or has no delta, or nothing is left for the method.
+    """
+    if isinstance(budget, SecretBudget):
+        raise ConfigError(
+            "A guide protects records and owners, not secrets.", "Leave --guide out, or give --epsilon and --delta."
+        )
+    if budget.delta == 0:
+        raise ConfigError(
+            "The noise of a guide is Gaussian, which needs a delta.", "Give a delta such as 1e-6, or leave --guide out."
+        )
+    guide, rest = gaussian_split(budget, (share, 1 - share))
+    charge = guide_charge(guide, labels)
+    bought = forecast(charge, labels=labels, expected_records=expected_records)
+    epsilon = min(Composition((GaussianEvent(rest),)).epsilon(float(budget.delta)), float(budget.epsilon))
+    for _ in range(_TRIES):
+        plan = plan_method(Budget(_digits(epsilon), budget.delta))
+        events = (*(each.event for each in plan.charges), charge.event)
+        total = Composition(events).epsilon(float(budget.delta))
+        if total <= float(budget.epsilon):
+            return replace(
+                plan,
+                budget=budget,
+                charges=(*plan.charges, charge),
+                forecast=Facts((*plan.forecast.entries, *bought.entries), (*plan.forecast.warnings, *bought.warnings)),
+            )
+        epsilon *= min(0.999, float(budget.epsilon) / total)
+    raise ConfigError(
+        "With this share for the guide nothing is left for the method.", "Lower --guide-share, or leave --guide out."
+    )
+
+
+_TRIES = 60
+
+
+def _digits(epsilon: float) -> Fraction:
+    """Rounded down to a millionth of its size, in digits that a person can read."""
+    step = 10 ** (math.floor(math.log10(epsilon)) - 6)
+    return Fraction(math.floor(epsilon / step)) * Fraction(step).limit_denominator(10**18)
+
+
+def forecast(charge: Charge, *, labels: int, expected_records: int | None) -> Facts:
+    """How far the sums stand above their noise, and whether a guide pays."""
+    noise = charge.mechanism.noise_std / VECTOR_WEIGHT  # type: ignore[attr-defined]
+    entries = [Fact("guide_noise", noise, "guide noise on a coordinate of a label's sum (std, texts)")]
+    if expected_records is None:
+        return Facts(tuple(entries))
+    ratio = expected_records / labels * _DISTANCE / (noise * math.sqrt(_DIMENSION))
+    entries.append(Fact("guide_signal_to_noise", ratio, "guide signal to noise of a label of average size (about)"))
+    few = "The guide would be mostly noise: fewer labels, more records or a higher --guide-share than now may help."
+    return Facts(tuple(entries), (few,) if ratio < _LEAST else ())
+
+
+_DISTANCE, _DIMENSION, _LEAST = 0.35, 384, 0.5
+"""Of a label's mean from the mean of all, of the built-in embedder's vectors; a guide below pays for nothing."""
