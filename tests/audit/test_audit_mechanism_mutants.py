@@ -17,7 +17,18 @@ from understudy.assess.counting import MetricCounts
 from understudy.audit.mechanisms.audit import VIOLATION
 from understudy.audit.mechanisms.claims import EpsilonClaim
 from understudy.audit.mechanisms.gradients import CANARY, OPPOSITE, OTHER, dp_sgd
-from understudy.audit.mechanisms.sums import OWNER, Row, aug_pe, charged_metrics, cluster_sums, dp_kps, one_sum, sec_pe
+from understudy.audit.mechanisms.sums import (
+    OWNER,
+    Row,
+    aug_pe,
+    charged_metrics,
+    cluster_sums,
+    corpus,
+    dp_kps,
+    guide,
+    one_sum,
+    sec_pe,
+)
 from understudy.audit.mechanisms.teachers import (
     COUNT,
     TURNED,
@@ -31,7 +42,9 @@ from understudy.audit.mechanisms.teachers import (
 from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
 from understudy.corpus.bounding import BoundedBatch
 from understudy.decoding.sums import Sums, TokenSums
+from understudy.errors import PrivacyError
 from understudy.evolution.embeddings import Block
+from understudy.guide.form import COUNT_WEIGHT, GRID, VECTOR_WEIGHT
 from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.methods.dp_kps.density import WEIGHT_GRID, SequenceDensity, TermDensity, TermHistogram, TermRows
 from understudy.methods.sec_pe.clusters import ClusterSums
@@ -40,12 +53,14 @@ from understudy.methods.seq_pate.teachers import Teachers
 from understudy.models.training import TokenRow
 from understudy.privacy.accountant import Composition
 from understudy.privacy.gradients import DPSGD
+from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import Sensitivity
 from understudy.privacy.noise import InsecureSeededNoise, NoiseKind
 from understudy.privacy.subsampled import Sample, SubsampledTokens
 from understudy.privacy.unit import Unit
 from understudy.queries.counts import TermCounts
 from understudy.queries.gradients import ClippedGradients, clipped_sum
+from understudy.queries.guide import GuideSums
 
 
 class Less(InsecureSeededNoise):
@@ -74,6 +89,8 @@ ATTACKS: dict[str, Any] = {
     "dp-kps": lambda: dp_kps("gaussian", Unit(), BUDGET),
     "votes": lambda: aug_pe(1, Unit(), BUDGET),
     "clusters": lambda: sec_pe(BUDGET, rate=1.0, records=1),
+    "guide": lambda: guide(Unit(), BUDGET),
+    "guide-owners": lambda: guide(OWNER, BUDGET),
     "clusters-sampled": lambda: sec_pe(BUDGET, rate=0.5, records=3),
     "private-tokens": lambda: private_tokens("recenter", BUDGET),
     "private-tokens-difference": lambda: private_tokens("difference", BUDGET),
@@ -317,6 +334,108 @@ def test_two_releases_with_the_noise_of_one_are_caught() -> None:
     attack = sec_pe(LOUD, rate=1.0, records=1, releases=2)
     once = sec_pe(LOUD, rate=1.0, records=1).mechanism
     assert caught(replace(attack, mechanism=once))
+
+
+# -- the guide --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MeansOfLabels(GuideSums):
+    """The mean over a label's records, times a declared number: the noise is that of a sum over so many."""
+
+    declared: int = 20
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        records = np.bincount(batch.labels, minlength=self.labels)
+        return super().of_batch(batch) * self.declared // np.maximum(records, 1)[:, None]
+
+
+def test_means_of_a_labels_records_are_caught() -> None:
+    attack = guide(Unit(), BUDGET)
+    assert not caught(attack, runs=1_000)
+    assert caught(query_replaced(attack, MeansOfLabels(**vars(attack.sums[0].query))), runs=1_000)
+
+
+@dataclass(frozen=True)
+class Longer:
+    """An embedder whose vectors are of another length."""
+
+    embedder: Any
+    length: float
+    model_id = "longer"
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.float32(self.length) * self.embedder.embed(texts)
+
+
+class AsTheyAre(GuideSums):
+    """Vectors are summed as the embedder answers."""
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        sums = np.zeros(self.shape, dtype=np.int64)
+        vectors = VECTOR_WEIGHT * self.embedder.embed(batch.texts).astype(np.float64)
+        vectors = np.hstack([np.full((len(vectors), 1), COUNT_WEIGHT), vectors])
+        np.add.at(sums, batch.labels, np.trunc(vectors * GRID / batch.shares[:, None]).astype(np.int64))
+        return sums
+
+
+@pytest.mark.parametrize(("kind", "wrong"), [(GuideSums, False), (AsTheyAre, True)])
+@pytest.mark.parametrize("length", [1.0, 1.09, 3.0])
+def test_vectors_that_are_not_brought_to_length_1_are_caught(kind: Any, wrong: bool, length: float) -> None:
+    """Nine percent of length are too few to be caught by so many runs; the real query brings them to length 1."""
+    attack = guide(Unit(), BUDGET)
+    real: Any = attack.sums[0].query
+    longer = replace(real, embedder=Longer(real.embedder, length))
+    assert caught(query_replaced(attack, kind(**vars(longer))), runs=1_000) is (wrong and length == 3.0)
+
+
+def rows_of_declared(_data: Any) -> int:
+    """The rows of the sum are those of the declared labels."""
+    return int(guide(Unit(), BUDGET).sums[0].query.shape[0])
+
+
+def rows_of_found(data: Any) -> int:
+    """There is a row where there is a record."""
+    return len({label for batch in data.batches() for label in batch.labels.tolist()})
+
+
+@pytest.mark.parametrize(("rows", "wrong"), [(rows_of_declared, False), (rows_of_found, True)])
+def test_labels_that_are_taken_from_the_data_are_caught(rows: Any, wrong: bool) -> None:
+    """The unit's record is the only one of its label; who sees the sums sees how many there are."""
+    others = [Row("a burn", 1)]
+    data = {"absent": corpus(others, Unit()), "present": corpus([Row("an ache"), *others], Unit())}
+    attack = replace(guide(Unit(), BUDGET), source=InsecureSeededNoise(0), **data)
+    assert audited(SeenBeside(attack, rows)).violated is wrong
+
+
+class RowsOfFound(GuideSums):
+    """Rows of nothing are left out."""
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return super().of_batch(batch)[np.unique(batch.labels)]
+
+
+def test_sums_whose_rows_follow_from_the_data_are_refused_before_noise_is_added() -> None:
+    with pytest.raises(PrivacyError, match="shape"):
+        exact_sum(RowsOfFound(**vars(guide(Unit(), BUDGET).sums[0].query)), corpus([Row("a burn", 1)], Unit()))
+
+
+class SharesOfEachLabel(GuideSums):
+    """A guide per label, each of sensitivity 1 and all of them under one charge: an owner weighs 1 in each."""
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        lies_in = batch.units * self.labels + batch.labels
+        return super().of_batch(replace(batch, shares=np.bincount(lies_in)[lies_in]))
+
+
+def test_an_owners_records_that_are_averaged_label_by_label_are_caught() -> None:
+    attack = guide(OWNER, LOUD)
+    others = [Row("a cough", 0), Row("a burn", 1)]
+    mine = [Row("an ache", 0, "Ann"), Row("a burn", 1, "Ann"), Row("the burn", 1, "Ann")]
+    attack = replace(attack, absent=corpus(others, OWNER), present=corpus([*others, *mine], OWNER))
+    query: Any = attack.sums[0].query
+    assert not caught(query_replaced(attack, query))
+    assert caught(query_replaced(attack, SharesOfEachLabel(**vars(query))))
 
 
 # -- private prediction -----------------------------------------------------------------------------------------------
@@ -697,20 +816,20 @@ def test_a_unit_that_changes_more_than_one_shard_is_caught(
 
 
 @dataclass(frozen=True)
-class SeenCandidates:
-    """An attack that also looks at the candidates, which are released as they are."""
+class SeenBeside:
+    """An attack that also looks at what is released as it is."""
 
     attack: Any
-    candidates: Any
+    released: Any
 
     @property
     def claim(self) -> Any:
         return self.attack.claim
 
     def scores(self, runs: int, *, present: bool) -> NDArray[np.float64]:
-        seen = self.candidates(self.attack.present if present else self.attack.absent)
-        like_present = np.array_equal(seen, self.candidates(self.attack.present))
-        like_absent = np.array_equal(seen, self.candidates(self.attack.absent))
+        seen = self.released(self.attack.present if present else self.attack.absent)
+        like_present = np.array_equal(seen, self.released(self.attack.present))
+        like_absent = np.array_equal(seen, self.released(self.attack.absent))
         return self.attack.scores(runs, present=present) + 100.0 * (int(like_present) - int(like_absent))
 
 
@@ -727,4 +846,4 @@ def of_teachers(groups: Groups) -> NDArray[np.int64]:
 @pytest.mark.parametrize(("candidates", "wrong"), [(of_student, False), (of_teachers, True)])
 def test_candidates_that_teachers_choose_are_caught(candidates: Any, wrong: bool) -> None:
     attack = replace(seq_pate(BUDGET, queries=4), source=InsecureSeededNoise(0))
-    assert audited(SeenCandidates(attack, candidates)).violated is wrong
+    assert audited(SeenBeside(attack, candidates)).violated is wrong

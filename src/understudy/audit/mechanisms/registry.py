@@ -8,7 +8,17 @@ from importlib.util import find_spec
 
 from understudy.audit.mechanisms.audit import Attack, Auditable
 from understudy.audit.mechanisms.gradients import dp_sgd
-from understudy.audit.mechanisms.sums import OWNER, TERMS, QueryName, aug_pe, charged_metrics, dp_kps, one_sum, sec_pe
+from understudy.audit.mechanisms.sums import (
+    OWNER,
+    TERMS,
+    QueryName,
+    aug_pe,
+    charged_metrics,
+    dp_kps,
+    guide,
+    one_sum,
+    sec_pe,
+)
 from understudy.audit.mechanisms.teachers import seq_pate
 from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
 from understudy.errors import ConfigError
@@ -85,6 +95,18 @@ _ALL: tuple[Auditable, ...] = (
     ),
     Auditable("clusters-sampled", "sec-pe: the same over samples", _SECRETS_HALF, partial(sec_pe, rate=0.5, records=3)),
     Auditable("sec-pe", "sec-pe: two releases", _SECRETS_HALF, partial(sec_pe, rate=0.5, records=3, releases=2)),
+    Auditable(
+        "guide",
+        "guide: noisy sums of embeddings of each label",
+        "one record more, whose embedding all lies in one coordinate",
+        partial(guide, Unit()),
+    ),
+    Auditable(
+        "guide-owners",
+        "guide: the same for owners",
+        f"{_OWNER} of one label whose embeddings are alike",
+        partial(guide, OWNER),
+    ),
     _local("private-tokens", "private-prediction: clipped logits", _ROW, partial(private_tokens, "recenter")),
     _local(
         "private-tokens-difference",

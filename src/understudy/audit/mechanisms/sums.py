@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +16,7 @@ from understudy.audit.mechanisms.bounds import Floats
 from understudy.audit.mechanisms.claims import Claim, EpsilonClaim, PosteriorClaim, secret_budget
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.evolution.embeddings import Block, integer_vectors
+from understudy.guide.form import guide_sensitivity
 from understudy.labels import LabelSet
 from understudy.methods.aug_pe.plan import AugPEParameters, mechanisms, records_per_unit
 from understudy.methods.aug_pe.votes import VoteHistogram
@@ -34,6 +35,7 @@ from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.composition import calibrate
 from understudy.privacy.unit import Unit
 from understudy.queries.counts import LabelCounts, TermCounts
+from understudy.queries.guide import GuideSums
 from understudy.vocabulary.matcher import TermMatcher
 
 TERMS = ("ache", "burn", "cough")
@@ -230,15 +232,24 @@ def _claim(sums: Sequence[Measured], spend: Budget | SecretBudget) -> Claim:
     return EpsilonClaim(Composition(events), float(spend.delta))
 
 
+@dataclass(frozen=True)
 class Corners:
-    """An embedder: the secret's records lie in one corner, all others in another."""
+    """An embedder: ``texts`` lie in one corner, the secret's records unless told, and all others in another."""
 
+    texts: Collection[str] = (_SECRET,)
     model_id = "corners"
     fingerprint = "0" * 64
     local = True
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return np.eye(2, dtype=np.float32)[[int(text != _SECRET) for text in texts]]
+        return np.eye(2, dtype=np.float32)[[int(text not in self.texts) for text in texts]]
+
+
+def guide(unit: Unit, budget: Budget) -> SumAttack:
+    """The guide's sums; the unit's records lie in one corner, the others in another."""
+    query = GuideSums(Corners([row.text for row in _RECORDS]), LABELS, dimension=2)
+    mechanism = NoisySum("gaussian", gaussian_split(budget, [1.0])[0], guide_sensitivity(), query.shape)
+    return _attack([Measured(mechanism, query)], unit, float(budget.delta))
 
 
 def cluster_sums() -> ClusterSums:
