@@ -32,6 +32,7 @@ _PUBLIC = {
         "understudy.methods.few_shot.method": "FewShot",
         "understudy.methods.registry": "load_release",
         "understudy.methods.private_prediction.method": "PrivatePrediction",
+        "understudy.methods.guided_evolution.method": "GuidedEvolution",
         "understudy.methods.sec_pe.method": "SecPE",
         "understudy.metrics.results": "Evaluation",
         "understudy.privacy.guarantee": "Budget",
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from understudy.methods.dp_finetune.method import NonPrivateFinetune as NonPrivateFinetune
     from understudy.methods.dp_kps.method import DPKPS as DPKPS
     from understudy.methods.few_shot.method import FewShot as FewShot
+    from understudy.methods.guided_evolution.method import GuidedEvolution as GuidedEvolution
     from understudy.methods.private_prediction.method import PrivatePrediction as PrivatePrediction
     from understudy.methods.registry import load_release as load_release
     from understudy.methods.sec_pe.method import SecPE as SecPE

@@ -122,6 +122,7 @@ class GuideOptions(TypedDict, total=False):
 class ChoosingOptions(TypedDict, total=False):
     guide_candidates: int | None
     guide_moves: bool
+    ignore_guide: bool
 
 
 class OutputOptions(TypedDict, total=False):

@@ -44,14 +44,17 @@ def choose(
     Texts that speak for another label are left out, as long as others are there: then those whose margin is the
     largest fill up. With ``moves``, texts of other labels that speak for this one come before these.
 
+    Without labels the mean of the chosen texts follows that of the private ones, and of the candidates the more typical
+    ones are chosen among, twice as many as are wanted.
+
     Args:
         vectors: ``Float32[n, d]`` of unit length.
         labels: ``Int64[n]``, which each text was made for.
         counts: how many are wanted of each label.
     """
     if len(counts) == 1:
-        target = guide.centre if len(vectors) else np.zeros(vectors.shape[1])
-        return Choice((herd(vectors, target, counts[0]),), len(vectors), 0)
+        typical = np.argsort(-(vectors @ guide.centre), kind="stable")[: max(2 * counts[0], 1)]
+        return Choice((typical[herd(vectors[typical], guide.centre, counts[0])],), len(vectors), 0)
     margins = guide.margins(vectors, labels)
     confirmed = margins > 0
     best = guide.scores(vectors).argmax(axis=1)

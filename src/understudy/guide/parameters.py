@@ -21,7 +21,9 @@ class ChoosingParameters(Parameters):
     """What generating does with a Release's guide."""
 
     guide_candidates: int | None = Field(None, ge=1, le=1000)
-    """Texts made for each one that is kept; the guide chooses among them. 1: none is thrown away. Default: 8 where
-    phrases stand for texts, 3 where a language model writes."""
+    """Texts made for each one that is kept; the guide chooses among them. Default: 3, and 1 where phrases stand for
+    texts, which are chosen by themselves."""
     guide_moves: bool = False
     """Texts that speak for another label may be moved to it, where it lacks texts of its own."""
+    ignore_guide: bool = False
+    """Make texts as if the Release had no guide."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from understudy.labels import LabelSet
 from understudy.models.types import Embedder
@@ -32,6 +32,18 @@ class PublicFacts:
     expected_records: int | None = None
 
 
+class Chooser(Protocol):
+    """Chooses among texts by a Release's guide."""
+
+    def choose(self, texts: Sequence[str], labels: Sequence[int], counts: Sequence[int]) -> Sequence[Sequence[int]]:
+        """Per label the indices of ``counts[label]`` of the texts, or of all where there are fewer.
+
+        Args:
+            labels: index of the label that each text was made for.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class GenerationTools:
     """What turns a Release into texts.
@@ -40,6 +52,7 @@ class GenerationTools:
         writer: the language model with its prompts.
         embedder: the public embedder, if the method generates with one; the method sees that it is the Release's.
         model: the base model of what the Release tuned, likewise.
+        chooser: where the Release has a guide that is to be used; the run chooses among the texts by itself.
         seed: steers sampling.
         say: takes a line for the user.
     """
@@ -47,6 +60,7 @@ class GenerationTools:
     writer: Writer
     embedder: Embedder | None = None
     model: CausalModel | None = None
+    chooser: Chooser | None = None
     seed: int = 0
     say: Callable[[str], None] = lambda _line: None
 

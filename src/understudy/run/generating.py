@@ -19,7 +19,7 @@ from understudy.outputs import OutputFolder, synthetic_columns
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import Example, Prompts, load_template, read_examples, with_phrases
 from understudy.release import Release
-from understudy.run.guiding import Chooser, candidates, has_guide
+from understudy.run.guiding import GuidedChooser, candidates, load_embedder_of
 from understudy.run.planning import wanted
 from understudy.run.session import GENERATED, Listener, Session
 from understudy.statement import NOT_PRIVATE, Statement
@@ -30,7 +30,7 @@ from understudy.writing.writer import Writer
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
-    from understudy.models.types import ChatModel, Embedder
+    from understudy.models.types import ChatModel
 
 
 @dataclass(frozen=True, repr=False)
@@ -152,13 +152,11 @@ def write_texts(
         clear: put the Release's statement in place of all that an earlier run wrote to the output folder.
     """
     method = make_method(config.method, config.method_parameters)
-    wanted_counts = _counts(config, made, method, listener, capped=capped)
-    chooser = _chooser(config, made, method, listener)
-    counts = wanted_counts
-    if chooser is not None:
-        counts = [count * candidates(config, method) for count in counts]
-        if (there := method.available(made)) is not None:
-            counts = [min(pair) for pair in zip(counts, there, strict=True)]
+    asked = _counts(config, made, method, listener, capped=capped)
+    chooser = GuidedChooser.of(made, config, listener)
+    counts = [count * candidates(config, method) for count in asked]
+    if chooser is not None and (there := method.available(made)) is not None:
+        counts = [min(pair) for pair in zip(counts, there, strict=True)]
     chat, total = writing.chat, sum(counts)
     writer = writing.writer(config, made.schema.labels, listener, known=made.terms)
     if chat is not None:
@@ -173,7 +171,7 @@ def write_texts(
         if GENERATED not in session.store.stages():
             session.visible_folder.clear(keep=made)
         session.visible_folder.write_statement(made.statement)
-    tools = GenerationTools(writer, embedder, model, config.seed, listener.say)
+    tools = GenerationTools(writer, embedder, model, chooser, config.seed, listener.say)
     origin = {"release": made.origin, **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
     try:
         records = [
@@ -183,7 +181,7 @@ def write_texts(
     except NoText as error:
         raise NoText(error.problem, _without_text(session, config, made)) from None
     if chooser is not None:
-        records = chooser.choose(records, wanted_counts)
+        records = chooser.choose_records(records, asked)
     written = [record for record in records if record.text]
     if records and not written and chat is not None and not method.needs.candidates:
         raise NoText("The language model wrote no text at all.", _without_text(session, config, made))
@@ -210,13 +208,6 @@ def write_texts(
         listener.say(f"{missing} texts could not be had. {cure}")
     session.store.mark(GENERATED)
     return Result(made, written, missing, session.visible_folder)
-
-
-def _chooser(config: RunConfig, made: Release, method: Method, listener: Listener) -> Chooser | None:
-    """What chooses among the texts by the Release's guide; None where there is none, or nothing to choose."""
-    if not has_guide(made) or (candidates(config, method) == 1 and not config.guide_moves):
-        return None
-    return Chooser.of(made, load_embedder_of(config), moves=config.guide_moves, say=listener.say)
 
 
 def _without_text(session: Session, config: RunConfig, made: Release) -> str:
@@ -257,13 +248,6 @@ def _load_chat(config: RunConfig, listener: Listener) -> ChatModel:
             "say": listener.say,
         }
     return load_chat(config.llm, base_url=config.base_url, api_key_env=config.api_key_env, seed=config.seed, **options)
-
-
-def load_embedder_of(config: RunConfig) -> Embedder:
-    """The configured public embedder."""
-    from understudy.models.catalog import load_embedder
-
-    return load_embedder(config.embedder)
 
 
 def _counts(config: RunConfig, made: Release, method: Method, listener: Listener, *, capped: bool) -> list[int]:

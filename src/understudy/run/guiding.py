@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.config import RunConfig
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.errors import ConfigError, ReleaseError
 from understudy.guide.choosing import choose
 from understudy.guide.guide import Guide, noise_check
-from understudy.guide.parameters import GuideParameters
+from understudy.guide.parameters import ChoosingParameters, GuideParameters
 from understudy.guide.plan import GUIDE
 from understudy.methods.base import Method, Released, ReleaseTools, needed
 from understudy.models.types import Embedder
@@ -20,10 +22,10 @@ from understudy.privacy.facts import Facts
 from understudy.privacy.plan import Plan
 from understudy.queries.guide import GuideSums
 from understudy.release import Release
+from understudy.run.session import Listener
 from understudy.writing.records import SyntheticRecord
 
-_PHRASES, _TEXTS = 8, 3
-"""Candidates for each record that is kept: phrases cost an embedding, texts an answer of a language model."""
+_TEXTS = 3
 
 
 def with_guide(released: Released, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
@@ -44,6 +46,13 @@ def with_guide(released: Released, corpus: BoundedCorpus, plan: Plan, tools: Rel
     )
 
 
+def load_embedder_of(config: RunConfig) -> Embedder:
+    """The configured public embedder."""
+    from understudy.models.catalog import load_embedder
+
+    return load_embedder(config.embedder)
+
+
 def has_guide(made: Release) -> bool:
     """Whether the Release was made with ``--guide``."""
     return bool(made.parameters.get("guide"))
@@ -51,7 +60,7 @@ def has_guide(made: Release) -> bool:
 
 def require_guide(made: Release, options: dict[str, object]) -> None:
     """See that nothing is asked of a guide that the Release does not have; else ConfigError."""
-    asked = [name for name in ("guide", "guide_candidates", "guide_moves") if options.get(name)]
+    asked = [name for name in ("guide", *ChoosingParameters.model_fields) if options.get(name)]
     if asked and not has_guide(made):
         raise ConfigError(
             f"{asked[0]!r} is about the guide of a Release, and this one was made without.",
@@ -66,15 +75,15 @@ def guide_parameters(config: RunConfig) -> dict[str, object]:
 
 def candidates(config: RunConfig, method: Method) -> int:
     """Texts made for each one that is kept."""
-    if not config.guide:
+    if not config.guide or config.ignore_guide:
         return 1
     phrases = config.llm == "none" and method.needs.generation_llm == "optional"
-    return config.guide_candidates or (_PHRASES if phrases else _TEXTS)
+    return config.guide_candidates or (1 if phrases else _TEXTS)
 
 
 @dataclass(frozen=True)
-class Chooser:
-    """Chooses among a run's texts by the Release's guide.
+class GuidedChooser:
+    """Chooses among a run's texts by the Release's guide: a :class:`~understudy.methods.public.Chooser`.
 
     Args:
         guide: of the Release.
@@ -89,43 +98,48 @@ class Chooser:
     say: Callable[[str], None] = lambda _line: None
 
     @classmethod
-    def of(cls, made: Release, embedder: Embedder, *, moves: bool, say: Callable[[str], None]) -> Chooser:
-        """Raises ReleaseError if the embedder is not the one that the Release names."""
-        named = made.statement.public_inputs["embedder"]
+    def of(cls, made: Release, config: RunConfig, listener: Listener) -> GuidedChooser | None:
+        """None where the Release has no guide, or it is to be ignored.
+
+        Raises ReleaseError if the embedder is not the one that the Release names.
+        """
+        if not has_guide(made) or config.ignore_guide:
+            return None
+        embedder, named = load_embedder_of(config), made.statement.public_inputs["embedder"]
         if embedder.fingerprint != named["sha256"]:
             raise ReleaseError(
                 f"The guide of this Release is made of embeddings of {named['source']}, not of {embedder.model_id}.",
-                "Generate with the embedder that it was made with (--embedder), or without the guide "
-                "(--guide-candidates 1).",
+                "Generate with the embedder that it was made with (--embedder), or with --ignore-guide.",
             )
         charge = next(charge for charge in made.statement.charges if charge.name == GUIDE)
-        return cls(Guide(made.arrays[GUIDE], charge.mechanism.noise_std), embedder, moves, say)  # type: ignore[attr-defined]
+        guide = Guide(made.arrays[GUIDE], charge.mechanism.noise_std)  # type: ignore[attr-defined]
+        return cls(guide, embedder, config.guide_moves, listener.say)
 
-    def choose(self, records: Sequence[SyntheticRecord], counts: Sequence[int]) -> list[SyntheticRecord]:
-        """``counts[label]`` of the records of each label, and fewer where there are no more with a text."""
+    def choose(self, texts: Sequence[str], labels: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
+        """As :class:`~understudy.methods.public.Chooser`; none is moved."""
+        choice = choose(self.guide, self._vectors(texts), np.asarray(labels, dtype=np.int64), counts)
+        return [chosen.tolist() for chosen in choice.chosen]
+
+    def choose_records(self, records: Sequence[SyntheticRecord], counts: Sequence[int]) -> list[SyntheticRecord]:
+        """``counts[label]`` of the records of each label, those without a text last."""
         there = [record for record in records if record.text]
         labels = np.array([record.label for record in there], dtype=np.int64)
-        if not there:
-            return list(records)[: sum(counts)]
-        vectors = np.asarray(self.embedder.embed([record.text for record in there]), dtype=np.float32)
-        choice = choose(self.guide, vectors, labels, counts, moves=self.moves)
-        kept = [
-            replace(
-                there[index],
-                label=label,
-                provenance={**there[index].provenance, "chosen_from": len(there)}
-                | ({"made_for": there[index].label} if there[index].label != label else {}),
-            )
-            for label, chosen in enumerate(choice.chosen)
-            for index in chosen.tolist()
-        ]
-        told = f"The guide chose {len(kept)} of {len(there)} texts"
+        choice = choose(self.guide, self._vectors([record.text for record in there]), labels, counts, moves=self.moves)
+        kept = []
+        for label, (count, chosen) in enumerate(zip(counts, choice.chosen, strict=True)):
+            for index in chosen.tolist():
+                record = there[index]
+                moved = {} if record.label == label else {"made_for": record.label}
+                kept.append(replace(record, label=label, provenance={**record.provenance, **moved}))
+            blank = (record for record in records if not record.text and record.label == label)
+            kept += islice(blank, count - len(chosen))
+        told = f"The guide chose {sum(map(len, choice.chosen))} of {len(there)} texts"
         if len(counts) > 1:
-            told += f", of which {choice.confirmed} speak for their label"
-        self.say(f"{told}{f' ({choice.moved} were moved to another)' if choice.moved else ''}.")
-        missing = [
-            SyntheticRecord("", label, {"source": "none"})
-            for label, count in enumerate(counts)
-            for _ in range(count - len(choice.chosen[label]))
-        ]
-        return kept + missing
+            told += f", {choice.confirmed} of which speak for the label that they were made for"
+        self.say(f"{told}{f'; {choice.moved} went to another label' if choice.moved else ''}.")
+        return kept
+
+    def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if not texts:
+            return np.zeros((0, self.guide.sums.shape[1] - 1), dtype=np.float32)
+        return np.asarray(self.embedder.embed(texts), dtype=np.float32)

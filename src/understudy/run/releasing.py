@@ -31,8 +31,8 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import SYSTEM
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
-from understudy.run.generating import Writing, load_embedder_of, load_private_model_of
-from understudy.run.guiding import guide_parameters, with_guide
+from understudy.run.generating import Writing, load_private_model_of
+from understudy.run.guiding import guide_parameters, load_embedder_of, with_guide
 from understudy.run.measuring import dataset_name, open_ledger, pay
 from understudy.run.planning import make_plan
 from understudy.run.session import RELEASED, SILENT, Listener, Session

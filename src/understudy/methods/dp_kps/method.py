@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from understudy.errors import ConfigError
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
+from understudy.methods.dp_kps.evolving import evolve_seeds
 from understudy.methods.dp_kps.generate import draw_sequences
 from understudy.methods.dp_kps.plan import (
     NAME,
@@ -85,14 +88,22 @@ class DPKPS(Method, DPKPSParameters):
         return Contents(dict.fromkeys((VOCABULARY, *sketches), kind), arrays, terms=None)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
+        times = 1 if tools.chooser is None else self.sequence_candidates
         sequences = draw_sequences(
-            self, release.arrays, counts, seed=int(release.parameters["seed"]), draw_seed=tools.seed
+            self,
+            release.arrays,
+            [count * times for count in counts],
+            seed=int(release.parameters["seed"]),
+            draw_seed=tools.seed,
         )
         seeds = [
             Seed(tuple(release.terms[term] for term in row), label)
             for label, rows in enumerate(sequences)
             for row in rows.tolist()
         ]
+        if tools.chooser is not None:
+            generator = np.random.default_rng([tools.seed, times])
+            seeds = evolve_seeds(seeds, counts, chooser=tools.chooser, rounds=self.swap_rounds, generator=generator)
         return tools.writer.write(seeds)
 
     def _vocabulary(self) -> Vocabulary:

@@ -44,6 +44,10 @@ class SequenceParameters(Parameters):
     """How strongly a term is attracted by those before it (kappa, on cosines). 0: not at all."""
     top_k: int | None = Field(None, ge=1, le=10_000_000)
     """Iterative mode: sample among the best-scoring terms only."""
+    sequence_candidates: int = Field(4, ge=1, le=1000)
+    """With a guide: sequences sampled for each one that it chooses."""
+    swap_rounds: int = Field(3, ge=0, le=1000)
+    """With a guide: rounds in which chosen sequences vary by a swapped term, and the guide chooses again."""
 
 
 class ReleaseParameters(Parameters):

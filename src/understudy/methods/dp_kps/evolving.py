@@ -1,0 +1,54 @@
+"""DP-KPS with a guide: keyphrase sequences are chosen by what they mean, and evolve. Post-processing, free.
+
+    pool   <- sampled sequences, several for each that is wanted
+    kept   <- those of the pool that the guide chooses
+    for each round:
+        varied <- kept sequences, one term of each swapped for a term of another sequence of the pool
+        kept   <- those of kept and varied that the guide chooses
+
+Private evolution (Xie et al. 2024) asks the private records to vote in every round. Here they voted once: the guide
+answers any number of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import cycle, islice
+
+import numpy as np
+
+from understudy.methods.public import Chooser
+from understudy.writing.records import Seed
+
+_VARIATIONS = 3
+
+
+def evolve_seeds(
+    pool: Sequence[Seed], counts: Sequence[int], *, chooser: Chooser, rounds: int, generator: np.random.Generator
+) -> list[Seed]:
+    """``counts[label]`` seeds of each label; where fewer differ they are repeated in turn."""
+    by_label = [[seed for seed in pool if seed.label == label and seed.phrases] for label in range(len(counts))]
+    kept = _chosen(pool, counts, chooser)
+    for _ in range(rounds):
+        kept = _chosen([*kept, *_varied(kept, by_label, generator)], counts, chooser)
+    found = [[seed for seed in kept if seed.label == label] for label in range(len(counts))]
+    return [seed for some, count in zip(found, counts, strict=True) for seed in islice(cycle(some), count)]
+
+
+def _chosen(seeds: Sequence[Seed], counts: Sequence[int], chooser: Chooser) -> list[Seed]:
+    distinct = list({(seed.label, frozenset(seed.phrases)): seed for seed in seeds}.values())
+    found = chooser.choose([", ".join(seed.phrases) for seed in distinct], [seed.label for seed in distinct], counts)
+    return [distinct[index] for chosen in found for index in chosen]
+
+
+def _varied(kept: Sequence[Seed], pools: Sequence[Sequence[Seed]], generator: np.random.Generator) -> Iterator[Seed]:
+    """Each seed a few times, one of its terms swapped for one of another seed of its label."""
+    for seed in kept:
+        pool = pools[seed.label]
+        for _ in range(_VARIATIONS):
+            other = pool[int(generator.integers(len(pool)))].phrases
+            new = other[int(generator.integers(len(other)))]
+            if new not in seed.phrases:
+                phrases = list(seed.phrases)
+                phrases[int(generator.integers(len(phrases)))] = new
+                yield Seed(tuple(phrases), seed.label)

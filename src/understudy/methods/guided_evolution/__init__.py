@@ -1,0 +1,1 @@
+"""Guided evolution: a guide alone, against which a language model's texts evolve."""

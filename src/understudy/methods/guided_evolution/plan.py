@@ -1,0 +1,39 @@
+"""Guided evolution, before a private record is read: the guide gets the whole budget."""
+
+from __future__ import annotations
+
+from understudy.errors import ConfigError
+from understudy.evolution.harvest import HarvestParameters
+from understudy.evolution.loop import candidates_per_round, require_few
+from understudy.evolution.parameters import EvolutionParameters
+from understudy.guide.plan import forecast, guide_charge
+from understudy.methods.public import PublicFacts
+from understudy.privacy.accountant import gaussian_split
+from understudy.privacy.facts import Fact, Facts
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Plan
+
+NAME = "guided-evolution"
+
+
+class GuidedEvolutionParameters(EvolutionParameters, HarvestParameters):
+    """All parameters of guided evolution: they are free, and may be others at every ``generate``."""
+
+
+def make_plan(parameters: GuidedEvolutionParameters, budget: Budget, facts: PublicFacts) -> Plan:
+    """The plan of a release.
+
+    Raises ConfigError if the budget has no delta, or a round would have too many candidates.
+    """
+    if budget.delta == 0:
+        raise ConfigError("The noise of a guide is Gaussian, which needs a delta.", "Give a delta such as 1e-6.")
+    require_few(parameters, facts.labels.size)
+    charge = guide_charge(gaussian_split(budget, (1,))[0], facts.labels.size)
+    bought = forecast(charge, labels=facts.labels.size, expected_records=facts.expected_records)
+    candidates = max(candidates_per_round(parameters, facts.labels.size).candidates)
+    entries = (
+        Fact("rounds", parameters.rounds, "rounds, all of them free"),
+        Fact("candidates_per_round", candidates, "candidates per round"),
+        *bought.entries,
+    )
+    return Plan(NAME, facts.unit, budget, (charge,), Facts(entries, bought.warnings))

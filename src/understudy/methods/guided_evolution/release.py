@@ -1,0 +1,29 @@
+"""Guided evolution, the only code that reads private records.
+
+    guide = per label the sum over records of (count, embedding) + noise           charge "guide"
+
+Guarantee:
+    Unit: a record, or an owner of whom at most k records are averaged. The guide is one
+    :class:`~understudy.privacy.mechanisms.NoisySum` over :class:`~understudy.queries.guide.GuideSums`, joint over
+    labels; all else is post-processing of it.
+"""
+
+from __future__ import annotations
+
+from understudy.corpus.bounding import BoundedCorpus
+from understudy.guide.guide import Guide, noise_check
+from understudy.guide.plan import GUIDE
+from understudy.methods.base import Released, ReleaseTools, needed
+from understudy.privacy.plan import Plan
+from understudy.queries.guide import GuideSums
+
+
+def release(corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
+    """Release a guide of the private records."""
+    embedder = needed(tools.embedder)
+    sums = tools.measure(GUIDE, GuideSums(embedder, tools.labels.size, tools.dimension), corpus).value
+    return Released(
+        {GUIDE: sums},
+        public_inputs={"embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint}},
+        noise_check=noise_check(Guide(sums, plan.mechanism(GUIDE).noise_std)),
+    )
