@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from understudy.errors import ConfigError
 from understudy.labels import LabelSet
-from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
-from understudy.methods.dp_kps.generate import draw_sequences
+from understudy.methods.dp_kps.density import SequenceDensity, TermDensity
+from understudy.methods.dp_kps.generate import sample_sequences
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.dp_kps.plan import (
     DPKPSParameters,
@@ -28,7 +28,7 @@ from understudy.privacy.guarantee import GDP, Budget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
-from understudy.queries.counts import TermCounts
+from understudy.queries.counts import TermHistogram, TermRows
 from understudy.vocabulary.matcher import TermMatcher
 
 BUDGET = Budget(6, "1e-6")
@@ -135,7 +135,7 @@ def test_a_release_whose_features_do_not_fit_into_memory_is_refused_by_who_gener
     strangers = parameters_of(features=100_000, top_terms=1, length=1, bandwidth=0.5)
     arrays = {"counts": np.zeros(1), "embeddings": np.zeros((1, 1_000_000), np.float32)}
     with pytest.raises(ConfigError, match="GiB of memory, and this machine has"):
-        draw_sequences(strangers, arrays, [1], seed=0, draw_seed=0)
+        sample_sequences(strangers, arrays, [1], seed=0, sampling_seed=0)
 
 
 def test_laplace_noise_is_pure_and_books_no_delta() -> None:

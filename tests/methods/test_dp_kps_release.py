@@ -16,7 +16,7 @@ from tiny_corpora import LABELS, OWNER, RECORD, WORDS, HashEmbedder, Row, bounde
 from understudy.errors import ConfigError, ModelError, PrivacyError, ReleaseError
 from understudy.labels import LabelSet
 from understudy.methods.base import Released, ReleaseTools
-from understudy.methods.dp_kps.generate import draw_sequences
+from understudy.methods.dp_kps.generate import sample_sequences
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.public import PublicFacts
 from understudy.privacy.guarantee import Budget
@@ -123,7 +123,7 @@ def test_any_corpus_gives_a_release_of_the_same_shape(vocabulary: str, mode: str
         name: array.shape for name, array in full.arrays.items()
     }
     assert len(made.terms) == len(set(made.terms)) == 12
-    drawn = draw_sequences(chosen, made.arrays, [4, 0, 2], seed=0, draw_seed=1)
+    drawn = sample_sequences(chosen, made.arrays, [4, 0, 2], seed=0, sampling_seed=1)
     assert [rows.shape for rows in drawn] == [(4, 3), (0, 3), (2, 3)]
 
 
@@ -131,7 +131,7 @@ def test_a_label_of_which_there_is_no_record_runs_like_any_other(vocabulary: str
     chosen = method(vocabulary, bandwidth=0)
     made = release(chosen, [row for row in ROWS if row.label != 1])
     assert not made.arrays["density"][1].any()
-    drawn = draw_sequences(chosen, made.arrays, [9] * LABELS, seed=0, draw_seed=1)
+    drawn = sample_sequences(chosen, made.arrays, [9] * LABELS, seed=0, sampling_seed=1)
     assert all(len(set(row)) == 3 for rows in drawn for row in rows.tolist())
 
 
@@ -239,7 +239,7 @@ def test_drawing_repeats_with_its_seed_and_changes_with_it(vocabulary: str, mode
     arrays = release(chosen, noise=SystemNoise()).arrays
 
     def draw(seed: int) -> list[list[list[int]]]:
-        return [rows.tolist() for rows in draw_sequences(chosen, arrays, [20] * 3, seed=0, draw_seed=seed)]
+        return [rows.tolist() for rows in sample_sequences(chosen, arrays, [20] * 3, seed=0, sampling_seed=seed)]
 
     assert draw(1) == draw(1)
     assert draw(1) != draw(2)
@@ -251,33 +251,35 @@ def test_drawing_refuses_frequencies_that_come_out_differently(vocabulary: str, 
     chosen = method(vocabulary, **MODES[mode])
     arrays = dict(release(chosen).arrays)
     with pytest.raises(ReleaseError, match="frequencies"):
-        draw_sequences(chosen, arrays, [1] * 3, seed=1, draw_seed=0)
+        sample_sequences(chosen, arrays, [1] * 3, seed=1, sampling_seed=0)
     arrays["frequencies-1"] = arrays["frequencies-1"] ^ 1
     with pytest.raises(ReleaseError, match="frequencies"):
-        draw_sequences(chosen, arrays, [1] * 3, seed=0, draw_seed=0)
+        sample_sequences(chosen, arrays, [1] * 3, seed=0, sampling_seed=0)
     del arrays["frequencies-1"]
     with pytest.raises(ReleaseError, match="frequencies"):
-        draw_sequences(chosen, arrays, [1] * 3, seed=0, draw_seed=0)
+        sample_sequences(chosen, arrays, [1] * 3, seed=0, sampling_seed=0)
 
 
 def test_sequences_longer_than_what_was_released_are_one_clear_error(vocabulary: str) -> None:
     made = release(method(vocabulary, bandwidth=0))
     with pytest.raises(ConfigError, match="longer"):
-        draw_sequences(
-            method(vocabulary, bandwidth=0, length=13, top_terms=13), made.arrays, [1] * 3, seed=0, draw_seed=0
+        sample_sequences(
+            method(vocabulary, bandwidth=0, length=13, top_terms=13), made.arrays, [1] * 3, seed=0, sampling_seed=0
         )
     grown = release(method(vocabulary, **MODES["iterative"]))
     with pytest.raises(ConfigError, match="up to 3 terms"):
-        draw_sequences(method(vocabulary, **MODES["iterative"], length=4), grown.arrays, [1] * 3, seed=0, draw_seed=0)
+        sample_sequences(
+            method(vocabulary, **MODES["iterative"], length=4), grown.arrays, [1] * 3, seed=0, sampling_seed=0
+        )
     shorter = method(vocabulary, **MODES["iterative"], length=2)
-    assert draw_sequences(shorter, grown.arrays, [1] * 3, seed=0, draw_seed=0)[0].shape == (1, 2)
+    assert sample_sequences(shorter, grown.arrays, [1] * 3, seed=0, sampling_seed=0)[0].shape == (1, 2)
 
 
 def test_coherence_needs_embeddings(vocabulary: str) -> None:
     with pytest.raises(ConfigError, match="coherence"):
         method(vocabulary, bandwidth=0, coherence=1)
     chosen = method(vocabulary, **MODES["density"], coherence=4)
-    drawn = draw_sequences(chosen, release(chosen).arrays, [5] * 3, seed=0, draw_seed=0)
+    drawn = sample_sequences(chosen, release(chosen).arrays, [5] * 3, seed=0, sampling_seed=0)
     assert all(len(set(row)) == 3 for rows in drawn for row in rows.tolist())
 
 
@@ -287,7 +289,7 @@ def test_without_noise_each_labels_own_terms_are_drawn(vocabulary: str) -> None:
     for mode in ("histogram", "density", "iterative"):
         chosen = method(vocabulary, **{**MODES[mode], "features": 2_000})
         made = release(chosen, rows)
-        drawn = draw_sequences(chosen, made.arrays, [100] * 3, seed=0, draw_seed=0)
+        drawn = sample_sequences(chosen, made.arrays, [100] * 3, seed=0, sampling_seed=0)
         for label, found in enumerate(drawn):
             own = [made.terms[term] in WORDS[4 * label : 4 * label + 4] for term in found.ravel()]
             assert np.mean(own) > 0.9, mode

@@ -11,19 +11,20 @@ from numpy.typing import NDArray
 from scipy import stats
 from tiny_corpora import LABELS, WORDS, HashEmbedder, Row, bounded
 
-from understudy.methods.dp_kps.density import SequenceDensity, TermRows
+from understudy.methods.dp_kps.density import SequenceDensity
 from understudy.methods.dp_kps.features import GRID, Frequencies, integer_features
 from understudy.methods.dp_kps.sequences import (
     _next_scores,
     contrast_weights,
-    draw_coherent,
-    draw_independent,
-    draw_iterative,
     label_share,
+    sample_coherent,
+    sample_independent,
+    sample_iterative,
     structures,
     term_scores,
 )
 from understudy.privacy.measurement import exact_sum
+from understudy.queries.counts import TermRows
 from understudy.vocabulary.matcher import TermMatcher
 
 ALPHA = 1e-6
@@ -71,7 +72,7 @@ def test_contrast_and_temperature_are_the_printed_formula() -> None:
 def test_a_label_of_negative_scores_is_given_equal_weights_and_is_drawn_to_the_end() -> None:
     weights = contrast_weights(np.array([[-1.0, -2.0, -3.0], [1.0, 0.0, -1.0]]))
     assert np.array_equal(weights, [[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]])
-    drawn = draw_independent(weights[0], length=3, count=2_000, generator=generator())
+    drawn = sample_independent(weights[0], length=3, count=2_000, generator=generator())
     assert stats.chisquare(np.bincount(drawn[:, 0])).pvalue > ALPHA
 
 
@@ -113,7 +114,7 @@ WEIGHTS = np.array([8.0, 4.0, 1.0, 0.5, 2.0])
 
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_independent_draws_are_successive_draws_without_replacement(length: int) -> None:
-    drawn = draw_independent(WEIGHTS, length=length, count=20_000, generator=generator())
+    drawn = sample_independent(WEIGHTS, length=length, count=20_000, generator=generator())
     assert draw_p_value(drawn, WEIGHTS) > ALPHA
     assert draw_p_value(drawn, WEIGHTS**1.3) < ALPHA  # the test would see a wrong exponent
 
@@ -121,7 +122,7 @@ def test_independent_draws_are_successive_draws_without_replacement(length: int)
 @pytest.mark.parametrize("length", [1, 3])
 def test_coherence_0_draws_as_independent_draws_do(length: int) -> None:
     embeddings = HashEmbedder().embed(WORDS[:5])
-    drawn = draw_coherent(WEIGHTS, embeddings, length=length, count=20_000, coherence=0.0, generator=generator())
+    drawn = sample_coherent(WEIGHTS, embeddings, length=length, count=20_000, coherence=0.0, generator=generator())
     assert draw_p_value(drawn, WEIGHTS) > ALPHA
 
 
@@ -129,7 +130,7 @@ def test_coherence_0_draws_as_independent_draws_do(length: int) -> None:
 def test_coherence_weights_a_term_by_its_cosine_to_the_mean_of_those_before(prefix: list[int]) -> None:
     embeddings = HashEmbedder().embed(WORDS[:5])
     length = len(prefix) + 1
-    drawn = draw_coherent(WEIGHTS, embeddings, length=length, count=60_000, coherence=3.0, generator=generator())
+    drawn = sample_coherent(WEIGHTS, embeddings, length=length, count=60_000, coherence=3.0, generator=generator())
     after = drawn[np.all(drawn[:, :-1] == prefix, axis=1), -1]
     found = np.bincount(after, minlength=5)
     mean = embeddings[prefix].mean(axis=0)
@@ -142,13 +143,13 @@ def test_coherence_weights_a_term_by_its_cosine_to_the_mean_of_those_before(pref
 
 
 def test_all_terms_of_a_tiny_vocabulary_can_be_drawn() -> None:
-    drawn = draw_independent(np.array([1.0, 0.0, 0.0]), length=3, count=50, generator=generator())
+    drawn = sample_independent(np.array([1.0, 0.0, 0.0]), length=3, count=50, generator=generator())
     assert all(sorted(row) == [0, 1, 2] for row in drawn.tolist())
     assert np.all(drawn[:, 0] == 0)
 
 
 def test_no_sequences_are_an_empty_draw() -> None:
-    assert draw_independent(WEIGHTS, length=2, count=0, generator=generator()).shape == (0, 2)
+    assert sample_independent(WEIGHTS, length=2, count=0, generator=generator()).shape == (0, 2)
 
 
 # -- iterative --------------------------------------------------------------------------------------------------------
@@ -230,7 +231,7 @@ def slow_greedy(
 def test_the_best_candidate_at_every_step_is_the_slow_references(contrast: bool) -> None:
     kept = sketches([1, 2, 4])
     log_contrast = generator(3).normal(0, 0.5, (LABELS, len(WORDS))) * contrast
-    drawn = draw_iterative(
+    drawn = sample_iterative(
         kept,
         {m: frequencies(m).phases(EMBEDDINGS) for m in kept},
         log_contrast,
@@ -247,7 +248,7 @@ def test_the_best_candidate_at_every_step_is_the_slow_references(contrast: bool)
 @pytest.mark.parametrize("top_k", [None, 1, 2, 100])
 def test_grown_sequences_have_distinct_terms_whatever_top_k(top_k: int | None) -> None:
     """A small top_k once left no candidate but those already in the sequence."""
-    drawn = draw_iterative(
+    drawn = sample_iterative(
         sketches([1, 2, 4]),
         {m: frequencies(m).phases(EMBEDDINGS) for m in (1, 2, 4)},
         np.zeros((LABELS, len(WORDS))),
@@ -263,7 +264,7 @@ def test_grown_sequences_have_distinct_terms_whatever_top_k(top_k: int | None) -
 
 def test_the_first_grown_term_is_drawn_in_proportion_to_its_score() -> None:
     kept = sketches([1])
-    drawn = draw_iterative(
+    drawn = sample_iterative(
         kept,
         {1: frequencies(1).phases(EMBEDDINGS)},
         np.zeros((LABELS, len(WORDS))),
@@ -282,7 +283,7 @@ def test_the_first_grown_term_is_drawn_in_proportion_to_its_score() -> None:
 
 def test_sketches_of_nothing_but_negative_values_still_give_sequences() -> None:
     zero = {m: np.full((1, 2 * COUNT), -1e-3) for m in (1, 2)}
-    drawn = draw_iterative(
+    drawn = sample_iterative(
         zero,
         {m: frequencies(m).phases(EMBEDDINGS) for m in zero},
         np.zeros((1, len(WORDS))),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from understudy.errors import ConfigError
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
-from understudy.methods.dp_kps.generate import draw_sequences
+from understudy.methods.dp_kps.generate import released_noise, sample_sequences
 from understudy.methods.dp_kps.plan import (
     NAME,
     VOCABULARY,
@@ -85,11 +85,16 @@ class DPKPS(Method, DPKPSParameters):
         return Contents(dict.fromkeys((VOCABULARY, *sketches), kind), arrays, terms=None)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
-        sequences = draw_sequences(
-            self, release.arrays, counts, seed=int(release.parameters["seed"]), draw_seed=tools.seed
+        sequences = sample_sequences(
+            self,
+            release.arrays,
+            counts,
+            seed=int(release.parameters["seed"]),
+            sampling_seed=tools.seed,
+            noise=released_noise(self, release.statement),
         )
         seeds = [
-            Seed(tuple(release.terms[term] for term in row), label)
+            Seed(tuple(release.terms[term] for term in row if term >= 0), label)
             for label, rows in enumerate(sequences)
             for row in rows.tolist()
         ]
