@@ -91,7 +91,7 @@ def test_plan_needs_no_data_and_writes_nothing(tmp_path: Path, understudy: Calla
     own = {name: value for name, value in values.items() if name not in ("output",)}
     said = understudy("plan", *flags(own))
     assert said.code == 0, said.err
-    assert "vocabulary: noisy counts of 16 public terms, of which the top 10 stay" in said.out
+    assert "vocabulary: noisy weighted counts of 16 public terms, of which the top 10 stay" in said.out
     assert "together: epsilon 3 at delta 1e-06" in said.out
     assert "share of records a term must be in to stand out" in said.out
     as_json = json.loads(understudy("plan", *flags(own), "--json").out)
