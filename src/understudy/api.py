@@ -147,6 +147,8 @@ class GenerateOptions(EmbedderOptions, WritingOptions, OutputOptions, EvolutionO
     """Of ``generate``: also those parameters of the methods that every ``generate`` may choose anew."""
 
     length: int
+    shortest: int
+    shrinkage: bool
     temperature: float
     contrast: float
     coherence: float

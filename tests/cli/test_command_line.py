@@ -58,7 +58,7 @@ def test_show_and_generate_without_a_model_load_no_accountant_noise_or_ledger(
     release = str(tmp_path / "out" / "release" / "dp-kps.release")
     assert not loaded_by(COMMAND, "show", release) & {*NOISE, "openai"}
     words = ("generate", release, "--llm", "none", "--records", "3", "--output", str(tmp_path / "more"))
-    assert not loaded_by(COMMAND, *words) & {*NOISE, "openai"}
+    assert not loaded_by(COMMAND, *words) & {*NOISE, "openai"} - {"scipy"}, "scores are shrunk by its special functions"
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -19,7 +19,7 @@ Values = NDArray[np.float64]
 
 FIRST_BIN = 64
 """Terms in the first bin of ranks; every further one ends at twice the rank."""
-_FITTED = 1 << 19  # values that two numbers are estimated from, of however many
+_FITTED = 1 << 17  # values that two numbers are estimated from, of however many
 _SMALLEST, _LARGEST = -1e3, 1e100  # in units of the noise: nothing is lost below, and squares are finite
 _ROUNDS = 100
 
