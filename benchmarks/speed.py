@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import understudy as us
 from sets import DATA, VOCABULARIES, embedder, load_set
 from understudy.ledger import Ledger
-from understudy.methods.dp_kps.sequences import contrast_weights, draw_independent, draw_iterative, structures
+from understudy.methods.dp_kps.sequences import contrast_weights, sample_independent, sample_iterative, structures
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.terms import load_vocabulary
 from utility import shared_embedder
@@ -70,7 +70,7 @@ def measure_sequences() -> None:
     weights = contrast_weights(generator.random((labels, terms)))
     started = time.perf_counter()
     for row in weights:
-        draw_independent(row, length=length, count=count, generator=generator)
+        sample_independent(row, length=length, count=count, generator=generator)
     report("14,000 independent sequences", seconds=time.perf_counter() - started)
     sizes = structures(length, "log")
     phases = {m: generator.standard_normal((m, terms, frequencies)).astype(np.float32) for m in sizes}
@@ -82,7 +82,7 @@ def measure_sequences() -> None:
         left @ right
     floor = time.perf_counter() - started
     started = time.perf_counter()
-    draw_iterative(sketches, phases, np.zeros((labels, terms)), length=length, count=count, generator=generator)
+    sample_iterative(sketches, phases, np.zeros((labels, terms)), length=length, count=count, generator=generator)
     seconds = time.perf_counter() - started
     report("14,000 iterative sequences", seconds=seconds, floor_bare_products=floor, ratio=seconds / floor)
 

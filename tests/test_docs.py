@@ -223,6 +223,7 @@ IN_WORDS = {
     "vocabulary_size": "all",
     "stop_words": "built-in",
     "top_k": "all",
+    "top_terms": "those above the noise",
     "initial_candidates": "population x variations",
     "keywords": "the template's",
     "expected_sample": "sum of the weights over the largest",

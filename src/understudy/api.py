@@ -166,6 +166,8 @@ class GenerateOptions(EmbedderOptions, WritingOptions, ChoosingOptions, OutputOp
     """Of ``generate``: also those parameters of the methods that every ``generate`` may choose anew."""
 
     length: int
+    shortest: int
+    shrinkage: bool
     temperature: float
     contrast: float
     coherence: float

@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ from understudy.errors import PrivacyError
 from understudy.evolution.embeddings import Block
 from understudy.guide.form import COUNT_WEIGHT, GRID, VECTOR_WEIGHT
 from understudy.methods.aug_pe.votes import VoteHistogram
-from understudy.methods.dp_kps.density import WEIGHT_GRID, SequenceDensity, TermDensity, TermHistogram, TermRows
+from understudy.methods.dp_kps.density import WEIGHT_GRID, SequenceDensity, TermDensity
 from understudy.methods.sec_pe.clusters import ClusterSums
 from understudy.methods.seq_pate.answers import TeacherAnswers
 from understudy.methods.seq_pate.teachers import Teachers
@@ -58,7 +58,7 @@ from understudy.privacy.mechanisms import Sensitivity
 from understudy.privacy.noise import InsecureSeededNoise, NoiseKind
 from understudy.privacy.subsampled import Sample, SubsampledTokens
 from understudy.privacy.unit import Unit
-from understudy.queries.counts import TermCounts
+from understudy.queries.counts import TermCounts, TermHistogram, TermRows
 from understudy.queries.gradients import ClippedGradients, clipped_sum
 from understudy.queries.guide import GuideSums
 
@@ -79,6 +79,8 @@ class Less(InsecureSeededNoise):
 ATTACKS: dict[str, Any] = {
     "counts": lambda: one_sum("counts", "gaussian", BUDGET),
     "counts-laplace": lambda: one_sum("counts", "laplace", BUDGET),
+    "vocabulary": lambda: one_sum("vocabulary", "gaussian", BUDGET),
+    "vocabulary-laplace": lambda: one_sum("vocabulary", "laplace", BUDGET),
     "histogram": lambda: one_sum("histogram", "gaussian", BUDGET),
     "histogram-laplace": lambda: one_sum("histogram", "laplace", BUDGET),
     "density": lambda: one_sum("density", "gaussian", BUDGET),
@@ -155,13 +157,17 @@ class WholeWeights(TermHistogram):
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         histogram = np.zeros(self.shape, dtype=np.int64)
         for row, label in zip(self.rows.of(batch), batch.labels, strict=True):
-            histogram[label, row[row >= 0]] += WEIGHT_GRID
+            terms = row[row >= 0]
+            histogram[terms if self.labels is None else (label, terms)] += WEIGHT_GRID
         return histogram
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_a_histogram_of_sums_instead_of_averages_is_caught(noise: NoiseKind) -> None:
-    attack = one_sum("histogram", noise, BUDGET)
+@pytest.mark.parametrize("sum_of", ["vocabulary", "histogram"])
+def test_weights_of_1_for_every_term_of_a_record_are_caught(
+    sum_of: Literal["vocabulary", "histogram"], noise: NoiseKind
+) -> None:
+    attack = one_sum(sum_of, noise, BUDGET)
     query: Any = attack.sums[0].query
     assert caught(query_replaced(attack, WholeWeights(query.rows, query.labels, query.terms, noise)))
 
@@ -175,8 +181,9 @@ class WrongNorm(TermHistogram):
         return Sensitivity(WEIGHT_GRID, WEIGHT_GRID, WEIGHT_GRID)
 
 
-def test_a_histogram_with_the_divisor_of_the_other_noise_is_caught() -> None:
-    attack = one_sum("histogram", "laplace", BUDGET)
+@pytest.mark.parametrize("sum_of", ["vocabulary", "histogram"])
+def test_weights_with_the_divisor_of_the_other_noise_are_caught(sum_of: Literal["vocabulary", "histogram"]) -> None:
+    attack = one_sum(sum_of, "laplace", BUDGET)
     query: Any = attack.sums[0].query
     assert caught(query_replaced(attack, WrongNorm(query.rows, query.labels, query.terms, "gaussian")), runs=12_000)
 
@@ -221,7 +228,7 @@ def test_a_density_of_all_of_a_records_sequences_is_caught() -> None:
 
 def test_two_sums_that_each_spend_the_whole_budget_are_caught() -> None:
     attack = dp_kps("gaussian", Unit(), LOUD)
-    (whole,) = one_sum("counts", "gaussian", LOUD).sums
+    (whole,) = one_sum("vocabulary", "gaussian", LOUD).sums
     assert not caught(attack, runs=1_000)
     assert caught(with_multiplier(attack, whole.mechanism.noise_multiplier))
 

@@ -58,7 +58,7 @@ def test_show_and_generate_without_a_model_load_no_accountant_noise_or_ledger(
     release = str(tmp_path / "out" / "release" / "dp-kps.release")
     assert not loaded_by(COMMAND, "show", release) & {*NOISE, "openai"}
     words = ("generate", release, "--llm", "none", "--records", "3", "--output", str(tmp_path / "more"))
-    assert not loaded_by(COMMAND, *words) & {*NOISE, "openai"}
+    assert not loaded_by(COMMAND, *words) & {*NOISE, "openai"} - {"scipy"}, "scores are shrunk by its special functions"
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -91,7 +91,7 @@ def test_plan_needs_no_data_and_writes_nothing(tmp_path: Path, understudy: Calla
     own = {name: value for name, value in values.items() if name not in ("output",)}
     said = understudy("plan", *flags(own))
     assert said.code == 0, said.err
-    assert "vocabulary: noisy counts of 16 public terms, of which the top 10 stay" in said.out
+    assert "vocabulary: noisy weighted counts of 16 public terms, of which the top 10 stay" in said.out
     assert "together: epsilon 3 at delta 1e-06" in said.out
     assert "share of records a term must be in to stand out" in said.out
     as_json = json.loads(understudy("plan", *flags(own), "--json").out)

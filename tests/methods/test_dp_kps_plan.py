@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from understudy.errors import ConfigError
 from understudy.labels import LabelSet
-from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
-from understudy.methods.dp_kps.generate import draw_sequences
+from understudy.methods.dp_kps.density import SequenceDensity, TermDensity
+from understudy.methods.dp_kps.generate import sample_sequences
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.dp_kps.plan import (
     DPKPSParameters,
@@ -26,10 +26,11 @@ from understudy.methods.dp_kps.plan import (
 from understudy.methods.public import PublicFacts
 from understudy.privacy.guarantee import GDP, Budget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
-from understudy.privacy.plan import Plan
+from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
-from understudy.queries.counts import TermCounts
+from understudy.queries.counts import TermHistogram, TermRows
 from understudy.vocabulary.matcher import TermMatcher
+from understudy.vocabulary.shrinkage import KnownNoise
 
 BUDGET = Budget(6, "1e-6")
 
@@ -83,7 +84,7 @@ def test_the_charges_compose_to_the_budget_and_no_more(
     ("parameters", "names"),
     [
         ({}, ["vocabulary", "density"]),
-        ({"mode": "iterative"}, ["vocabulary", *(f"sequences-{m}" for m in (1, 2, 4, 8, 10))]),
+        ({"mode": "iterative"}, ["vocabulary", *(f"sequences-{m}" for m in (1, 2, 4, 6))]),
         (
             {"mode": "iterative", "ensemble": "linear", "length": 3},
             ["vocabulary", "sequences-1", "sequences-2", "sequences-3"],
@@ -108,6 +109,7 @@ def test_sequences_longer_than_what_counts_of_a_record_are_refused_in_the_plan()
         ({"features": 100_000}, 501, "features"),
         ({"features": 100_000, "mode": "iterative"}, 501, "features"),
         ({"bandwidth": 0, "top_terms": 50_000}, 2_001, "top_terms"),
+        ({"bandwidth": 0}, 20_001, "top_terms"),
     ],
 )
 def test_a_sum_too_large_to_be_stored_is_refused_in_the_plan(
@@ -121,13 +123,17 @@ def test_a_sum_too_large_to_be_stored_is_refused_in_the_plan(
 
 def test_features_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("understudy.models.machine._memory", lambda: 2**30)
-    require_room(parameters_of(features=2000, top_terms=1000), 384)
+    require_room(parameters_of(features=2000, top_terms=1000), 384, vocabulary_size=50_000)
+    require_room(parameters_of(features=2000), 384, vocabulary_size=1_000)
     for mode, length in (("independent", 10), ("iterative", 10)):
         many = parameters_of(mode=mode, length=length, features=10_000, top_terms=5_000)
+        unknown = many.model_copy(update={"top_terms": None})  # may become as large
         with pytest.raises(ConfigError, match="GiB of memory, and this machine has 1"):
-            require_room(many, 384)
+            require_room(unknown, 384, vocabulary_size=50_000)
+        with pytest.raises(ConfigError, match="GiB of memory, and this machine has 1"):
+            require_room(many, 384, vocabulary_size=50_000)
     with pytest.raises(ConfigError, match="One noisy value would hold"):
-        require_room(parameters_of(top_terms=1_000_000), 384)
+        require_room(parameters_of(top_terms=1_000_000), 384, vocabulary_size=1_000_000)
 
 
 def test_a_release_whose_features_do_not_fit_into_memory_is_refused_by_who_generates_from_it() -> None:
@@ -135,7 +141,7 @@ def test_a_release_whose_features_do_not_fit_into_memory_is_refused_by_who_gener
     strangers = parameters_of(features=100_000, top_terms=1, length=1, bandwidth=0.5)
     arrays = {"counts": np.zeros(1), "embeddings": np.zeros((1, 1_000_000), np.float32)}
     with pytest.raises(ConfigError, match="GiB of memory, and this machine has"):
-        draw_sequences(strangers, arrays, [1], seed=0, draw_seed=0)
+        sample_sequences(strangers, arrays, [1], seed=0, sampling_seed=0, noise=KnownNoise("gaussian", 1.0))
 
 
 def test_laplace_noise_is_pure_and_books_no_delta() -> None:
@@ -158,7 +164,7 @@ def test_the_share_of_the_vocabulary_is_a_share_of_mu_squared_or_of_epsilon() ->
     assert mu.epsilon(1e-6) == pytest.approx(6, rel=1e-6)
     laplace = noise_multipliers(parameters_of(vocabulary_share=0.2, noise="laplace", mode="iterative"))
     assert 1 / laplace["vocabulary"] == pytest.approx(0.2 * 6)
-    assert [1 / laplace[f"sequences-{m}"] for m in (1, 2, 4, 8, 10)] == pytest.approx([0.8 * 6 / 5] * 5)
+    assert [1 / laplace[f"sequences-{m}"] for m in (1, 2, 4, 6)] == pytest.approx([0.8 * 6 / 4] * 4)
 
 
 def test_a_privatised_vocabulary_larger_than_the_public_one_is_one_clear_error() -> None:
@@ -167,15 +173,25 @@ def test_a_privatised_vocabulary_larger_than_the_public_one_is_one_clear_error()
     assert plan(top_terms=50_000).charges
 
 
+def test_a_privatised_vocabulary_of_unknown_size_is_planned_for_as_one() -> None:
+    histogram, small = plan(bandwidth=0), parameters_of(bandwidth=0)
+    assert histogram.mechanism("density").shape == (4, None)
+    assert "those above the noise" in histogram.charges[0].why
+    assert Charge.from_json(histogram.charges[1].to_json()) == histogram.charges[1]
+    assert make_plan(small, BUDGET, labels_of(2), vocabulary_size=7).charges
+
+
 def test_sequences_longer_than_the_privatised_vocabulary_are_one_clear_error() -> None:
     with pytest.raises(ConfigError, match="distinct terms"):
         plan(top_terms=5, length=6)
+    with pytest.raises(ConfigError, match="distinct terms"):
+        make_plan(parameters_of(), BUDGET, labels_of(2), vocabulary_size=5)
 
 
 def test_the_forecast_says_noise_in_records_and_signal_against_it() -> None:
     forecast = plan(noise="gaussian").forecast
     multipliers = noise_multipliers(parameters_of())
-    assert forecast["vocabulary_count_noise"] == pytest.approx(multipliers["vocabulary"] * math.sqrt(10))
+    assert forecast["vocabulary_count_noise"] == pytest.approx(multipliers["vocabulary"])
     assert forecast["density_score_noise"] == pytest.approx(multipliers["density"])
     assert forecast["expected_records"] == 10_000
     assert forecast["signal_to_noise_at_5_percent"] == pytest.approx(
@@ -202,11 +218,13 @@ def test_the_noise_of_a_score_is_as_derived(parameters: dict[str, object], score
 
 
 def test_the_noise_of_a_count_is_as_derived() -> None:
-    counts = Sensitivity.of_counts(10)
-    assert NoisySum("gaussian", 2.0, counts, (5,)).noise_std == pytest.approx(2 * math.sqrt(10))
-    assert NoisySum("laplace", 2.0, counts, (5,)).noise_std == pytest.approx(2 * 10 * math.sqrt(2))
-    made = plan().mechanism("vocabulary")
-    assert made.sensitivity == counts
+    """Of weighted counts: however many terms of a record count."""
+    for noise, std in (("gaussian", 2.0), ("laplace", 2 * math.sqrt(2))):
+        weights = Sensitivity.of_shared_weight(noise, 10)  # type: ignore[arg-type]
+        assert NoisySum(noise, 2.0, weights, (5,)).noise_std == pytest.approx(std)  # type: ignore[arg-type]
+        assert plan(noise=noise).mechanism("vocabulary").sensitivity == weights
+    made = plan(terms_per_record=100).mechanism("vocabulary")
+    assert made.noise_std == plan().mechanism("vocabulary").noise_std
     assert plan().forecast["vocabulary_count_noise"] == made.noise_std
 
 
@@ -261,8 +279,8 @@ def test_every_charge_has_the_sensitivity_that_its_query_states(mode: str) -> No
     """Or the release would be refused after its charge."""
     parameters = parameters_of(mode=mode, length=2, features=7, top_terms=3, terms_per_record=4)
     made = make_plan(parameters, BUDGET, labels_of(2), vocabulary_size=3)
-    rows, terms = TermRows(TermMatcher(["a", "b", "c"]), 4), TermCounts(TermMatcher(["a", "b", "c"]), 3, 4)
-    queries: dict[str, Any] = {"vocabulary": terms}
+    rows = TermRows(TermMatcher(["a", "b", "c"]), 4)
+    queries: dict[str, Any] = {"vocabulary": TermHistogram(rows, None, 3, "gaussian")}
     if mode == "independent":
         queries["density"] = TermDensity(rows, 2, np.ones((3, 14), np.int32), "gaussian")
     else:
@@ -275,9 +293,11 @@ def test_every_charge_has_the_sensitivity_that_its_query_states(mode: str) -> No
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_the_charge_of_a_histogram_has_the_sensitivity_that_it_states(noise: Any) -> None:
     parameters = parameters_of(bandwidth=0, noise=noise, length=2, top_terms=3, terms_per_record=4)
-    made = make_plan(parameters, BUDGET, labels_of(2), vocabulary_size=3).mechanism("density")
-    query = TermHistogram(TermRows(TermMatcher(["a", "b", "c"]), 4), 2, 3, noise)
-    assert (query.sensitivity, query.shape) == (made.sensitivity, made.shape)
+    made = make_plan(parameters, BUDGET, labels_of(2), vocabulary_size=3)
+    for name, labels in (("vocabulary", None), ("density", 2)):
+        query = TermHistogram(TermRows(TermMatcher(["a", "b", "c"]), 4), labels, 3, noise)
+        mechanism = made.mechanism(name)
+        assert (query.sensitivity, query.shape) == (mechanism.sensitivity, mechanism.shape)
 
 
 def test_a_budget_whose_noise_does_not_fit_the_grid_is_refused_in_the_plan() -> None:

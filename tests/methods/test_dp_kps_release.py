@@ -1,10 +1,12 @@
-"""The release of DP-KPS on small corpora in memory, and the drawing from it."""
+"""The release of DP-KPS on small corpora in memory, and the sampling from it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,13 +18,16 @@ from tiny_corpora import LABELS, OWNER, RECORD, WORDS, HashEmbedder, Row, bounde
 from understudy.errors import ConfigError, ModelError, PrivacyError, ReleaseError
 from understudy.labels import LabelSet
 from understudy.methods.base import Released, ReleaseTools
-from understudy.methods.dp_kps.generate import draw_sequences
+from understudy.methods.dp_kps.generate import released_noise, sample_sequences, sampling_scores
 from understudy.methods.dp_kps.method import DPKPS
+from understudy.methods.dp_kps.plan import DPKPSParameters
 from understudy.methods.public import PublicFacts
+from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import InsecureNoNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Receipt
 from understudy.privacy.unit import Unit
+from understudy.vocabulary.shrinkage import KnownNoise
 
 BUDGET = Budget(6, "1e-6")
 NAMES = LabelSet(tuple("abc"[:LABELS]))
@@ -70,6 +75,22 @@ def release(
     return chosen.release(bounded(rows, unit), plan, tools)
 
 
+def sequences(
+    chosen: DPKPS, arrays: Any, counts: Sequence[int], *, seed: int = 0, sampling_seed: int = 0, std: float = 0.0
+) -> list[NDArray[np.int64]]:
+    """Sequences of a Release whose scores have noise of this standard deviation."""
+    noise = KnownNoise(chosen.noise, std)
+    return sample_sequences(chosen, arrays, counts, seed=seed, sampling_seed=sampling_seed, noise=noise)
+
+
+def words_of(sequence: Sequence[int]) -> list[int]:
+    """The terms of one, which stand before the padding and are distinct."""
+    terms = [term for term in sequence if term >= 0]
+    assert list(sequence) == terms + [-1] * (len(sequence) - len(terms))
+    assert len(set(terms)) == len(terms) >= 1
+    return terms
+
+
 class OneStep:
     """Adds one grid step everywhere and notes the shapes."""
 
@@ -91,9 +112,8 @@ def test_without_noise_the_histogram_is_exact(vocabulary: str) -> None:
         for word in distinct:
             exact[row.label, made.terms.index(word)] += 1 / len(distinct)
     assert np.allclose(made.arrays["density"], exact, atol=1e-4)
-    counts = [sum(word in row.text.split() for row in ROWS) for word in made.terms]
-    assert made.arrays["counts"].tolist() == counts
-    assert counts == sorted(counts, reverse=True)
+    assert np.allclose(made.arrays["counts"], exact.sum(axis=0), atol=1e-4)
+    assert np.all(np.diff(made.arrays["counts"]) <= 0)
     assert set(made.terms) <= set(WORDS)
 
 
@@ -123,16 +143,19 @@ def test_any_corpus_gives_a_release_of_the_same_shape(vocabulary: str, mode: str
         name: array.shape for name, array in full.arrays.items()
     }
     assert len(made.terms) == len(set(made.terms)) == 12
-    drawn = draw_sequences(chosen, made.arrays, [4, 0, 2], seed=0, draw_seed=1)
-    assert [rows.shape for rows in drawn] == [(4, 3), (0, 3), (2, 3)]
+    for std in (0.0, 1.0):
+        sampled = sequences(chosen, made.arrays, [4, 0, 2], sampling_seed=1, std=std)
+        assert [rows.shape for rows in sampled] == [(4, 3), (0, 3), (2, 3)]
+        assert all(words_of(row) for rows in sampled for row in rows.tolist())
 
 
 def test_a_label_of_which_there_is_no_record_runs_like_any_other(vocabulary: str) -> None:
     chosen = method(vocabulary, bandwidth=0)
     made = release(chosen, [row for row in ROWS if row.label != 1])
     assert not made.arrays["density"][1].any()
-    drawn = draw_sequences(chosen, made.arrays, [9] * LABELS, seed=0, draw_seed=1)
-    assert all(len(set(row)) == 3 for rows in drawn for row in rows.tolist())
+    sampled = sequences(chosen, made.arrays, [60] * LABELS, sampling_seed=1)
+    assert [{len(words_of(row)) for row in rows.tolist()} for rows in sampled] == [{3}, {1}, {3}]
+    assert len(set(sampled[1][:, 0])) > 6, "of all terms alike, since none of them is known to be the label's"
 
 
 @modes
@@ -154,7 +177,7 @@ def test_a_release_needs_every_charge_and_uses_each_once(vocabulary: str, mode: 
 
 
 @modes
-def test_a_kept_value_is_used_and_never_drawn_again(vocabulary: str, mode: str) -> None:
+def test_a_kept_value_is_used_and_never_sampled_again(vocabulary: str, mode: str) -> None:
     """The second run's charges are used up: everything it needs is stored."""
     chosen, store = method(vocabulary, **MODES[mode]), MemoryStore()
     plan = chosen.plan(BUDGET, PublicFacts(RECORD, NAMES))
@@ -234,60 +257,155 @@ def test_what_was_public_is_named_with_its_hash(vocabulary: str) -> None:
 
 
 @modes
-def test_drawing_repeats_with_its_seed_and_changes_with_it(vocabulary: str, mode: str) -> None:
+def test_sampling_repeats_with_its_seed_and_changes_with_it(vocabulary: str, mode: str) -> None:
     chosen = method(vocabulary, **MODES[mode])
     arrays = release(chosen, noise=SystemNoise()).arrays
 
-    def draw(seed: int) -> list[list[list[int]]]:
-        return [rows.tolist() for rows in draw_sequences(chosen, arrays, [20] * 3, seed=0, draw_seed=seed)]
+    def sample(seed: int) -> list[list[list[int]]]:
+        return [rows.tolist() for rows in sequences(chosen, arrays, [20] * 3, sampling_seed=seed, std=1.0)]
 
-    assert draw(1) == draw(1)
-    assert draw(1) != draw(2)
-    assert all(len(set(row)) == 3 for rows in draw(1) for row in rows)
+    assert sample(1) == sample(1)
+    assert sample(1) != sample(2)
+    assert all(words_of(row) for rows in sample(1) for row in rows)
 
 
 @pytest.mark.parametrize("mode", ["density", "iterative"])
-def test_drawing_refuses_frequencies_that_come_out_differently(vocabulary: str, mode: str) -> None:
+def test_sampling_refuses_frequencies_that_come_out_differently(vocabulary: str, mode: str) -> None:
     chosen = method(vocabulary, **MODES[mode])
     arrays = dict(release(chosen).arrays)
     with pytest.raises(ReleaseError, match="frequencies"):
-        draw_sequences(chosen, arrays, [1] * 3, seed=1, draw_seed=0)
+        sequences(chosen, arrays, [1] * 3, seed=1)
     arrays["frequencies-1"] = arrays["frequencies-1"] ^ 1
     with pytest.raises(ReleaseError, match="frequencies"):
-        draw_sequences(chosen, arrays, [1] * 3, seed=0, draw_seed=0)
+        sequences(chosen, arrays, [1] * 3)
     del arrays["frequencies-1"]
     with pytest.raises(ReleaseError, match="frequencies"):
-        draw_sequences(chosen, arrays, [1] * 3, seed=0, draw_seed=0)
+        sequences(chosen, arrays, [1] * 3)
 
 
 def test_sequences_longer_than_what_was_released_are_one_clear_error(vocabulary: str) -> None:
     made = release(method(vocabulary, bandwidth=0))
     with pytest.raises(ConfigError, match="longer"):
-        draw_sequences(
-            method(vocabulary, bandwidth=0, length=13, top_terms=13), made.arrays, [1] * 3, seed=0, draw_seed=0
-        )
+        sequences(method(vocabulary, bandwidth=0, length=13, top_terms=13), made.arrays, [1] * 3)
     grown = release(method(vocabulary, **MODES["iterative"]))
     with pytest.raises(ConfigError, match="up to 3 terms"):
-        draw_sequences(method(vocabulary, **MODES["iterative"], length=4), grown.arrays, [1] * 3, seed=0, draw_seed=0)
+        sequences(method(vocabulary, **MODES["iterative"], length=4), grown.arrays, [1] * 3)
     shorter = method(vocabulary, **MODES["iterative"], length=2)
-    assert draw_sequences(shorter, grown.arrays, [1] * 3, seed=0, draw_seed=0)[0].shape == (1, 2)
+    assert sequences(shorter, grown.arrays, [1] * 3)[0].shape == (1, 2)
 
 
 def test_coherence_needs_embeddings(vocabulary: str) -> None:
     with pytest.raises(ConfigError, match="coherence"):
         method(vocabulary, bandwidth=0, coherence=1)
     chosen = method(vocabulary, **MODES["density"], coherence=4)
-    drawn = draw_sequences(chosen, release(chosen).arrays, [5] * 3, seed=0, draw_seed=0)
-    assert all(len(set(row)) == 3 for rows in drawn for row in rows.tolist())
+    sampled = sequences(chosen, release(chosen).arrays, [5] * 3)
+    assert all(len(words_of(row)) == 3 for rows in sampled for row in rows.tolist())
 
 
-def test_without_noise_each_labels_own_terms_are_drawn(vocabulary: str) -> None:
+def test_without_noise_each_labels_own_terms_are_sampled(vocabulary: str) -> None:
     order = np.random.default_rng(0).permutation
     rows = [Row(" ".join(order(WORDS[4 * (n % LABELS) : 4 * (n % LABELS) + 4])), n % LABELS) for n in range(600)]
     for mode in ("histogram", "density", "iterative"):
         chosen = method(vocabulary, **{**MODES[mode], "features": 2_000})
         made = release(chosen, rows)
-        drawn = draw_sequences(chosen, made.arrays, [100] * 3, seed=0, draw_seed=0)
-        for label, found in enumerate(drawn):
+        sampled = sequences(chosen, made.arrays, [100] * 3)
+        for label, found in enumerate(sampled):
             own = [made.terms[term] in WORDS[4 * label : 4 * label + 4] for term in found.ravel()]
             assert np.mean(own) > 0.9, mode
+
+
+def planted(records: int = 3_000) -> list[Row]:
+    """Each label has three terms of its own; the others of the vocabulary are in no record."""
+    return [Row(" ".join(WORDS[3 * (n % LABELS) : 3 * (n % LABELS) + 3]), n % LABELS) for n in range(records)]
+
+
+@pytest.fixture
+def long_vocabulary(tmp_path: Path) -> str:
+    path = tmp_path / "long.txt"
+    path.write_text("\n".join([*WORDS, *(f"unsaid{number}" for number in range(3_000))]))
+    return str(path)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_the_vocabulary_is_what_stands_above_the_noise_and_at_least_twenty_terms(
+    long_vocabulary: str, noise: str
+) -> None:
+    chosen = method(long_vocabulary, top_terms=None, noise=noise)
+    made = release(chosen, planted(), noise=SystemNoise())
+    assert set(made.terms[:9]) == set(WORDS[:9])
+    assert len(made.terms) == len(made.arrays["counts"]) == made.arrays["density"].shape[1] <= 25
+    assert len(release(chosen, [], noise=SystemNoise()).terms) >= 20
+    longer = method(long_vocabulary, top_terms=None, noise=noise, length=40)
+    assert len(release(longer, planted(), noise=SystemNoise()).terms) >= 40, "no sequence is longer than it"
+
+
+def test_a_resumed_run_has_the_terms_that_it_had(long_vocabulary: str) -> None:
+    chosen, store = method(long_vocabulary, top_terms=None), MemoryStore()
+    first = release(chosen, planted(), noise=SystemNoise(), store=store)
+    again = release(chosen, planted(), noise=SystemNoise(), store=store)
+    assert list(first.terms) == list(again.terms)
+    assert "terms" in store.arrays
+
+
+def test_without_noise_a_vocabulary_of_unknown_size_is_what_was_said(long_vocabulary: str) -> None:
+    chosen = method(long_vocabulary, top_terms=None)
+    made = release(chosen, planted())
+    assert set(made.terms[:9]) == set(WORDS[:9])
+    assert len(made.terms) == 20
+    assert not made.noise_check.warnings
+
+
+def test_sequences_are_no_longer_than_a_labels_real_terms(long_vocabulary: str) -> None:
+    """Terms that are chance are left out of its texts, whatever length was asked for."""
+    chosen = method(long_vocabulary, top_terms=200, length=6)
+    made = release(chosen, planted(), noise=SystemNoise())
+    std = chosen.plan(BUDGET, PublicFacts(RECORD, NAMES)).mechanism("density").noise_std
+    lengths = [
+        {len(words_of(row)) for row in rows.tolist()} for rows in sequences(chosen, made.arrays, [50] * 3, std=std)
+    ]
+    assert all(max(each) <= 4 for each in lengths)
+    unshrunk = method(long_vocabulary, top_terms=200, length=6, shrinkage=False)
+    lengths = [{len(words_of(row)) for row in rows.tolist()} for rows in sequences(unshrunk, made.arrays, [50] * 3)]
+    assert lengths == [{3, 4, 5, 6}] * 3
+
+
+def test_a_label_without_any_real_term_runs_to_the_end(long_vocabulary: str) -> None:
+    chosen = method(long_vocabulary, top_terms=200, length=6)
+    made = release(chosen, [row for row in planted() if row.label != 1], noise=SystemNoise())
+    sampled = sequences(chosen, made.arrays, [50] * 3, std=1.0)
+    assert {len(words_of(row)) for row in sampled[1].tolist()} <= {1, 2}
+
+
+@modes
+def test_lengths_are_mixed_between_the_shortest_and_the_longest(vocabulary: str, mode: str) -> None:
+    chosen = method(vocabulary, **MODES[mode], length=4, shortest=2)
+    arrays = release(chosen, ROWS * 50).arrays
+    lengths = [len(words_of(row)) for rows in sequences(chosen, arrays, [300] * 3) for row in rows.tolist()]
+    assert np.all(np.abs(np.bincount(lengths, minlength=5)[2:] - 300) < 100)
+    assert set(lengths) == {2, 3, 4}
+    same = method(vocabulary, **MODES[mode], length=2, shortest=5)
+    assert {len(words_of(row)) for rows in sequences(same, arrays, [9] * 3) for row in rows.tolist()} == {2}
+
+
+def test_shrinkage_is_of_the_noise_that_the_statement_has() -> None:
+    for parameters, event, std in (
+        ({}, GaussianEvent(3.0), 3.0),
+        ({"noise": "laplace"}, PureEvent(0.5), 2 * math.sqrt(2)),
+        ({"bandwidth": 0.35, "noise": "laplace", "features": 100}, PureEvent(0.5), 2 * 2 * 10),
+    ):
+        charges = [SimpleNamespace(name=name, event=event) for name in ("vocabulary", "density")]
+        statement: Any = SimpleNamespace(charges=charges, sealed=SimpleNamespace(noise="system"))
+        found = released_noise(DPKPSParameters(**parameters), statement)
+        assert found.std == pytest.approx(std)
+        statement.sealed.noise = "none"
+        assert released_noise(DPKPSParameters(**parameters), statement).std == 0
+
+
+def test_without_noise_or_without_shrinkage_scores_are_what_was_released() -> None:
+    found = np.array([[3.0, -1.0, 0.5]])
+    for parameters, std in (({}, 0.0), ({"shrinkage": False}, 2.0)):
+        posterior = sampling_scores(DPKPSParameters(**parameters), found, KnownNoise("gaussian", std))
+        assert posterior.mean.tolist() == found.tolist()
+        assert posterior.probability.tolist() == [[1, 0, 1]]
+    shrunk = sampling_scores(DPKPSParameters(), found, KnownNoise("gaussian", 2.0)).mean
+    assert np.all((shrunk >= 0) & (shrunk < 3))

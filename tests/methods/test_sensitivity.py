@@ -34,16 +34,13 @@ from understudy.methods.dp_kps.density import (
     WEIGHT_GRID,
     SequenceDensity,
     TermDensity,
-    TermHistogram,
-    TermRows,
-    _histogram,
 )
 from understudy.methods.dp_kps.features import GRID, Frequencies, integer_features
 from understudy.privacy.measurement import exact_sum, measure
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.noise import InsecureNoNoise, NoiseKind
 from understudy.privacy.unit import Unit
-from understudy.queries.counts import LabelCounts, TermCounts
+from understudy.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows, weights_of_terms
 from understudy.vocabulary.matcher import TermMatcher
 
 S = 4
@@ -70,6 +67,8 @@ QUERIES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "term counts": (COUNTS, ("gaussian", "laplace")),
     "label counts": (LabelCounts(LABELS), ("gaussian", "laplace")),
     "term counts, huge S": (replace(COUNTS, terms_per_record=100), ("gaussian", "laplace")),
+    "vocabulary, gaussian": (TermHistogram(ROWS, None, len(WORDS), "gaussian"), ("gaussian", "laplace")),
+    "vocabulary, laplace": (TermHistogram(ROWS, None, len(WORDS), "laplace"), ("laplace", "gaussian")),
     "histogram, gaussian": (TermHistogram(ROWS, LABELS, len(WORDS), "gaussian"), ("gaussian", "laplace")),
     "histogram, laplace": (TermHistogram(ROWS, LABELS, len(WORDS), "laplace"), ("laplace", "gaussian")),
     "density, gaussian": (density("gaussian"), ("gaussian", "laplace")),
@@ -212,7 +211,7 @@ class AllKeyphrases(TermDensity):
     """The paper's "all keyphrases": a record adds the feature of every term at full weight."""
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        return _histogram(self.partial_shape, self.rows.of(batch), batch.labels, WEIGHT_GRID // batch.shares)
+        return weights_of_terms(self.partial_shape, self.rows.of(batch), batch.labels, WEIGHT_GRID // batch.shares)
 
 
 class RoundedHistogram(TermHistogram):
@@ -222,7 +221,7 @@ class RoundedHistogram(TermHistogram):
         rows = self.rows.of(batch)
         norm = np.sqrt(np.maximum((rows >= 0).sum(axis=1), 1))
         weights = np.rint(WEIGHT_GRID / (norm * batch.shares)).astype(np.int64)
-        return _histogram(self.shape, rows, batch.labels, weights)
+        return weights_of_terms(self.shape, rows, batch.labels, weights)
 
 
 class RoundedSequences(SequenceDensity):
@@ -242,7 +241,24 @@ class SummedHistogram(TermHistogram):
     """Weight 1 for every term of a record, as if S were 1."""
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        return _histogram(self.shape, self.rows.of(batch), batch.labels, WEIGHT_GRID // batch.shares)
+        return weights_of_terms(self.shape, self.rows.of(batch), batch.labels, WEIGHT_GRID // batch.shares)
+
+
+class SummedVocabulary(TermHistogram):
+    """Weight 1 for every term of a record, whatever its label."""
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        together = np.zeros_like(batch.labels)
+        weights = WEIGHT_GRID // batch.shares
+        return weights_of_terms((1, self.terms), self.rows.of(batch), together, weights)[0]
+
+
+class OtherNorm(TermHistogram):
+    """Weights of L2 norm 1 that state an L1 norm of 1."""
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_shared_weight("laplace", self.rows.terms_per_record)
 
 
 BROKEN: dict[str, tuple[Any, str]] = {
@@ -250,6 +266,8 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "every occurrence": (RepeatedCounts(MATCHER, len(WORDS), S), "laplace"),
     "all keyphrases": (AllKeyphrases(ROWS, LABELS, density("gaussian").features, "gaussian"), "gaussian"),
     "all keyphrases, laplace": (AllKeyphrases(ROWS, LABELS, density("gaussian").features, "laplace"), "laplace"),
+    "every term of the vocabulary at full weight": (SummedVocabulary(ROWS, None, len(WORDS), "gaussian"), "gaussian"),
+    "vocabulary weights of the other norm": (OtherNorm(ROWS, None, len(WORDS), "gaussian"), "laplace"),
     "every term at full weight": (SummedHistogram(ROWS, LABELS, len(WORDS), "gaussian"), "gaussian"),
     "weights to the nearest": (RoundedHistogram(ROWS, LABELS, len(WORDS), "gaussian"), "gaussian"),
     "features to the nearest": (RoundedSequences(ROWS, LABELS, phases(2, 64)), "gaussian"),
@@ -356,7 +374,16 @@ def chosen_by_row_number(rows: tuple[Row, ...]) -> list[tuple[Row, int]]:
 
 @pytest.mark.parametrize("choose", [averaged_per_label, not_averaged, chosen_by_row_number])
 @pytest.mark.parametrize(
-    "name", ["term counts", "histogram, gaussian", "histogram, laplace", "density, gaussian", "sequences of 1"]
+    "name",
+    [
+        "term counts",
+        "vocabulary, gaussian",
+        "vocabulary, laplace",
+        "histogram, gaussian",
+        "histogram, laplace",
+        "density, gaussian",
+        "sequences of 1",
+    ],
 )
 def test_a_broken_owner_bound_is_caught(choose: Callable[..., Any], name: str) -> None:
     query, (norm, *_) = QUERIES[name]

@@ -1,4 +1,4 @@
-"""Drawing sequences: against slow references, in distribution and term by term."""
+"""Sampling sequences: against slow references, in distribution and term by term."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from numpy.typing import NDArray
 from scipy import stats
 from tiny_corpora import LABELS, WORDS, HashEmbedder, Row, bounded
 
-from understudy.methods.dp_kps.density import SequenceDensity, TermRows
+from understudy.methods.dp_kps.density import SequenceDensity
 from understudy.methods.dp_kps.features import GRID, Frequencies, integer_features
 from understudy.methods.dp_kps.sequences import (
     _next_scores,
     contrast_weights,
-    draw_coherent,
-    draw_independent,
-    draw_iterative,
+    cut_to_lengths,
     label_share,
+    sample_coherent,
+    sample_independent,
+    sample_iterative,
     structures,
     term_scores,
 )
 from understudy.privacy.measurement import exact_sum
+from understudy.queries.counts import TermRows
 from understudy.vocabulary.matcher import TermMatcher
 
 ALPHA = 1e-6
@@ -68,11 +70,11 @@ def test_contrast_and_temperature_are_the_printed_formula() -> None:
         assert np.allclose(found, exact / exact.max(axis=1, keepdims=True))
 
 
-def test_a_label_of_negative_scores_is_given_equal_weights_and_is_drawn_to_the_end() -> None:
+def test_a_label_of_negative_scores_is_given_equal_weights_and_is_sampled_to_the_end() -> None:
     weights = contrast_weights(np.array([[-1.0, -2.0, -3.0], [1.0, 0.0, -1.0]]))
     assert np.array_equal(weights, [[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]])
-    drawn = draw_independent(weights[0], length=3, count=2_000, generator=generator())
-    assert stats.chisquare(np.bincount(drawn[:, 0])).pvalue > ALPHA
+    sampled = sample_independent(weights[0], length=3, count=2_000, generator=generator())
+    assert stats.chisquare(np.bincount(sampled[:, 0])).pvalue > ALPHA
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 1e-2, 100.0])
@@ -96,14 +98,14 @@ def successive(weights: NDArray[np.float64], length: int) -> dict[tuple[int, ...
     return chances
 
 
-def draw_p_value(drawn: NDArray[np.int64], weights: NDArray[np.float64]) -> float:
-    chances = successive(weights, drawn.shape[1])
+def sample_p_value(sampled: NDArray[np.int64], weights: NDArray[np.float64]) -> float:
+    chances = successive(weights, sampled.shape[1])
     found = dict.fromkeys(chances, 0)
-    for row in drawn.tolist():
+    for row in sampled.tolist():
         found[tuple(row)] += 1
-    likely = [order for order, chance in chances.items() if chance * len(drawn) >= 5]
+    likely = [order for order, chance in chances.items() if chance * len(sampled) >= 5]
     expected = np.array([chances[order] for order in likely] + [sum(chances.values()) - sum(map(chances.get, likely))])  # type: ignore[arg-type]
-    observed = np.array([found[order] for order in likely] + [len(drawn) - sum(found[order] for order in likely)])
+    observed = np.array([found[order] for order in likely] + [len(sampled) - sum(found[order] for order in likely)])
     used = expected > 1e-9
     return float(stats.chisquare(observed[used], expected[used] / expected[used].sum() * observed[used].sum()).pvalue)
 
@@ -113,24 +115,24 @@ WEIGHTS = np.array([8.0, 4.0, 1.0, 0.5, 2.0])
 
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_independent_draws_are_successive_draws_without_replacement(length: int) -> None:
-    drawn = draw_independent(WEIGHTS, length=length, count=20_000, generator=generator())
-    assert draw_p_value(drawn, WEIGHTS) > ALPHA
-    assert draw_p_value(drawn, WEIGHTS**1.3) < ALPHA  # the test would see a wrong exponent
+    sampled = sample_independent(WEIGHTS, length=length, count=20_000, generator=generator())
+    assert sample_p_value(sampled, WEIGHTS) > ALPHA
+    assert sample_p_value(sampled, WEIGHTS**1.3) < ALPHA  # the test would see a wrong exponent
 
 
 @pytest.mark.parametrize("length", [1, 3])
 def test_coherence_0_draws_as_independent_draws_do(length: int) -> None:
     embeddings = HashEmbedder().embed(WORDS[:5])
-    drawn = draw_coherent(WEIGHTS, embeddings, length=length, count=20_000, coherence=0.0, generator=generator())
-    assert draw_p_value(drawn, WEIGHTS) > ALPHA
+    sampled = sample_coherent(WEIGHTS, embeddings, length=length, count=20_000, coherence=0.0, generator=generator())
+    assert sample_p_value(sampled, WEIGHTS) > ALPHA
 
 
 @pytest.mark.parametrize("prefix", [[0], [0, 1]])
 def test_coherence_weights_a_term_by_its_cosine_to_the_mean_of_those_before(prefix: list[int]) -> None:
     embeddings = HashEmbedder().embed(WORDS[:5])
     length = len(prefix) + 1
-    drawn = draw_coherent(WEIGHTS, embeddings, length=length, count=60_000, coherence=3.0, generator=generator())
-    after = drawn[np.all(drawn[:, :-1] == prefix, axis=1), -1]
+    sampled = sample_coherent(WEIGHTS, embeddings, length=length, count=60_000, coherence=3.0, generator=generator())
+    after = sampled[np.all(sampled[:, :-1] == prefix, axis=1), -1]
     found = np.bincount(after, minlength=5)
     mean = embeddings[prefix].mean(axis=0)
     expected = WEIGHTS * np.exp(3.0 * embeddings @ (mean / np.linalg.norm(mean)))
@@ -141,14 +143,31 @@ def test_coherence_weights_a_term_by_its_cosine_to_the_mean_of_those_before(pref
     assert stats.chisquare(found[len(prefix) :], expected[len(prefix) :]).pvalue > ALPHA
 
 
-def test_all_terms_of_a_tiny_vocabulary_can_be_drawn() -> None:
-    drawn = draw_independent(np.array([1.0, 0.0, 0.0]), length=3, count=50, generator=generator())
-    assert all(sorted(row) == [0, 1, 2] for row in drawn.tolist())
-    assert np.all(drawn[:, 0] == 0)
+def test_all_terms_of_a_tiny_vocabulary_can_be_sampled() -> None:
+    sampled = sample_independent(np.array([1.0, 0.0, 0.0]), length=3, count=50, generator=generator())
+    assert all(sorted(row) == [0, 1, 2] for row in sampled.tolist())
+    assert np.all(sampled[:, 0] == 0)
 
 
 def test_no_sequences_are_an_empty_draw() -> None:
-    assert draw_independent(WEIGHTS, length=2, count=0, generator=generator()).shape == (0, 2)
+    assert sample_independent(WEIGHTS, length=2, count=0, generator=generator()).shape == (0, 2)
+
+
+def test_lengths_are_uniform_and_what_is_left_is_the_beginning() -> None:
+    whole = sample_independent(WEIGHTS, length=5, count=8_000, generator=generator())
+    cut = cut_to_lengths(whole, shortest=2, generator=generator())
+    lengths = (cut >= 0).sum(axis=1)
+    assert stats.chisquare(np.bincount(lengths, minlength=6)[2:]).pvalue > ALPHA
+    assert lengths.min() == 2
+    for row, full, length in zip(cut.tolist(), whole.tolist(), lengths.tolist(), strict=True):
+        assert row == full[:length] + [-1] * (5 - length)
+    assert np.array_equal(cut_to_lengths(whole, shortest=9, generator=generator()), whole)
+
+
+def test_sequences_that_are_cut_are_distributed_as_shorter_ones() -> None:
+    whole = sample_independent(WEIGHTS, length=4, count=40_000, generator=generator())
+    cut = cut_to_lengths(whole, shortest=1, generator=generator())
+    assert sample_p_value(cut[(cut >= 0).sum(axis=1) == 2][:, :2], WEIGHTS) > ALPHA
 
 
 # -- iterative --------------------------------------------------------------------------------------------------------
@@ -230,7 +249,7 @@ def slow_greedy(
 def test_the_best_candidate_at_every_step_is_the_slow_references(contrast: bool) -> None:
     kept = sketches([1, 2, 4])
     log_contrast = generator(3).normal(0, 0.5, (LABELS, len(WORDS))) * contrast
-    drawn = draw_iterative(
+    sampled = sample_iterative(
         kept,
         {m: frequencies(m).phases(EMBEDDINGS) for m in kept},
         log_contrast,
@@ -241,13 +260,13 @@ def test_the_best_candidate_at_every_step_is_the_slow_references(contrast: bool)
     )
     for label in range(LABELS):
         expected = slow_greedy(kept, label, 4, log_contrast)
-        assert drawn[label].tolist() == [expected] * 3
+        assert sampled[label].tolist() == [expected] * 3
 
 
 @pytest.mark.parametrize("top_k", [None, 1, 2, 100])
 def test_grown_sequences_have_distinct_terms_whatever_top_k(top_k: int | None) -> None:
     """A small top_k once left no candidate but those already in the sequence."""
-    drawn = draw_iterative(
+    sampled = sample_iterative(
         sketches([1, 2, 4]),
         {m: frequencies(m).phases(EMBEDDINGS) for m in (1, 2, 4)},
         np.zeros((LABELS, len(WORDS))),
@@ -256,14 +275,14 @@ def test_grown_sequences_have_distinct_terms_whatever_top_k(top_k: int | None) -
         top_k=top_k,
         generator=generator(),
     )
-    for rows in drawn:
+    for rows in sampled:
         assert rows.shape == (50, 4)
         assert all(len(set(row)) == 4 for row in rows.tolist())
 
 
-def test_the_first_grown_term_is_drawn_in_proportion_to_its_score() -> None:
+def test_the_first_grown_term_is_sampled_in_proportion_to_its_score() -> None:
     kept = sketches([1])
-    drawn = draw_iterative(
+    sampled = sample_iterative(
         kept,
         {1: frequencies(1).phases(EMBEDDINGS)},
         np.zeros((LABELS, len(WORDS))),
@@ -273,7 +292,7 @@ def test_the_first_grown_term_is_drawn_in_proportion_to_its_score() -> None:
         generator=generator(),
     )
     scores = np.maximum(slow_scores(kept[1][2], 1, []), 0) ** 2
-    found = np.bincount(drawn[2][:, 0], minlength=len(WORDS))
+    found = np.bincount(sampled[2][:, 0], minlength=len(WORDS))
     expected = scores / scores.sum() * found.sum()
     used = expected > 5
     assert found[~used].sum() < 100
@@ -282,7 +301,7 @@ def test_the_first_grown_term_is_drawn_in_proportion_to_its_score() -> None:
 
 def test_sketches_of_nothing_but_negative_values_still_give_sequences() -> None:
     zero = {m: np.full((1, 2 * COUNT), -1e-3) for m in (1, 2)}
-    drawn = draw_iterative(
+    sampled = sample_iterative(
         zero,
         {m: frequencies(m).phases(EMBEDDINGS) for m in zero},
         np.zeros((1, len(WORDS))),
@@ -290,4 +309,4 @@ def test_sketches_of_nothing_but_negative_values_still_give_sequences() -> None:
         count=20,
         generator=generator(),
     )
-    assert all(len(set(row)) == 2 for row in drawn[0].tolist())
+    assert all(len(set(row)) == 2 for row in sampled[0].tolist())

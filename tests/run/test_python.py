@@ -117,7 +117,11 @@ def test_a_release_is_written_loaded_and_generated_from(tmp_path: Path, method: 
     assert all(np.array_equal(loaded.arrays[name], array) for name, array in made.release.arrays.items())
     more = us.generate(loaded, llm="none", records_per_label=50, length=5, temperature=2.0, output=tmp_path / "more")
     assert len(more.records) == 100
-    assert all(len(record.provenance["phrases"]) == 5 for record in more.records)
+    assert {len(record.provenance["phrases"]) for record in more.records} <= {1, 2, 3, 4, 5}
+    plain = us.generate(
+        loaded, llm="none", records=40, length=5, shortest=5, shrinkage=False, output=tmp_path / "plain"
+    )
+    assert max(len(record.provenance["phrases"]) for record in plain.records) >= 4
     again = us.generate(loaded, llm="none", records_per_label=50, length=5, temperature=2.0)
     other = us.generate(loaded, llm="none", records_per_label=50, length=5, temperature=2.0, seed=1)
     assert more.columns == again.columns != other.columns
@@ -288,7 +292,7 @@ def test_a_poor_corpus_runs_to_the_end_like_any_other(
     chosen = us.DPKPS(**{**method.dump(), "noise": noise})
     result = us.run(corpus, chosen, BUDGET, llm="none", records_per_label=3, ledger=ledger)
     assert result.columns["label"] == [LABELS[0]] * 3 + [LABELS[1]] * 3
-    assert all(len(text.split(", ")) == 3 for text in result.columns["text"])
+    assert all(1 <= len(text.split(", ")) <= 3 for text in result.columns["text"])
     assert {name: array.shape for name, array in result.release.arrays.items()} == {
         "counts": (10,),
         "density": (2, 10),

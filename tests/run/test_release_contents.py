@@ -194,3 +194,22 @@ def test_labels_of_several_types_are_written_as_strings(tmp_path: Path) -> None:
     made.save(tmp_path / "f.release")
     found = running.generate(load_release(tmp_path / "f.release"), llm="none", records=2, output=str(tmp_path / "out"))
     assert found.columns["department"] == ["a", str(10**30)]
+
+
+def test_a_release_of_before_noise_aware_phrases_loads_and_generates(tmp_path: Path) -> None:
+    """A fixed number of terms, sequences of one length, and counts of 1 for each term of a record."""
+    good = dp_kps(length=8)
+    parameters = {name: value for name, value in good.parameters.items() if name not in ("shortest", "shrinkage")}
+    replace(good, parameters=parameters).save(tmp_path / "old.release")
+    for options in ({}, {"shrinkage": False, "shortest": 8}):
+        made = running.generate(
+            load_release(tmp_path / "old.release"),
+            llm="none",
+            records=20,
+            output=str(tmp_path / "out"),
+            fresh=True,
+            **options,
+        )
+        lengths = {len(record.provenance["phrases"]) for record in made.records}
+        assert lengths <= set(range(1, 9))
+        assert max(lengths) >= 6

@@ -178,14 +178,14 @@ def release_scores(canaries: Canaries, release: Release) -> Scores:
     """
     parameters = DPKPSParameters(**{name: value for name, value in release.parameters.items() if name != "seed"})
     mechanisms: dict[str, Any] = {charge.name: charge.mechanism for charge in release.statement.charges}
+    terms = parameters.terms_per_record
+    signal = 1 / math.sqrt(terms) if parameters.noise == "gaussian" else 1 / terms
     counts = np.asarray(release.arrays["counts"], dtype=np.float64)
-    weighted = counts / mechanisms["vocabulary"].noise_std ** 2
+    weighted = counts * signal / mechanisms["vocabulary"].noise_std ** 2
     least = float(weighted.min())
     labels = {label: row for row, label in enumerate(release.schema.labels)}
     by_label = np.tile(weighted, (release.schema.label_set.size, 1))
     if parameters.mode == "independent":
-        terms = parameters.terms_per_record
-        signal = 1 / math.sqrt(terms) if parameters.noise == "gaussian" else 1 / terms
         variance = score_noise(parameters, mechanisms["density"].noise_multiplier) ** 2
         by_label += density_scores(parameters, release.arrays, release.parameters["seed"]) * signal / variance
     position = {term: index for index, term in enumerate(release.terms)}

@@ -84,6 +84,15 @@ class Sensitivity:
         """Of counts of which a unit raises at most ``cells``, each by 1 at most."""
         return cls(grid * cells, grid if cells == 1 else math.nextafter(grid * math.sqrt(cells), math.inf), grid)
 
+    @classmethod
+    def of_shared_weight(cls, noise: NoiseKind, cells: int, *, grid: float = COUNT_GRID) -> Sensitivity:
+        """Of a weight of 1, in the noise's own norm, that a unit shares out over at most ``cells`` cells.
+
+        Each gets at most 1/sqrt(cells used) for gaussian noise (L2 norm 1), or 1/(cells used) for laplace (L1 norm 1).
+        """
+        l1 = grid if noise == "laplace" or cells == 1 else math.nextafter(grid * math.sqrt(cells), math.inf)
+        return cls(l1, grid, grid)
+
     def times(self, records: int) -> Sensitivity:
         """Of a unit of up to ``records`` records, each of which adds one vector (the triangle inequality)."""
         if records == 1:

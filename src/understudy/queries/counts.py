@@ -1,4 +1,4 @@
-"""In how many records each term or label is."""
+"""In how many records each term or label is, and how much of what records say each term is."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from understudy.corpus.bounding import BoundedBatch
 from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
+from understudy.privacy.noise import NoiseKind
 from understudy.vocabulary.matcher import TermMatcher
 
 
@@ -43,6 +44,71 @@ class TermCounts(Query[BoundedBatch]):
         terms = np.fromiter((term for terms in found for term in terms), dtype=np.int64, count=sum(lengths))
         np.add.at(counts, terms, np.repeat(COUNT_GRID // batch.shares, lengths))
         return counts
+
+
+@dataclass(frozen=True)
+class TermRows:
+    """The first S distinct terms of a vocabulary in each record, as padded rows."""
+
+    matcher: TermMatcher
+    terms_per_record: int
+
+    def of(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        """``Int64[n, S]``: term indices of each record, padded with -1."""
+        rows = np.full((len(batch.labels), self.terms_per_record), -1, dtype=np.int64)
+        for row, text in enumerate(batch.said):
+            found = self.matcher.first_distinct(text, self.terms_per_record)
+            rows[row, : len(found)] = found
+        return rows
+
+
+def weights_of_terms(
+    shape: tuple[int, int], rows: NDArray[np.int64], labels: NDArray[np.int32], weights: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """``Int64[labels, terms]``: each record's weight at every term of its row."""
+    histogram = np.zeros(shape, dtype=np.int64)
+    used = rows >= 0
+    record = np.nonzero(used)[0]
+    np.add.at(histogram, (labels[record], rows[used]), weights[record])
+    return histogram
+
+
+@dataclass(frozen=True)
+class TermHistogram(Query[BoundedBatch]):
+    """Weighted term counts: a record's weight of 1 is shared out over its first S distinct terms.
+
+    Guarantee:
+        Unit: a record, or an owner whose records are averaged jointly over labels.
+        Sensitivity: a record with m distinct terms (m at most S) adds floor(G / sqrt(m)) to each for gaussian noise,
+            so its L2 norm is at most sqrt(m G^2 / m) = G = COUNT_GRID, or floor(G / m) for laplace noise, so its L1
+            norm is at most m G / m = G; m = 0 adds nothing. Of k records of an owner each adds such a vector with
+            G / k for G, and k of these are no longer than G together (the triangle inequality). All of it holds
+            whether records are counted by label or all together.
+
+    Args:
+        labels: one row per label; None counts all records together.
+    """
+
+    rows: TermRows
+    labels: int | None
+    terms: int
+    noise: NoiseKind
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.terms,) if self.labels is None else (self.labels, self.terms)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_shared_weight(self.noise, self.rows.terms_per_record)
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        rows = self.rows.of(batch)
+        distinct = np.maximum((rows >= 0).sum(axis=1), 1)
+        norm = np.sqrt(distinct) if self.noise == "gaussian" else distinct
+        weights = np.floor(COUNT_GRID / (norm * batch.shares)).astype(np.int64)
+        labels = np.zeros_like(batch.labels) if self.labels is None else batch.labels
+        return weights_of_terms((self.labels or 1, self.terms), rows, labels, weights).reshape(self.shape)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The privatised vocabulary: the top N of noisy term counts."""
+"""The privatised vocabulary: the top N of noisy term counts, or those that stand above the noise."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.errors import ConfigError
+from understudy.vocabulary.shrinkage import KnownNoise, shrink_by_rank
+
+MOST_TERMS = 5000
+"""A privatised vocabulary whose size follows from the noise has no more terms than these."""
+FEWEST_TERMS = 20
+"""And no fewer, if the public one has them: the likeliest, where few stand above the noise."""
+PROBABLE = 0.3
+"""A term stands above the noise where its true count is above 0 with a probability greater than this."""
 
 
 def require_enough_terms(top: int, vocabulary_size: int) -> None:
@@ -26,6 +34,22 @@ def require_enough_terms(top: int, vocabulary_size: int) -> None:
 def top_terms(noisy_counts: NDArray[np.float64], size: int) -> NDArray[np.int64]:
     """Indices of the ``size`` largest noisy counts, the largest first: ``Int64[size]``. Post-processing."""
     return np.argsort(-noisy_counts, kind="stable")[:size].astype(np.int64)
+
+
+def terms_above_noise(noisy_counts: NDArray[np.float64], noise: KnownNoise, *, fewest: int) -> NDArray[np.int64]:
+    """Indices of the terms that stand above the noise, the largest expected counts first. Post-processing.
+
+    At most :data:`MOST_TERMS`, and at least ``fewest`` (if there are so many), filled up by probability.
+
+    Args:
+        noisy_counts: of the public vocabulary, its most frequent terms first (:func:`shrink_by_rank`).
+        fewest: terms that something else needs; :data:`FEWEST_TERMS` hold anyway.
+    """
+    found = shrink_by_rank(noisy_counts, noise)
+    above = found.probability > PROBABLE
+    order = np.lexsort((-found.mean, np.where(above, -np.inf, -found.probability)))
+    size = max(min(int(above.sum()), MOST_TERMS), FEWEST_TERMS, fewest)
+    return order[:size].astype(np.int64)
 
 
 def noise_floor(noise_std: float, size: int) -> float:

@@ -42,11 +42,11 @@ _SECRETS = "three records more, which hold one secret"
 _SECRETS_HALF = f"{_SECRETS} and are sampled half of the time"
 
 
-def _sums(name: str, kind: QueryName, title: str) -> tuple[Auditable, Auditable]:
+def _sums(name: str, kind: QueryName, title: str, method: str = "dp-kps") -> tuple[Auditable, Auditable]:
     """A query with Gaussian noise, and the same with Laplace noise."""
     return (
-        Auditable(name, f"dp-kps: {title}", _RECORD, partial(one_sum, kind, "gaussian")),
-        Auditable(f"{name}-laplace", "dp-kps, pure", _RECORD, partial(one_sum, kind, "laplace")),
+        Auditable(name, f"{method}: {title}", _RECORD, partial(one_sum, kind, "gaussian")),
+        Auditable(f"{name}-laplace", f"{method}, pure", _RECORD, partial(one_sum, kind, "laplace")),
     )
 
 
@@ -55,8 +55,9 @@ def _local(name: str, title: str, neighbours: str, attack: Callable[[Budget], At
 
 
 _ALL: tuple[Auditable, ...] = (
-    *_sums("term-counts", "counts", "counts of public terms (aug-pe's, too)"),
-    *_sums("histogram", "histogram", "weighted term counts"),
+    *_sums("term-counts", "counts", "counts of public terms", "aug-pe"),
+    *_sums("vocabulary", "vocabulary", "weighted counts of public terms"),
+    *_sums("histogram", "histogram", "the same for each label"),
     *_sums("density", "density", "kernel density of terms"),
     *_sums("sequences", "sequences", "density of sequences"),
     Auditable("dp-kps", "dp-kps: all that it releases", _RECORD, partial(dp_kps, "gaussian", Unit())),

@@ -20,7 +20,7 @@ from understudy.guide.form import guide_sensitivity
 from understudy.labels import LabelSet
 from understudy.methods.aug_pe.plan import AugPEParameters, mechanisms, records_per_unit
 from understudy.methods.aug_pe.votes import VoteHistogram
-from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
+from understudy.methods.dp_kps.density import SequenceDensity, TermDensity
 from understudy.methods.dp_kps.features import Frequencies, integer_features
 from understudy.methods.dp_kps.plan import DPKPSParameters, make_plan
 from understudy.methods.public import PublicFacts
@@ -34,7 +34,7 @@ from understudy.privacy.secrets.bounds import poisson_binomial
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.composition import calibrate
 from understudy.privacy.unit import Unit
-from understudy.queries.counts import LabelCounts, TermCounts
+from understudy.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows
 from understudy.queries.guide import GuideSums
 from understudy.vocabulary.matcher import TermMatcher
 
@@ -47,7 +47,7 @@ _FREQUENCIES = 2
 _CANDIDATES = np.repeat(integer_vectors(np.eye(2, dtype=np.float32)), 2, axis=0)
 _CANDIDATE_LABELS = np.array([0, 1, 0, 1], dtype=np.int32)
 _SECRET, _OTHER = "Passport 9434765919", "a note on the weather"
-QueryName = Literal["counts", "histogram", "density", "sequences", "labels"]
+QueryName = Literal["counts", "vocabulary", "histogram", "density", "sequences", "labels"]
 
 
 class Row(NamedTuple):
@@ -143,8 +143,8 @@ def query_of(kind: QueryName, noise: NoiseKind) -> Query[BoundedBatch]:
         return TermCounts(matcher, len(TERMS), len(TERMS))
     if kind == "labels":
         return LabelCounts(LABELS)
-    if kind == "histogram":
-        return TermHistogram(rows, LABELS, len(TERMS), noise)
+    if kind in ("vocabulary", "histogram"):
+        return TermHistogram(rows, LABELS if kind == "histogram" else None, len(TERMS), noise)
     if kind == "sequences":  # cosine and sine are alike here: the longest vector that there is, in L1 too
         return SequenceDensity(rows, LABELS, np.full((2, len(TERMS), _FREQUENCIES), np.pi / 8, dtype=np.float32))
     frequencies = Frequencies(seed=0, length=1, count=_FREQUENCIES, bandwidth=0.35, dimension=len(TERMS))
@@ -162,11 +162,11 @@ def one_sum(kind: QueryName, noise: NoiseKind, budget: Budget) -> SumAttack:
 
 
 def dp_kps(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
-    """All that DP-KPS releases at its defaults, with the noise of its own plan: term counts, then the histogram."""
+    """All that DP-KPS releases at its defaults, with the noise of its own plan: weighted counts, all and by label."""
     parameters = DPKPSParameters(noise=noise, top_terms=len(TERMS), length=len(TERMS), terms_per_record=len(TERMS))
     facts = PublicFacts(unit, LabelSet(("yes", "no")))
     plan = make_plan(parameters, budget, facts, vocabulary_size=len(TERMS))
-    queries = {"vocabulary": query_of("counts", noise), "density": query_of("histogram", noise)}
+    queries = {"vocabulary": query_of("vocabulary", noise), "density": query_of("histogram", noise)}
     sums = [Measured(charge.mechanism, queries[charge.name]) for charge in plan.charges]  # type: ignore[arg-type]
     return _attack(sums, unit, float(plan.budget.delta))  # type: ignore[union-attr]
 

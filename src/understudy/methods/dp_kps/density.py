@@ -4,7 +4,7 @@ Three queries, all jointly over labels (a record touches its label's row only, a
 labels, so the bounds below hold for the whole matrix). The plan states their sensitivities; here is why they hold:
 
 * :class:`TermDensity`: kernel density of single terms (bandwidth h > 0);
-* :class:`TermHistogram`: the same at h = 0, where the kernel is the identity;
+* :class:`~understudy.queries.counts.TermHistogram`: the same at h = 0, where the kernel is the identity;
 * :class:`SequenceDensity`: kernel density of sequences of m terms.
 """
 
@@ -19,72 +19,15 @@ from numpy.typing import NDArray
 
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.dp_kps.features import WEIGHT_GRID, integer_features
-from understudy.methods.dp_kps.plan import density_sensitivity, histogram_sensitivity, sequence_sensitivity
+from understudy.methods.dp_kps.plan import density_sensitivity, sequence_sensitivity
 from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import Sensitivity
 from understudy.privacy.noise import NoiseKind
-from understudy.vocabulary.matcher import TermMatcher
+from understudy.queries.counts import TermRows, weights_of_terms
 
 Number = TypeVar("Number", bound=np.generic)
 _CHUNK_NUMBERS = 1 << 24
 _SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
-
-
-@dataclass(frozen=True)
-class TermRows:
-    """The first S distinct terms of V~ in each record, as padded rows."""
-
-    matcher: TermMatcher
-    terms_per_record: int
-
-    def of(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        """``Int64[n, S]``: term indices of each record, padded with -1."""
-        rows = np.full((len(batch.labels), self.terms_per_record), -1, dtype=np.int64)
-        for row, text in enumerate(batch.said):
-            found = self.matcher.first_distinct(text, self.terms_per_record)
-            rows[row, : len(found)] = found
-        return rows
-
-
-def _histogram(
-    shape: tuple[int, ...], rows: NDArray[np.int64], labels: NDArray[np.int32], weights: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """``Int64[labels, terms]``: each record's weight at every term of its row."""
-    histogram = np.zeros(shape, dtype=np.int64)
-    used = rows >= 0
-    record = np.nonzero(used)[0]
-    np.add.at(histogram, (labels[record], rows[used]), weights[record])
-    return histogram
-
-
-@dataclass(frozen=True)
-class TermHistogram(Query[BoundedBatch]):
-    """Weighted term counts over V~, one row per label (h = 0).
-
-    Guarantee:
-        Unit: a record, or an owner whose records are averaged jointly over labels.
-        Sensitivity: a record with m distinct terms adds floor(G / sqrt(m)) to each for gaussian noise, so its L2 norm
-        is at most G = WEIGHT_GRID, or floor(G / m) for laplace noise, so its L1 norm is at most G; m = 0 adds nothing.
-    """
-
-    rows: TermRows
-    labels: int
-    terms: int
-    noise: NoiseKind
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.labels, self.terms)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return histogram_sensitivity(self.noise, self.rows.terms_per_record)
-
-    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        rows = self.rows.of(batch)
-        distinct = np.maximum((rows >= 0).sum(axis=1), 1)
-        norm = np.sqrt(distinct) if self.noise == "gaussian" else distinct
-        return _histogram(self.shape, rows, batch.labels, _round_down(WEIGHT_GRID / (norm * batch.shares)))
 
 
 @dataclass(frozen=True)
@@ -114,7 +57,7 @@ class TermDensity(Query[BoundedBatch]):
         return (self.labels, self.features.shape[1])
 
     @property
-    def partial_shape(self) -> tuple[int, ...]:
+    def partial_shape(self) -> tuple[int, int]:
         return (self.labels, len(self.features))
 
     @property
@@ -126,7 +69,8 @@ class TermDensity(Query[BoundedBatch]):
         rows = self.rows.of(batch)
         norms, bound = self._norms(rows), self.sensitivity.of(self.noise) / WEIGHT_GRID
         scale = np.divide(bound, norms * batch.shares, out=np.zeros(len(rows)), where=norms > 0)
-        return _histogram(self.partial_shape, rows, batch.labels, _round_down(WEIGHT_GRID * _SAFETY * scale))
+        weights = np.floor(WEIGHT_GRID * _SAFETY * scale).astype(np.int64)
+        return weights_of_terms(self.partial_shape, rows, batch.labels, weights)
 
     def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
         return sums @ self.features.astype(np.int64)
@@ -183,10 +127,6 @@ class SequenceDensity(Query[BoundedBatch]):
             phase = self.phases[np.arange(length), tuples].sum(axis=1)
             np.add.at(total, label, integer_features(phase).astype(np.int64) * weight[:, None])
         return total
-
-
-def _round_down(weights: NDArray[np.float64]) -> NDArray[np.int64]:
-    return np.floor(weights).astype(np.int64)
 
 
 def _chunks(rows: NDArray[Number], size: int = 512) -> list[NDArray[Number]]:

@@ -10,15 +10,24 @@ from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, ReleaseError
 from understudy.methods.dp_kps.features import Frequencies, integer_features
-from understudy.methods.dp_kps.plan import DPKPSParameters, needs_embeddings, require_memory_for_features
+from understudy.methods.dp_kps.plan import (
+    DPKPSParameters,
+    known_score_noise,
+    needs_embeddings,
+    require_memory_for_features,
+)
 from understudy.methods.dp_kps.sequences import (
     contrast_weights,
-    draw_coherent,
-    draw_independent,
-    draw_iterative,
+    cut_to_lengths,
     label_share,
+    sample_coherent,
+    sample_independent,
+    sample_iterative,
     term_scores,
 )
+from understudy.privacy.events import GaussianEvent, PureEvent
+from understudy.statement import Statement
+from understudy.vocabulary.shrinkage import KnownNoise, Posterior, shrink
 
 
 def scores(parameters: DPKPSParameters, arrays: Mapping[str, NDArray[Any]], seed: int) -> NDArray[np.float64]:
@@ -29,13 +38,44 @@ def scores(parameters: DPKPSParameters, arrays: Mapping[str, NDArray[Any]], seed
     return term_scores(sketch, _features(parameters, arrays, seed))
 
 
-def draw_sequences(
-    parameters: DPKPSParameters, arrays: Mapping[str, NDArray[Any]], counts: Sequence[int], *, seed: int, draw_seed: int
+def released_noise(parameters: DPKPSParameters, statement: Statement) -> KnownNoise:
+    """The noise on one term's score in a Release with this statement; none in the iterative mode, which uses no such
+    scores."""
+    event = next((charge.event for charge in statement.charges if charge.name == "density"), None)
+    if isinstance(event, GaussianEvent):
+        multiplier = event.noise_multiplier
+    elif isinstance(event, PureEvent):
+        multiplier = 1 / event.epsilon
+    else:
+        return KnownNoise("gaussian", 0.0)
+    return known_score_noise(parameters, multiplier, statement.sealed.noise if statement.sealed else "none")
+
+
+def sampling_scores(parameters: DPKPSParameters, found: NDArray[np.float64], noise: KnownNoise) -> Posterior:
+    """What sequences are sampled by, and how probably each score is real (independent mode).
+
+    The posterior of the noisy scores ``found`` of all labels and terms together; without shrinkage, or where there is
+    no noise, the scores themselves, of which those above 0 are real.
+    """
+    if parameters.shrinkage and noise.std > 0:
+        return shrink(found, noise)
+    return Posterior((found > 0).astype(np.float64), found)
+
+
+def sample_sequences(
+    parameters: DPKPSParameters,
+    arrays: Mapping[str, NDArray[Any]],
+    counts: Sequence[int],
+    *,
+    seed: int,
+    sampling_seed: int,
+    noise: KnownNoise,
 ) -> list[NDArray[np.int64]]:
-    """Per label ``Int64[counts[label], length]`` of distinct term indices.
+    """Per label ``Int64[counts[label], length]`` of distinct term indices, padded with -1.
 
     Args:
-        seed: of the frequencies, from the Release; ``draw_seed`` is that of these sequences.
+        seed: of the frequencies, from the Release; ``sampling_seed`` is that of these sequences.
+        noise: on a term's score, in the independent mode.
 
     Raises:
         ConfigError: if the sequences are longer than the structures or the vocabulary, coherence has no embeddings, or
@@ -47,24 +87,30 @@ def draw_sequences(
         terms, dimension = _embeddings(arrays).shape
         cure = "Generate on a machine with more memory."
         require_memory_for_features(parameters, terms=terms, dimension=dimension, cure=cure)
-    generator = np.random.default_rng([draw_seed, seed])
+    generator = np.random.default_rng([sampling_seed, seed])
     if parameters.mode == "iterative":
-        return _iterative(parameters, arrays, counts, seed, generator)
-    weights = contrast_weights(
-        scores(parameters, arrays, seed), temperature=parameters.temperature, contrast=parameters.contrast
-    )
-    if parameters.coherence == 0:
-        return [
-            draw_independent(row, length=parameters.length, count=count, generator=generator)
-            for row, count in zip(weights, counts, strict=True)
-        ]
-    embeddings = _embeddings(arrays)
-    return [
-        draw_coherent(
-            row, embeddings, length=parameters.length, count=count, coherence=parameters.coherence, generator=generator
-        )
-        for row, count in zip(weights, counts, strict=True)
-    ]
+        sampled = _iterative(parameters, arrays, counts, seed, generator)
+        return [cut_to_lengths(rows, shortest=parameters.shortest, generator=generator) for rows in sampled]
+    found = sampling_scores(parameters, scores(parameters, arrays, seed), noise)
+    weights = contrast_weights(found.mean, temperature=parameters.temperature, contrast=parameters.contrast)
+    real = (found.probability > _REAL).sum(axis=1).tolist()
+    embeddings = _embeddings(arrays) if parameters.coherence else None
+    sequences = []
+    for row, count, terms in zip(weights, counts, real, strict=True):
+        length = min(parameters.length, max(terms, 1))
+        if embeddings is None:
+            rows = sample_independent(row, length=length, count=count, generator=generator)
+        else:
+            rows = sample_coherent(
+                row, embeddings, length=length, count=count, coherence=parameters.coherence, generator=generator
+            )
+        rows = cut_to_lengths(rows, shortest=parameters.shortest, generator=generator)
+        sequences.append(np.pad(rows, ((0, 0), (0, parameters.length - length)), constant_values=-1))
+    return sequences
+
+
+_REAL = 0.5
+"""A label's terms that are real with a greater probability bound the length of its sequences."""
 
 
 def _iterative(
@@ -86,7 +132,7 @@ def _iterative(
     phases = {
         m: _frequencies(parameters, arrays, m, embeddings.shape[1], seed).phases(embeddings) for m in sorted(wanted)
     }
-    drawn = draw_iterative(
+    sampled = sample_iterative(
         {m: sketches[m] for m in wanted},
         phases,
         parameters.contrast * np.log(np.maximum(label_share(single), 1e-6)),
@@ -96,7 +142,7 @@ def _iterative(
         top_k=parameters.top_k,
         generator=generator,
     )
-    return [rows[:count] for rows, count in zip(drawn, counts, strict=True)]
+    return [rows[:count] for rows, count in zip(sampled, counts, strict=True)]
 
 
 def _features(parameters: DPKPSParameters, arrays: Mapping[str, NDArray[Any]], seed: int) -> NDArray[np.int32]:
@@ -117,7 +163,7 @@ def _frequencies(
     stored = arrays.get(f"frequencies-{length}")
     if stored is None or bytes(stored) != frequencies.digest:
         raise ReleaseError(
-            "The random frequencies of this Release cannot be drawn again by this NumPy.",
+            "The random frequencies of this Release cannot be sampled again by this NumPy.",
             "Generate with the NumPy version of the machine that made the Release.",
         )
     return frequencies

@@ -11,7 +11,7 @@ from understudy.errors import ConfigError
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
 from understudy.methods.dp_kps.evolving import evolve_seeds
-from understudy.methods.dp_kps.generate import draw_sequences
+from understudy.methods.dp_kps.generate import released_noise, sample_sequences
 from understudy.methods.dp_kps.plan import (
     NAME,
     VOCABULARY,
@@ -89,15 +89,16 @@ class DPKPS(Method, DPKPSParameters):
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
         times = 1 if tools.chooser is None else self.sequence_candidates
-        sequences = draw_sequences(
+        sequences = sample_sequences(
             self,
             release.arrays,
             [count * times for count in counts],
             seed=int(release.parameters["seed"]),
-            draw_seed=tools.seed,
+            sampling_seed=tools.seed,
+            noise=released_noise(self, release.statement),
         )
         seeds = [
-            Seed(tuple(release.terms[term] for term in row), label)
+            Seed(tuple(release.terms[term] for term in row if term >= 0), label)
             for label, rows in enumerate(sequences)
             for row in rows.tolist()
         ]

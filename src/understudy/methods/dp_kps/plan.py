@@ -1,6 +1,6 @@
 """DP-KPS, before a private record is read: which noisy sums will be released, and what they buy.
 
-1. vocabulary   noisy counts of all public terms; the top N are V~
+1. vocabulary   noisy weighted counts of all public terms; those that stand above the noise (or the top N) are V~
 2. density      per label, a noisy kernel density over V~ (independent mode)
    sequences-m  per label, one for every structure K_m (iterative mode)
 """
@@ -25,8 +25,10 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity, require_releasable
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.sealed import NoiseOrigin
+from understudy.vocabulary.shrinkage import KnownNoise
 from understudy.vocabulary.terms import BUILT_IN
-from understudy.vocabulary.top_terms import noise_floor, require_enough_terms
+from understudy.vocabulary.top_terms import FEWEST_TERMS, MOST_TERMS, noise_floor, require_enough_terms
 
 SMALLEST_BANDWIDTH = 0.001
 
@@ -34,8 +36,12 @@ SMALLEST_BANDWIDTH = 0.001
 class SequenceParameters(Parameters):
     """How keyphrase sequences are sampled from a Release: post-processing, free, changeable at every ``generate``."""
 
-    length: int = Field(10, ge=1, le=100)
-    """Terms per sequence (L)."""
+    length: int = Field(6, ge=1, le=100)
+    """Terms of the longest sequences (L). A label with fewer terms above the noise has shorter ones."""
+    shortest: int = Field(3, ge=1, le=100)
+    """Terms of the shortest sequences, if length is not less: lengths are uniform between the two."""
+    shrinkage: bool = True
+    """Independent mode: sample by what scores are expected to be, given their noise, and not by the noisy scores."""
     temperature: float = Field(1.0, ge=1e-6, le=1000)
     """Terms are sampled from scores^(1/temperature)."""
     contrast: float = Field(1.0, ge=0, le=100)
@@ -67,8 +73,8 @@ class ReleaseParameters(Parameters):
     """Keep only the most frequent terms of the vocabulary."""
     stop_words: str | None = public_file(None)
     """A file of words to leave out, or ``none``. Default: a built-in English list."""
-    top_terms: int = Field(1000, ge=1)
-    """Size of the privatised vocabulary (N)."""
+    top_terms: int | None = Field(None, ge=1)
+    """Size of the privatised vocabulary (N). Default: those that stand above the noise, at most 5000."""
     terms_per_record: int = Field(10, ge=1, le=100)
     """Contribution bound: the first distinct terms of a record that count (S)."""
     bandwidth: float = Field(0.0, ge=0, le=1000)
@@ -113,10 +119,14 @@ def sketch_names(parameters: DPKPSParameters) -> dict[str, int]:
     return {f"sequences-{m}": m for m in structures(parameters.length, parameters.ensemble)}
 
 
-def histogram_sensitivity(noise: NoiseKind, terms_per_record: int) -> Sensitivity:
-    """Of one record's weighted terms: norm 1 in the noise's own norm, at most ``terms_per_record`` of them."""
-    l1 = WEIGHT_GRID if noise == "laplace" else WEIGHT_GRID * math.sqrt(terms_per_record)
-    return Sensitivity(l1, WEIGHT_GRID, WEIGHT_GRID)
+def fewest_terms(parameters: DPKPSParameters) -> int:
+    """Terms of the smallest privatised vocabulary: no sequence may be longer."""
+    return parameters.top_terms or max(FEWEST_TERMS, parameters.length)
+
+
+def most_terms(parameters: DPKPSParameters, vocabulary_size: int) -> int:
+    """Terms of the largest privatised vocabulary."""
+    return parameters.top_terms or min(max(MOST_TERMS, fewest_terms(parameters)), vocabulary_size)
 
 
 def density_sensitivity(noise: NoiseKind, features: int) -> Sensitivity:
@@ -149,16 +159,17 @@ def mechanisms(
         multipliers = gaussian_split(budget, shares)
     else:
         multipliers = tuple(1 / epsilon for epsilon in pure_split(budget, shares))
-    columns, sensitivity = 2 * parameters.features, density_sensitivity(noise, parameters.features)
+    weights = Sensitivity.of_shared_weight(noise, parameters.terms_per_record)
+    columns: int | None = 2 * parameters.features
+    most, fewer, sensitivity = 2 * parameters.features, "features", density_sensitivity(noise, parameters.features)
     if parameters.mode == "iterative":
         sensitivity = sequence_sensitivity(parameters.features)
     elif not needs_embeddings(parameters):
-        columns, sensitivity = parameters.top_terms, histogram_sensitivity(noise, parameters.terms_per_record)
-    fewer = "features" if needs_embeddings(parameters) else "top_terms"
-    require_releasable((labels, columns), cure=f"Lower {fewer}, or declare fewer labels.")
-    counts = Sensitivity.of_counts(parameters.terms_per_record)
+        columns, sensitivity = parameters.top_terms, weights
+        most, fewer = most_terms(parameters, vocabulary_size), "top_terms"
+    require_releasable((labels, most), cure=f"Lower {fewer}, or declare fewer labels.")
     return {
-        VOCABULARY: NoisySum(noise, multipliers[0], counts, (vocabulary_size,)),
+        VOCABULARY: NoisySum(noise, multipliers[0], weights, (vocabulary_size,)),
         **{
             name: NoisySum(noise, multiplier, sensitivity, (labels, columns))
             for name, multiplier in zip(sketches, multipliers[1:], strict=True)
@@ -173,11 +184,12 @@ def make_plan(parameters: DPKPSParameters, budget: Budget, facts: PublicFacts, *
         ConfigError: if N is larger than the vocabulary, the sequences are longer than N or than what is read of a
             record, a sum is too large to be stored, or its noise does not fit.
     """
-    require_enough_terms(parameters.top_terms, vocabulary_size)
-    if parameters.length > parameters.top_terms:
+    if parameters.top_terms is not None:
+        require_enough_terms(parameters.top_terms, vocabulary_size)
+    if parameters.length > most_terms(parameters, vocabulary_size):
         raise ConfigError(
             f"Sequences of {parameters.length} distinct terms need at least as many in the vocabulary.",
-            "Lower length or raise top_terms.",
+            "Lower length or raise top_terms." if parameters.top_terms else "Lower length or give a larger vocabulary.",
         )
     if parameters.mode == "iterative" and parameters.length > parameters.terms_per_record:
         raise ConfigError(
@@ -189,7 +201,8 @@ def make_plan(parameters: DPKPSParameters, budget: Budget, facts: PublicFacts, *
         budget = Budget(budget.epsilon, 0)  # pure: no delta is booked
     labels = facts.labels.size
     sums = mechanisms(parameters, budget, labels=labels, vocabulary_size=vocabulary_size)
-    why = {VOCABULARY: f"noisy counts of {vocabulary_size} public terms, of which the top {parameters.top_terms} stay"}
+    stay = f"the top {parameters.top_terms}" if parameters.top_terms else "those above the noise"
+    why = {VOCABULARY: f"noisy weighted counts of {vocabulary_size} public terms, of which {stay} stay"}
     for name, size in sketch_names(parameters).items():
         kind = "kernel density" if needs_embeddings(parameters) else "histogram"
         why[name] = (
@@ -199,12 +212,13 @@ def make_plan(parameters: DPKPSParameters, budget: Budget, facts: PublicFacts, *
     return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, sums, facts, vocabulary_size))
 
 
-def require_room(parameters: DPKPSParameters, dimension: int) -> None:
+def require_room(parameters: DPKPSParameters, dimension: int, *, vocabulary_size: int) -> None:
     """See that the vocabulary's embeddings ``[N, dimension]`` and features can be stored and held; else ConfigError."""
-    require_releasable((parameters.top_terms, dimension), cure="Lower top_terms.")
+    terms = most_terms(parameters, vocabulary_size)
+    require_releasable((terms, dimension), cure="Lower top_terms.")
     require_memory_for_features(
         parameters,
-        terms=parameters.top_terms,
+        terms=terms,
         dimension=dimension,
         cure="Lower features, top_terms or, in iterative mode, length.",
     )
@@ -233,28 +247,31 @@ _FREQUENCY_BYTES = 8 + 4
 def _forecast(
     parameters: DPKPSParameters, sums: Mapping[str, NoisySum], facts: PublicFacts, vocabulary_size: int
 ) -> Facts:
-    """Noise in units (records or owners: an averaged owner weighs as much as a record), and signal against it."""
+    """Noise in units (records or owners: an averaged owner weighs as much as a record), and signal against it.
+
+    A unit's weight of 1 is shared out over the terms that count of it; here over S of them, as of a longer record.
+    """
     units = f"{facts.unit.kind}s"
     counts = sums[VOCABULARY].noise_std
     sketches = {name: score_noise(parameters, sums[name].noise_multiplier) for name in sketch_names(parameters)}
     floor = noise_floor(counts, vocabulary_size)
     entries = [
-        Fact("vocabulary_count_noise", counts, f"vocabulary count noise (std, {units})"),
-        Fact("vocabulary_noise_floor", floor, f"vocabulary noise floor ({units} a term must be in)"),
+        Fact("vocabulary_count_noise", counts, f"vocabulary weighted count noise (std, {units})"),
+        Fact("vocabulary_noise_floor", floor, f"vocabulary noise floor ({units} of which this is the only term)"),
         *(Fact(f"{name}_score_noise", noise, f"{name} score noise (std, {units})") for name, noise in sketches.items()),
     ]
     if facts.expected_records is not None:
         per_label = facts.expected_records / facts.labels.size
+        terms = parameters.terms_per_record
+        weight = terms if parameters.noise == "laplace" else math.sqrt(terms)  # a term is one of S in its record
         entries += [
             Fact("expected_records", facts.expected_records, f"{units} (as declared)"),
             Fact(
                 "vocabulary_share_to_stand_out",
-                floor / facts.expected_records,
+                floor * weight / facts.expected_records,
                 f"share of {units} a term must be in to stand out",
             ),
         ]
-        terms = parameters.terms_per_record
-        weight = terms if parameters.noise == "laplace" else math.sqrt(terms)  # a term is one of S in its record
         for percent in (1, 5):
             entries.append(
                 Fact(
@@ -264,6 +281,14 @@ def _forecast(
                 )
             )
     return Facts(tuple(entries))
+
+
+def known_score_noise(parameters: DPKPSParameters, multiplier: float, origin: NoiseOrigin) -> KnownNoise:
+    """The noise on one term's score, for what is made of the scores."""
+    if origin == "none":
+        return KnownNoise("gaussian", 0.0)
+    kind: NoiseKind = "gaussian" if needs_embeddings(parameters) else parameters.noise  # a sum of many is Gaussian
+    return KnownNoise(kind, score_noise(parameters, multiplier))
 
 
 def score_noise(parameters: DPKPSParameters, multiplier: float) -> float:

@@ -2,8 +2,8 @@
 
 KPS (Nagesh et al. 2025, arXiv:2502.13193), cut at the privacy boundary:
 
-    counts  = [ records that hold v among their first S terms : v in V ] + noise      charge "vocabulary"
-    V~      = the N terms with the largest counts
+    counts  = [ weights of records that hold v among their first S terms : v in V ] + noise   charge "vocabulary"
+    V~      = the terms whose counts stand above the noise, or the N largest
     sums_c  = sum over records of label c of  phi(terms of the record in V~) + noise  charge "density"
               (or, for every structure K_m, of phi(first m terms))                    charges "sequences-m"
 
@@ -26,12 +26,14 @@ from numpy.typing import NDArray
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.errors import ModelError
 from understudy.methods.base import Released, ReleaseTools, needed
-from understudy.methods.dp_kps.density import SequenceDensity, TermDensity, TermHistogram, TermRows
+from understudy.methods.dp_kps.density import SequenceDensity, TermDensity
 from understudy.methods.dp_kps.features import Frequencies, integer_features
-from understudy.methods.dp_kps.generate import scores
+from understudy.methods.dp_kps.generate import sampling_scores, scores
 from understudy.methods.dp_kps.plan import (
     VOCABULARY,
     DPKPSParameters,
+    fewest_terms,
+    known_score_noise,
     needs_embeddings,
     require_room,
     score_noise,
@@ -42,19 +44,29 @@ from understudy.models.types import Embedder
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import Query
 from understudy.privacy.plan import Plan
-from understudy.queries.counts import TermCounts
+from understudy.privacy.sealed import NoiseOrigin
+from understudy.queries.counts import TermHistogram, TermRows
 from understudy.vocabulary.matcher import TermMatcher
+from understudy.vocabulary.shrinkage import KnownNoise
 from understudy.vocabulary.terms import Vocabulary
-from understudy.vocabulary.top_terms import noise_floor, top_terms
+from understudy.vocabulary.top_terms import noise_floor, terms_above_noise, top_terms
 
 
 def release(
     parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, *, vocabulary: Vocabulary, tools: ReleaseTools
 ) -> Released:
     """Release the privatised vocabulary, of a public one, and the density sketches over it."""
-    all_terms = TermCounts(TermMatcher(vocabulary.terms), len(vocabulary.terms), parameters.terms_per_record)
-    counts = tools.measure(VOCABULARY, all_terms, corpus).value
-    chosen = top_terms(counts, parameters.top_terms)
+    all_rows = TermRows(TermMatcher(vocabulary.terms), parameters.terms_per_record)
+    all_terms = TermHistogram(all_rows, None, len(vocabulary.terms), parameters.noise)
+    measured = tools.measure(VOCABULARY, all_terms, corpus)
+    counts, origin = measured.value, measured.seal.noise
+    if parameters.top_terms is None:
+        std = 0.0 if origin == "none" else plan.mechanism(VOCABULARY).noise_std
+        noise = KnownNoise(parameters.noise, std)
+        fewest = fewest_terms(parameters)
+        chosen = tools.keep("terms", lambda: {"chosen": terms_above_noise(counts, noise, fewest=fewest)})["chosen"]
+    else:
+        chosen = top_terms(counts, parameters.top_terms)
     terms = [vocabulary.terms[index] for index in chosen.tolist()]
     arrays: dict[str, NDArray[Any]] = {"counts": counts[chosen]}
     public = {"vocabulary": {"source": vocabulary.source, "sha256": vocabulary.sha256}}
@@ -79,7 +91,7 @@ def release(
             else:
                 sketch = SequenceDensity(rows, labels, phases)
         arrays[name] = tools.measure(name, sketch, corpus).value
-    check = noise_check(parameters, arrays, plan, vocabulary_size=len(vocabulary.terms), seed=tools.seed)
+    check = noise_check(parameters, arrays, plan, origin, vocabulary_size=len(vocabulary.terms), seed=tools.seed)
     return Released(arrays, terms, public, check)
 
 
@@ -90,7 +102,8 @@ def check_embeddings(parameters: DPKPSParameters, vocabulary: Vocabulary, embedd
         ConfigError: if there is no room for them.
         ModelError: if the embedder does not answer with one unit vector per term.
     """
-    require_room(parameters, _unit_vectors(embedder, vocabulary.terms[:_TRIED]).shape[1])
+    dimension = _unit_vectors(embedder, vocabulary.terms[:_TRIED]).shape[1]
+    require_room(parameters, dimension, vocabulary_size=len(vocabulary.terms))
 
 
 _TRIED = 256
@@ -116,12 +129,18 @@ SIGNIFICANT = 3.0
 _LITTLE = 0.5
 _WARNING = (
     "More than half of what will be sampled for some label does not stand above the noise: those texts will be largely "
-    "chance. More records, a larger epsilon, a smaller public vocabulary or fewer top_terms would help."
+    "chance. More records, a larger epsilon, fewer labels, a smaller public vocabulary or fewer top_terms would help."
 )
 
 
 def noise_check(
-    parameters: DPKPSParameters, arrays: Mapping[str, NDArray[Any]], plan: Plan, *, vocabulary_size: int, seed: int
+    parameters: DPKPSParameters,
+    arrays: Mapping[str, NDArray[Any]],
+    plan: Plan,
+    origin: NoiseOrigin,
+    *,
+    vocabulary_size: int,
+    seed: int,
 ) -> Facts:
     """Released values above the noise, and a warning if they are few.
 
@@ -134,15 +153,20 @@ def noise_check(
     above = int((counts > floor).sum())
     entries = [
         Fact("vocabulary_terms", len(counts), "vocabulary terms released"),
-        Fact("vocabulary_noise_floor", round(floor, 2), f"vocabulary noise floor ({units} a term must be in)"),
+        Fact(
+            "vocabulary_noise_floor",
+            round(floor, 2),
+            f"vocabulary noise floor ({units} of which this is the only term)",
+        ),
         Fact("vocabulary_terms_above_floor", above, "vocabulary terms above the noise floor"),
     ]
     if parameters.mode == "iterative":
         return Facts(tuple(entries), () if above else (_WARNING,))
-    noise = score_noise(parameters, plan.mechanism("density").noise_multiplier)
-    values = scores(parameters, arrays, seed)
+    multiplier = plan.mechanism("density").noise_multiplier
+    noise, values = score_noise(parameters, multiplier), scores(parameters, arrays, seed)
     strong = values > SIGNIFICANT * noise
-    weights = contrast_weights(values, temperature=parameters.temperature, contrast=parameters.contrast)
+    sampled_by = sampling_scores(parameters, values, known_score_noise(parameters, multiplier, origin))
+    weights = contrast_weights(sampled_by.mean, temperature=parameters.temperature, contrast=parameters.contrast)
     share = (weights * strong).sum(axis=1) / weights.sum(axis=1)
     entries += [
         Fact("density_score_noise", round(noise, 3), f"density score noise (std, {units})"),

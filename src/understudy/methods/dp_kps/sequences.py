@@ -1,6 +1,6 @@
-"""Drawing keyphrase sequences from the noisy sketches. All of it is post-processing.
+"""Sampling keyphrase sequences from the noisy sketches. All of it is post-processing.
 
-``generator`` steers the draw and has nothing to do with privacy.
+``generator`` steers the sampling and has nothing to do with privacy.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ def contrast_weights(scores: Scores, *, temperature: float = 1.0, contrast: floa
     return np.where(hopeless, 1.0, np.exp(logs - np.where(hopeless, 0.0, best)))
 
 
-def draw_independent(
+def sample_independent(
     weights: NDArray[np.float64], *, length: int, count: int, generator: np.random.Generator
 ) -> NDArray[np.int64]:
-    """``Int64[count, length]``: rows of distinct terms, drawn one after another in proportion to ``weights``.
+    """``Int64[count, length]``: rows of distinct terms, sampled one after another in proportion to ``weights``.
 
-    Gumbel top-k (Yellott 1977): sorting log-weights plus Gumbel noise draws without replacement.
+    Gumbel top-k (Yellott 1977): sorting log-weights plus Gumbel noise samples without replacement.
     """
     with np.errstate(divide="ignore"):
         log_weights = np.log(np.maximum(weights, _SMALLEST * weights.max())).astype(np.float32)
-    drawn = np.empty((count, length), dtype=np.int64)
+    sampled = np.empty((count, length), dtype=np.int64)
     for some in _at_once(count, weights.size):
-        rows = drawn[some]
+        rows = sampled[some]
         keys = log_weights + _gumbel((len(rows), weights.size), generator)
         best = np.argpartition(-keys, length - 1, axis=1)[:, :length]
         order = np.argsort(-np.take_along_axis(keys, best, axis=1), axis=1)
         rows[:] = np.take_along_axis(best, order, axis=1)
-    return drawn
+    return sampled
 
 
-def draw_coherent(
+def sample_coherent(
     weights: NDArray[np.float64],
     embeddings: NDArray[np.float32],
     *,
@@ -70,11 +70,11 @@ def draw_coherent(
     coherence: float,
     generator: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """:func:`draw_independent`, with terms after the first weighted by exp(coherence * cos(term, mean of prefix))."""
-    drawn = np.empty((count, length), dtype=np.int64)
+    """:func:`sample_independent`, with terms after the first weighted by exp(coherence * cos(term, mean of prefix))."""
+    sampled = np.empty((count, length), dtype=np.int64)
     log_weights = np.log(np.maximum(weights, _SMALLEST * weights.max()))
     for some in _at_once(count, weights.size):
-        rows = drawn[some]
+        rows = sampled[some]
         taken = np.zeros((len(rows), weights.size), dtype=bool)
         prefix = np.zeros((len(rows), embeddings.shape[1]), dtype=np.float32)
         for position in range(length):
@@ -83,10 +83,10 @@ def draw_coherent(
             rows[:, position] = _sample(np.where(taken, -np.inf, logits), generator)
             taken[np.arange(len(rows)), rows[:, position]] = True
             prefix += embeddings[rows[:, position]]
-    return drawn
+    return sampled
 
 
-def draw_iterative(
+def sample_iterative(
     sketches: Mapping[int, NDArray[np.float64]],
     phases: Mapping[int, NDArray[np.float32]],
     log_contrast: NDArray[np.float64],
@@ -100,30 +100,30 @@ def draw_iterative(
     """Per label ``Int64[count, length]``: sequences grown term by term against the sequence sketches.
 
     A sequence of l terms (prefix and candidate) asks the smallest structure K_m with m >= l, zero-padded: the
-    padding multiplies all candidates by one factor, which cancels. Terms are drawn from scores^(1/temperature)
+    padding multiplies all candidates by one factor, which cancels. Terms are sampled from scores^(1/temperature)
     (an argmax would make all sequences equal). KPS (Nagesh et al. 2025, arXiv:2502.13193).
 
     Args:
         sketches: m -> ``Float64[labels, 2 I]`` noisy sums.
         phases: m -> ``Float32[m, N, I]`` of each term at each position.
         log_contrast: ``Float64[labels, N]`` added to the log-scores, zeros for none.
-        top_k: draw from the best-scoring ``top_k`` candidates only (terms not yet in the sequence).
+        top_k: sample from the best-scoring ``top_k`` candidates only (terms not yet in the sequence).
     """
     labels = len(log_contrast)
-    drawn = np.empty((labels, count, length), dtype=np.int64)
+    sampled = np.empty((labels, count, length), dtype=np.int64)
     for position in range(length):
         size = min(m for m in sketches if m > position)
         candidate = phases[size][position]
         cos_sin = np.concatenate([np.cos(candidate), np.sin(candidate)], axis=1).T
         for label in range(labels):
             for start in range(0, count, _PREFIXES):
-                prefix = drawn[label, start : start + _PREFIXES, :position]
+                prefix = sampled[label, start : start + _PREFIXES, :position]
                 phase = phases[size][np.arange(position), prefix].sum(axis=1, dtype=np.float32)
                 scores = _next_scores(sketches[size][label], phase, cos_sin)
                 logits = _log_positive(scores) / temperature + log_contrast[label]
                 np.put_along_axis(logits, prefix, -np.inf, axis=1)
-                drawn[label, start : start + _PREFIXES, position] = _sample(_keep_top(logits, top_k), generator)
-    return list(drawn)
+                sampled[label, start : start + _PREFIXES, position] = _sample(_keep_top(logits, top_k), generator)
+    return list(sampled)
 
 
 _PREFIXES = 1024
@@ -134,6 +134,15 @@ def _at_once(count: int, terms: int) -> Iterator[slice]:
     """So many sequences at a time that memory does not grow with their number."""
     size = max(1, _NUMBERS // terms)
     return (slice(start, start + size) for start in range(0, count, size))
+
+
+def cut_to_lengths(sequences: NDArray[np.int64], *, shortest: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Sequences of mixed lengths: each is cut to a length between ``shortest`` (if it has so many terms) and its whole
+    one, uniformly, and padded with -1. Terms are sampled one after another, so what is left is a shorter sequence's.
+    """
+    count, length = sequences.shape
+    lengths = generator.integers(min(shortest, length), length + 1, size=(count, 1))
+    return np.where(np.arange(length) < lengths, sequences, -1)
 
 
 def _next_scores(

@@ -1,0 +1,192 @@
+"""Which of many noisy sums are real, and what each is expected to be, given the noise: empirical Bayes.
+
+The model is spike and slab: a true value is 0 with probability 1 - p, and else exponential with mean b. Both numbers
+are estimated from the noisy values themselves by expectation maximisation, and the noise is known. All of it is
+post-processing of noisy values: no guarantee rests on the model, and where it is wrong the results are less useful.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.privacy.noise import NoiseKind
+
+Values = NDArray[np.float64]
+
+FIRST_BIN = 64
+"""Terms in the first bin of ranks; every further one ends at twice the rank."""
+_FITTED = 1 << 17  # values that two numbers are estimated from, of however many
+_SMALLEST, _LARGEST = -1e3, 1e100  # in units of the noise: nothing is lost below, and squares are finite
+_ROUNDS = 100
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What noisy values say about the true ones.
+
+    Args:
+        probability: that the true value is not 0.
+        mean: what the true value is expected to be: 0 and above.
+    """
+
+    probability: Values
+    mean: Values
+
+
+@dataclass(frozen=True)
+class KnownNoise:
+    """The noise on every value.
+
+    Args:
+        kind: of its distribution.
+        std: its standard deviation; 0 where noise is off.
+    """
+
+    kind: NoiseKind
+    std: float
+
+
+@dataclass(frozen=True)
+class SpikeAndSlab:
+    """True values: 0 with probability 1 - ``share``, else exponential with mean ``slab_mean``, in units of the noise.
+
+    ``prior_real`` of ``prior_values`` values are added when the share is estimated, so that it is never 0 or 1.
+    """
+
+    share: float
+    slab_mean: float
+    prior_real: float = 0.5
+    prior_values: float = 1.0
+    least_mean: float = 0.3
+
+    def fitted(self, values: Values, kind: NoiseKind) -> SpikeAndSlab:
+        """The same model with the share and mean that make ``values`` (in units of the noise) most likely."""
+        share, mean = self.share, self.slab_mean
+        for _ in range(_ROUNDS):
+            real, slab = _posterior(values, share, mean, kind)
+            total = float(real.sum())
+            previous = share, mean
+            share = (total + self.prior_real) / (values.size + self.prior_values)
+            mean = max(float((real * slab).sum()) / max(total, 1e-9), self.least_mean)
+            if abs(share - previous[0]) < 1e-5 and abs(mean - previous[1]) < 1e-3 * mean:
+                break
+        return SpikeAndSlab(share, mean, self.prior_real, self.prior_values, self.least_mean)
+
+    def posterior(self, values: Values, kind: NoiseKind) -> Posterior:
+        """Of ``values`` in units of the noise."""
+        real, slab = _posterior(values, self.share, self.slab_mean, kind)
+        return Posterior(real, real * slab)
+
+
+def shrink(values: Values, noise: KnownNoise) -> Posterior:
+    """The posterior of values that have one model together, of any shape."""
+    if noise.std == 0:
+        return _exact(values)
+    scaled = _in_units(values, noise)
+    model = SpikeAndSlab(share=0.1, slab_mean=_typical(scaled[scaled > 3.0])).fitted(_some(scaled), noise.kind)
+    found = [model.posterior(row, noise.kind) for row in np.atleast_2d(scaled)]  # one row at a time, for the memory
+    probability, mean = np.array([row.probability for row in found]), np.array([row.mean for row in found])
+    return Posterior(probability.reshape(values.shape), mean.reshape(values.shape) * noise.std)
+
+
+def shrink_by_rank(values: Values, noise: KnownNoise) -> Posterior:
+    """The posterior of the noisy counts of terms in the order of their public frequency.
+
+    Terms of like rank share a model: the first :data:`FIRST_BIN`, and then each time as many as there were before. So
+    a rare term needs a larger count than a frequent one to be taken for real. If the terms are in another order,
+    all bins become alike and only this precision is lost.
+    """
+    if noise.std == 0:
+        return _exact(values)
+    scaled = _in_units(values, noise)
+    probability, mean = np.empty_like(scaled), np.empty_like(scaled)
+    for ranks in _rank_bins(len(scaled)):
+        here = scaled[ranks]
+        start = _typical(np.maximum(here, 0.0))
+        if ranks.start == 0:
+            model = SpikeAndSlab(share=0.5, slab_mean=start, least_mean=0.5)
+        else:  # as if twenty more terms had been seen, none of them real
+            model = SpikeAndSlab(share=0.1, slab_mean=start, prior_values=21.0, least_mean=0.5)
+        found = model.fitted(_some(here), noise.kind).posterior(here, noise.kind)
+        probability[ranks], mean[ranks] = found.probability, found.mean
+    return Posterior(probability, mean * noise.std)
+
+
+def _exact(values: Values) -> Posterior:
+    return Posterior((values > 0).astype(np.float64), np.maximum(values, 0.0))
+
+
+def _in_units(values: Values, noise: KnownNoise) -> Values:
+    with np.errstate(over="ignore"):
+        return np.clip(np.asarray(values, dtype=np.float64) / noise.std, _SMALLEST, _LARGEST)
+
+
+def _typical(values: Values) -> float:
+    """Where the estimate of the slab's mean begins."""
+    return max(3.0, float(values.mean())) if values.size else 3.0
+
+
+def _some(values: Values) -> Values:
+    flat = values.ravel()
+    return flat if flat.size <= _FITTED else np.random.default_rng(0).choice(flat, _FITTED, replace=False)
+
+
+def _rank_bins(size: int) -> Iterator[slice]:
+    start, end = 0, FIRST_BIN
+    while start < size:
+        yield slice(start, min(end, size))
+        start, end = end, 2 * end
+
+
+def _posterior(values: Values, share: float, slab_mean: float, kind: NoiseKind) -> tuple[Values, Values]:
+    """(probability that the true value is not 0, its mean if so), of values under noise of standard deviation 1."""
+    from scipy.special import expit
+
+    likelihoods = _under_gaussian if kind == "gaussian" else _under_laplace
+    spike, slab, mean = likelihoods(values, slab_mean)
+    return np.asarray(expit(np.log(share) - np.log1p(-share) + slab - spike)), mean
+
+
+def _under_gaussian(values: Values, slab_mean: float) -> tuple[Values, Values, Values]:
+    """Log densities of spike and slab, and the mean of the true value in the slab, under N(0, 1).
+
+    The slab's marginal is exp(1/(2 b^2) - x/b) Phi(x - 1/b) / b; given x, the true value is N(x - 1/b, 1), cut at 0.
+    """
+    from scipy.special import erfcx, log_ndtr
+
+    centre = values - 1 / slab_mean
+    slab = 1 / (2 * slab_mean**2) - values / slab_mean + log_ndtr(centre) - np.log(slab_mean)
+    mean = centre + np.sqrt(2 / np.pi) / erfcx(-centre / np.sqrt(2))  # the second is the density over Phi
+    return -(values**2) / 2 - np.log(2 * np.pi) / 2, slab, np.maximum(mean, 0.0)
+
+
+def _under_laplace(values: Values, slab_mean: float) -> tuple[Values, Values, Values]:
+    """As :func:`_under_gaussian`, under Laplace noise of standard deviation 1: its rate is a = sqrt(2).
+
+    With c = 1/b, the true value t has the density a c / 2 exp(-c t - a |x - t|), up to the marginal: two pieces, t
+    below x (an exponential of rate c - a, cut to [0, x]) and t above it (an exponential of rate a + c).
+    """
+    noise_rate, slab_rate = float(np.sqrt(2.0)), 1 / slab_mean
+    slower, gap = min(noise_rate, slab_rate), abs(noise_rate - slab_rate)
+    positive = np.maximum(values, 0.0)
+    weight, moment = _cut_exponential(gap * positive)  # of exp(-gap w) over [0, x]
+    weight, moment = weight * positive, moment * positive**2
+    within = moment if slab_rate > noise_rate else positive * weight - moment  # w is t, or x - t
+    above = np.exp(-(slab_rate - slower) * positive) / (noise_rate + slab_rate)
+    total = weight + above  # but for the factor a c / 2 exp(-slower x), or exp(a x) below 0
+    mean = (within + above * (positive + 1 / (noise_rate + slab_rate))) / total
+    slab = np.log(noise_rate * slab_rate / 2) + np.log(total) - slower * positive - noise_rate * (positive - values)
+    return np.log(noise_rate / 2) - noise_rate * np.abs(values), slab, mean
+
+
+def _cut_exponential(ends: Values) -> tuple[Values, Values]:
+    """Integrals of exp(-u v) and of v exp(-u v) over v in [0, 1], for u = ``ends``, 0 included."""
+    small = ends < 1e-3
+    u = np.where(small, 1.0, ends)
+    weight = np.where(small, 1 - ends / 2 + ends**2 / 6, -np.expm1(-u) / u)
+    moment = np.where(small, 1 / 2 - ends / 3 + ends**2 / 8, (-np.expm1(-u) - u * np.exp(-u)) / u**2)
+    return weight, moment
