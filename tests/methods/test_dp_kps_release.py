@@ -333,7 +333,7 @@ def test_the_vocabulary_is_what_stands_above_the_noise_and_at_least_twenty_terms
     chosen = method(long_vocabulary, top_terms=None, noise=noise)
     made = release(chosen, planted(), noise=SystemNoise())
     assert set(made.terms[:9]) == set(WORDS[:9])
-    assert len(made.terms) == len(made.arrays["counts"]) == made.arrays["density"].shape[1] <= 25
+    assert len(made.terms) == len(made.arrays["counts"]) == made.arrays["density"].shape[1] < 60
     assert len(release(chosen, [], noise=SystemNoise()).terms) >= 20
     longer = method(long_vocabulary, top_terms=None, noise=noise, length=40)
     assert len(release(longer, planted(), noise=SystemNoise()).terms) >= 40, "no sequence is longer than it"
