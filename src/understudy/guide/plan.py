@@ -84,16 +84,35 @@ def _digits(epsilon: float) -> Fraction:
 
 
 def forecast(charge: Charge, *, labels: int, expected_records: int | None) -> Facts:
-    """How far the sums stand above their noise, and whether a guide pays."""
-    noise = charge.mechanism.noise_std / VECTOR_WEIGHT  # type: ignore[attr-defined]
-    entries = [Fact("guide_noise", noise, "guide noise on a coordinate of a label's sum (std, texts)")]
+    """How far the sums stand above their noise."""
+    multiplier = charge.mechanism.noise_multiplier  # type: ignore[attr-defined]
+    entries = [Fact("guide_noise", multiplier / VECTOR_WEIGHT, "guide noise on a coordinate of a label's sum (texts)")]
     if expected_records is None:
         return Facts(tuple(entries))
-    ratio = expected_records / labels * _DISTANCE / (noise * math.sqrt(_DIMENSION))
+    ratio = _signal_to_noise(multiplier, expected_records / labels)
     entries.append(Fact("guide_signal_to_noise", ratio, "guide signal to noise of a label of average size (about)"))
-    few = "The guide would be mostly noise: fewer labels, more records or a higher --guide-share than now may help."
-    return Facts(tuple(entries), (few,) if ratio < _LEAST else ())
+    return Facts(tuple(entries), (_MOSTLY_NOISE,) if ratio < _LEAST else ())
 
 
-_DISTANCE, _DIMENSION, _LEAST = 0.35, 384, 0.5
-"""Of a label's mean from the mean of all, of the built-in embedder's vectors; a guide below pays for nothing."""
+def recommendation(budget: Budget, *, labels: int, expected_records: int) -> Facts:
+    """The share of the budget that a guide should get: 0 where it would be mostly noise and only cost."""
+    share = RECOMMENDED
+    multiplier = gaussian_split(budget, (share, 1 - share))[0]
+    if _signal_to_noise(multiplier, expected_records / labels) < _LEAST:
+        share = 0.0
+    return Facts((Fact("recommended_guide_share", share, "recommended share of a guide (--guide --guide-share)"),))
+
+
+RECOMMENDED = 0.3
+_DISTANCE, _DIMENSION = 0.35, 384
+"""Of a label's mean from the mean of all, and of the vectors: about those of the built-in embedder."""
+_LEAST = 0.5
+_MOSTLY_NOISE = (
+    "The guide would be mostly noise, and only cost: leave it out, or give it more records, fewer labels, a larger "
+    "epsilon or a higher --guide-share."
+)
+
+
+def _signal_to_noise(multiplier: float, records: float) -> float:
+    """Of the distance of a label of so many records from the others."""
+    return records * _DISTANCE * VECTOR_WEIGHT / (multiplier * math.sqrt(_DIMENSION))

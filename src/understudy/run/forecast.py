@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from understudy.config import RunConfig
 from understudy.errors import ModelError
+from understudy.guide.plan import GUIDE, recommendation
 from understudy.methods.base import Method, Preparation
 from understudy.methods.registry import make_method, method_class
 from understudy.privacy.facts import Fact, Facts
@@ -60,7 +61,22 @@ def forecast(config: RunConfig) -> Forecast:
         ConfigError: if the configuration cannot be run.
     """
     plan = make_plan(config)
-    return Forecast(plan, _calls(config), _work(config, plan))
+    return Forecast(_with_recommendation(config, plan), _calls(config), _work(config, plan))
+
+
+def _with_recommendation(config: RunConfig, plan: Plan) -> Plan:
+    """The plan with what a guide would be good for, of runs without one."""
+    budget, expected = plan.budget, config.expected_records
+    if (
+        config.guide
+        or expected is None
+        or isinstance(budget, SecretBudget)
+        or not budget.delta
+        or any(charge.name == GUIDE for charge in plan.charges)
+    ):
+        return plan
+    more = recommendation(budget, labels=declared_label_set(config).size, expected_records=expected)
+    return replace(plan, forecast=Facts((*plan.forecast.entries, *more.entries), plan.forecast.warnings))
 
 
 def _work(config: RunConfig, plan: Plan) -> Facts:
