@@ -67,13 +67,9 @@ def forecast(config: RunConfig) -> Forecast:
 def _with_recommendation(config: RunConfig, plan: Plan) -> Plan:
     """The plan with what a guide would be good for, of runs without one."""
     budget, expected = plan.budget, config.expected_records
-    if (
-        config.guide
-        or expected is None
-        or isinstance(budget, SecretBudget)
-        or not budget.delta
-        or any(charge.name == GUIDE for charge in plan.charges)
-    ):
+    if expected is None or isinstance(budget, SecretBudget) or not budget.delta:
+        return plan
+    if any(charge.name == GUIDE for charge in plan.charges):
         return plan
     more = recommendation(budget, labels=declared_label_set(config).size, expected_records=expected)
     return replace(plan, forecast=Facts((*plan.forecast.entries, *more.entries), plan.forecast.warnings))
