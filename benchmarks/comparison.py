@@ -36,8 +36,11 @@ KINDS = ("tf-idf", "embedding")
 LINES = {
     **{f"dp-kps-none-e{epsilon}": "dp-kps, phrases" for epsilon in (1, 2, 6, 15)},
     **{f"dp-kps-none-e{epsilon}-contrast-0": "dp-kps, phrases, no contrast" for epsilon in (1, 2, 6, 15)},
+    **{f"dp-kps-none-e{epsilon}-guided": "dp-kps, phrases, guided" for epsilon in (1, 6)},
     **{f"dp-kps-llm-e{epsilon}": "dp-kps, built-in LLM" for epsilon in (1, 6)},
+    "dp-kps-llm-e6-guided": "dp-kps, built-in LLM, guided",
     "aug-pe-e6": "aug-pe",
+    "guided-evolution-e6": "guided-evolution",
     "private-prediction-e6": "private-prediction",
     "few-shot-e6": "few-shot",
 }

@@ -201,47 +201,53 @@ def _write(path: Path, texts: list[str], labels: list[str]) -> None:
     pq.write_table(pa.table({"text": texts, "label": labels}), path)
 
 
-def phrases(epsilon: int) -> Callable[[Place, int], None]:
-    """A Release of dp-kps, and 100 sequences of 8 terms a label, as they are."""
+def phrases(epsilon: int, *, guide: bool = False) -> Callable[[Place, int], None]:
+    """A Release of dp-kps, and 100 sequences per label, as they are."""
 
     def make(place: Place, repetition: int) -> None:
-        row = f"dp-kps-none-e{epsilon}"
+        row = f"dp-kps-none-e{epsilon}{'-guided' if guide else ''}"
         vocabulary = str(VOCABULARIES / "glove6b_400k.parquet")
-        us.run(
-            _corpus(place),
-            us.DPKPS(vocabulary=vocabulary, vocabulary_is_public=True, length=8),
-            us.Budget(epsilon, DELTA),
-            llm="none",
-            records_per_label=100,
-            **_common(place, row, repetition),
-        )
+        with remembering(place):
+            us.run(
+                _corpus(place),
+                us.DPKPS(vocabulary=vocabulary, vocabulary_is_public=True),
+                us.Budget(epsilon, DELTA),
+                llm="none",
+                guide=guide,
+                records_per_label=100,
+                **_common(place, row, repetition),
+            )
 
     return make
 
 
-def again(epsilon: int, row: str, **options: Any) -> Callable[[Place, int], None]:
+def again(epsilon: int, row: str, *, guide: bool = False, **options: Any) -> Callable[[Place, int], None]:
     """Other texts of the same Release."""
 
     def make(place: Place, repetition: int) -> None:
-        source = f"dp-kps-none-e{epsilon}"
+        source = f"dp-kps-none-e{epsilon}{'-guided' if guide else ''}"
         if not place.table(source, repetition).exists():
-            phrases(epsilon)(place, repetition)
-        us.generate(
-            place.folder(source, repetition) / "release" / "dp-kps.release",
-            output=str(place.folder(row, repetition)),
-            seed=repetition,
-            **({"records_per_label": 100} | options),
-        )
+            phrases(epsilon, guide=guide)(place, repetition)
+        with remembering(place):
+            us.generate(
+                place.folder(source, repetition) / "release" / "dp-kps.release",
+                output=str(place.folder(row, repetition)),
+                seed=repetition,
+                **({"records_per_label": 100} | options),
+            )
 
     return make
 
 
-def with_llm(epsilon: int) -> Callable[[Place, int], None]:
-    """Texts of the built-in language model from four phrases each, the best of two answers."""
+def with_llm(epsilon: int, *, guide: bool = False) -> Callable[[Place, int], None]:
+    """Texts of the built-in language model from four phrases each, the best of two answers; or with a guide, which
+    chooses among two texts of one answer each."""
 
     def make(place: Place, repetition: int) -> None:
-        options = {"document_type": place.size.document_type, "records_per_label": place.size.written, "samples": 2}
-        again(epsilon, f"dp-kps-llm-e{epsilon}", llm="builtin", **options, **PHRASES)(place, repetition)
+        row = f"dp-kps-llm-e{epsilon}{'-guided' if guide else ''}"
+        options = {"document_type": place.size.document_type, "records_per_label": place.size.written}
+        options |= {"samples": 1, "guide_candidates": 2} if guide else {"samples": 2}
+        again(epsilon, row, guide=guide, llm="builtin", **options, **PHRASES)(place, repetition)
 
     return make
 
@@ -249,6 +255,13 @@ def with_llm(epsilon: int) -> Callable[[Place, int], None]:
 def aug_pe(place: Place, repetition: int) -> None:
     method = us.AugPE(population=(place.size.evolved,), **EVOLUTION, **place.keywords())
     common = _common(place, "aug-pe-e6", repetition)
+    with remembering(place):
+        us.run(_corpus(place), method, us.Budget(6, DELTA), **_written(place), **common)
+
+
+def guided_evolution(place: Place, repetition: int) -> None:
+    method = us.GuidedEvolution(population=(place.size.evolved,), **EVOLUTION, **place.keywords())
+    common = _common(place, "guided-evolution-e6", repetition)
     with remembering(place):
         us.run(_corpus(place), method, us.Budget(6, DELTA), **_written(place), **common)
 
@@ -387,11 +400,14 @@ ROWS: dict[str, Callable[[Place, int], None]] = {
         for epsilon in (1, 2, 6, 15)
         for name in [f"dp-kps-none-e{epsilon}-contrast-0"]
     },
+    **{f"dp-kps-none-e{epsilon}-guided": phrases(epsilon, guide=True) for epsilon in (1, 6)},
     "zero-shot": zero_shot,
+    "dp-kps-llm-e6-guided": with_llm(6, guide=True),
     "dp-kps-llm-e6": with_llm(6),
     "dp-kps-llm-e1": with_llm(1),
     "private-prediction-e6": private_prediction,
     "aug-pe-e6": aug_pe,
+    "guided-evolution-e6": guided_evolution,
     "sec-pe": sec_pe,
     "few-shot-e6": few_shot,
     "dp-finetune-e6": dp_finetune(6),

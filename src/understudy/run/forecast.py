@@ -61,18 +61,31 @@ def forecast(config: RunConfig) -> Forecast:
         ConfigError: if the configuration cannot be run.
     """
     plan = make_plan(config)
-    return Forecast(_with_recommendation(config, plan), _calls(config), _work(config, plan))
+    return Forecast(_with_recommendations(config, plan), _calls(config), _work(config, plan))
 
 
-def _with_recommendation(config: RunConfig, plan: Plan) -> Plan:
-    """The plan with what a guide would be good for, of runs without one."""
+def _with_recommendations(config: RunConfig, plan: Plan) -> Plan:
+    """The plan with settings that public facts speak for."""
+    entries = [*_recommended_guide(config, plan), *_recommended_stop_words(config)]
+    return replace(plan, forecast=Facts((*plan.forecast.entries, *entries), plan.forecast.warnings))
+
+
+def _recommended_guide(config: RunConfig, plan: Plan) -> tuple[Fact, ...]:
+    """The share that a guide should have, of runs without one."""
     budget, expected = plan.budget, config.expected_records
     if expected is None or isinstance(budget, SecretBudget) or not budget.delta:
-        return plan
+        return ()
     if any(charge.name == GUIDE for charge in plan.charges):
-        return plan
-    more = recommendation(budget, labels=declared_label_set(config).size, expected_records=expected)
-    return replace(plan, forecast=Facts((*plan.forecast.entries, *more.entries), plan.forecast.warnings))
+        return ()
+    return recommendation(budget, labels=declared_label_set(config).size, expected_records=expected).entries
+
+
+def _recommended_stop_words(config: RunConfig) -> tuple[Fact, ...]:
+    """``none`` for questions, which "who", "when" and "how many" tell apart, where a method would leave them out."""
+    own = make_method(config.method, config.method_parameters).dump()
+    if "question" not in config.document_type.lower() or own.get("stop_words", "none") is not None:
+        return ()
+    return (Fact("recommended_stop_words", "none", "recommended for questions (--stop-words)"),)
 
 
 def _work(config: RunConfig, plan: Plan) -> Facts:
