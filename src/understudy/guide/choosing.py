@@ -7,6 +7,7 @@ typical texts alone would all say the same.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -83,8 +84,24 @@ def _lead(guide: Guide, vectors: Vectors, label: int) -> NDArray[np.float64]:
 
 
 def herd(vectors: Vectors, target: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Indices of ``count`` of the vectors (all, if there are no more) whose mean follows ``target``, in order."""
+    """Indices of ``count`` of the vectors (all, if there are no more) whose mean follows ``target``, in order.
+
+    Time grows with the square of the number: more than a thousand are chosen in parts, each a share of the vectors.
+    """
     count = min(count, len(vectors))
+    parts = max(1, math.ceil(count / _AT_ONCE))
+    sizes = [count // parts + (part < count % parts) for part in range(parts)]
+    found = [
+        np.arange(part, len(vectors), parts)[_herd(vectors[part::parts], target, size)]
+        for part, size in enumerate(sizes)
+    ]
+    return np.concatenate(found)
+
+
+_AT_ONCE = 1000
+
+
+def _herd(vectors: Vectors, target: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     chosen = np.empty(count, dtype=np.int64)
     towards = vectors @ target
     said = np.zeros(len(vectors))
