@@ -30,10 +30,12 @@ from understudy.assess.parameters import ChargeParameters, EvaluationParameters
 from understudy.assess.tables import ResultParameters
 from understudy.cli import cli
 from understudy.config import RUN_GROUPS
+from understudy.guide.parameters import ChoosingParameters, GuideParameters
 from understudy.methods.aug_pe.plan import AugPEParameters
 from understudy.methods.dp_finetune.plan import DPFinetuneParameters
 from understudy.methods.dp_kps.plan import DPKPSParameters
 from understudy.methods.few_shot.plan import FewShotParameters
+from understudy.methods.guided_evolution.plan import GuidedEvolutionParameters
 from understudy.methods.private_prediction.plan import PrivatePredictionParameters
 from understudy.methods.sec_pe.plan import ReleaseParameters, SecPEParameters
 from understudy.methods.seq_pate.plan import SeqPATEParameters
@@ -245,6 +247,7 @@ def in_short(default: Any) -> str:
         ("dp-kps.md", DPKPSParameters),
         ("aug-pe.md", AugPEParameters),
         ("sec-pe.md", ReleaseParameters),
+        ("guided-evolution.md", GuidedEvolutionParameters),
         ("few-shot.md", FewShotParameters),
         ("private-prediction.md", PrivatePredictionParameters),
         ("dp-finetune.md", DPFinetuneParameters),
@@ -256,6 +259,12 @@ def test_the_page_of_a_method_lists_every_parameter_with_its_default(page: str, 
     words = {name: words for name, words in IN_WORDS.items() if not isinstance(defaults.get(name), int)}
     expected = {name: words.get(name) or in_short(default) for name, default in defaults.items()}
     assert {name: row.strip("`") for name, row in table_rows(page, "The parameters").items()} == expected
+
+
+def test_the_page_of_the_guide_lists_every_parameter_with_its_default() -> None:
+    fields = {**GuideParameters.model_fields, **ChoosingParameters.model_fields}
+    rows = {name: row.strip("`") for name, row in table_rows("guide.md", "The parameters").items()}
+    assert rows == {name: in_short(field.get_default()) for name, field in fields.items()}
 
 
 def test_the_page_of_evaluations_lists_every_parameter_with_its_default() -> None:
@@ -281,7 +290,10 @@ def test_what_sec_pe_shares_with_aug_pe_is_on_aug_pe_s_page() -> None:
 
 @pytest.mark.parametrize(
     "page",
-    ["dp-kps.md", "aug-pe.md", "sec-pe.md", "private-prediction.md", "few-shot.md", "dp-finetune.md", "seq-pate.md"],
+    [
+        *("dp-kps.md", "aug-pe.md", "sec-pe.md", "guided-evolution.md", "guide.md"),
+        *("private-prediction.md", "few-shot.md", "dp-finetune.md", "seq-pate.md"),
+    ],
 )
 def test_the_forecast_s_figures_on_a_page_are_those_of_its_example(page: str, folder: Path) -> None:
     text = (ROOT / "docs" / page).read_text("utf-8")
