@@ -40,7 +40,7 @@ def plan_with_guide(
     The guide gets ``share`` of mu^2, the squared parameter of the Gaussian mechanism that spends the whole budget. The
     method plans with the epsilon that the rest of mu^2 has at the budget's delta. For methods of Gaussian noise both
     together spend the budget to the last digit. For others what they compose to is computed, and the method's epsilon
-    is lowered until it is within the budget.
+    is searched for, so that together they spend no more, and about all of it.
 
     Raises:
         ConfigError: if the budget protects secrets or has no delta, or nothing is left for the method.
@@ -56,25 +56,39 @@ def plan_with_guide(
     guide, rest = gaussian_split(budget, (share, 1 - share))
     charge = guide_charge(guide, labels)
     bought = forecast(charge, labels=labels, expected_records=expected_records)
-    epsilon = min(Composition((GaussianEvent(rest),)).epsilon(float(budget.delta)), float(budget.epsilon))
+    limit, delta = float(budget.epsilon), float(budget.delta)
+    best: Plan | None = None
+    low, high = 0.0, limit
+    epsilon = min(Composition((GaussianEvent(rest),)).epsilon(delta), limit)
     for _ in range(_TRIES):
         plan = plan_method(Budget(_digits(epsilon), budget.delta))
-        events = (*(each.event for each in plan.charges), charge.event)
-        total = Composition(events).epsilon(float(budget.delta))
-        if total <= float(budget.epsilon):
-            return replace(
-                plan,
-                budget=budget,
-                charges=(*plan.charges, charge),
-                forecast=Facts((*plan.forecast.entries, *bought.entries), (*plan.forecast.warnings, *bought.warnings)),
-            )
-        epsilon *= min(0.999, float(budget.epsilon) / total)
-    raise ConfigError(
-        "With this share for the guide nothing is left for the method.", "Lower --guide-share, or leave --guide out."
+        if any(each.name == GUIDE for each in plan.charges):
+            raise ConfigError(f"A Release of {plan.method} is a guide already.", "Leave --guide out.")
+        total = Composition((*(each.event for each in plan.charges), charge.event)).epsilon(delta)
+        if total <= limit:
+            best, low = plan, epsilon
+        else:
+            high = epsilon
+        if total <= limit and (total >= _ENOUGH * limit or high - low <= (1 - _ENOUGH) * high):
+            break
+        guess = epsilon * limit / total
+        epsilon = guess if low < guess < high else (low + high) / 2
+    if best is None:
+        raise ConfigError(
+            "With this share for the guide nothing is left for the method.",
+            "Lower --guide-share, or leave --guide out.",
+        )
+    return replace(
+        best,
+        budget=budget,
+        charges=(*best.charges, charge),
+        forecast=Facts((*best.forecast.entries, *bought.entries), (*best.forecast.warnings, *bought.warnings)),
     )
 
 
-_TRIES = 60
+_ENOUGH = 0.98
+"""Of the budget: no more is looked for."""
+_TRIES = 20
 
 
 def _digits(epsilon: float) -> Fraction:
