@@ -58,7 +58,11 @@ def plan_with_guide(
     bought = forecast(charge, labels=labels, expected_records=expected_records)
     epsilon = min(Composition((GaussianEvent(rest),)).epsilon(float(budget.delta)), float(budget.epsilon))
     for _ in range(_TRIES):
+        if epsilon < _LEAST_EPSILON:
+            break
         plan = plan_method(Budget(_digits(epsilon), budget.delta))
+        if any(each.name == GUIDE for each in plan.charges):
+            raise ConfigError(f"The method {plan.method} releases a guide by itself.", "Leave --guide out.")
         events = (*(each.event for each in plan.charges), charge.event)
         total = Composition(events).epsilon(float(budget.delta))
         if total <= float(budget.epsilon):
@@ -75,6 +79,7 @@ def plan_with_guide(
 
 
 _TRIES = 60
+_LEAST_EPSILON = 1e-9  # of any budget
 
 
 def _digits(epsilon: float) -> Fraction:
