@@ -14,13 +14,13 @@ DIMENSION = 384
 
 def unit(count: int, seed: int) -> NDArray[np.float32]:
     vectors = np.random.default_rng(seed).normal(size=(count, DIMENSION))
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
 
 def around(direction: NDArray[np.float32], count: int, seed: int) -> NDArray[np.float32]:
     """Unit vectors near ``direction``."""
     vectors = direction + 0.5 * unit(count, seed)
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
 
 def summed(texts: list[NDArray[np.float32]], noise: float = 0.0, seed: int = 0) -> Guide:

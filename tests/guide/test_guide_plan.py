@@ -152,7 +152,7 @@ def test_where_nothing_is_left_for_the_method_it_says_so() -> None:
 
 def test_a_method_whose_plan_never_fits_is_given_up() -> None:
     def stubborn(budget: Budget) -> Plan:
-        return DPKPS().plan(Budget(max(budget.epsilon, 2), budget.delta), facts())
+        return DPKPS().plan(Budget(2, budget.delta), facts())
 
     with pytest.raises(ConfigError, match="nothing is left for the method"):
         plan_with_guide(stubborn, Budget(2, "1e-6"), share=0.5, labels=1, expected_records=None)
