@@ -172,6 +172,8 @@ class GenerateOptions(EmbedderOptions, WritingOptions, ChoosingOptions, OutputOp
     contrast: float
     coherence: float
     top_k: int | None
+    sequence_candidates: int
+    swap_rounds: int
     harvest: Literal["population", "variations"]
     exemplars_per_prompt: int
     rounds: int

@@ -31,6 +31,7 @@ from understudy.config import (
     RunConfig,
     TableParameters,
 )
+from understudy.guide.parameters import ChoosingParameters
 from understudy.ledger import Ledger
 from understudy.methods.registry import method_class, method_names
 from understudy.parameters import Parameters
@@ -367,7 +368,8 @@ _FREE = [method_class(name).generation_parameters for name in method_names()]
 OPTIONS: dict[type, set[type[Parameters]]] = {
     api.RunOptions: {RunConfig},
     api.GenerateOptions: {
-        *(EmbedderParameters, WritingParameters, ModelParameters, PlanParameters, OutputParameters, *_FREE)
+        *(EmbedderParameters, WritingParameters, ModelParameters, PlanParameters, OutputParameters),
+        *(ChoosingParameters, *_FREE),
     },
     api.BaselineOptions: {*(WritingParameters, ModelParameters, PlanParameters, OutputParameters, BaselineParameters)},
     api.EvaluateOptions: set(EvaluationConfig.__bases__),

@@ -43,7 +43,8 @@ def choose(
     """``counts[label]`` of the texts for each label.
 
     Texts that speak for another label are left out, as long as others are there: then those whose margin is the
-    largest fill up. With ``moves``, texts of other labels that speak for this one come before these.
+    largest fill up. With ``moves``, texts of other labels that speak for this one, and that these labels can spare,
+    come before these.
 
     Without labels the mean of the chosen texts follows that of the private ones, and of the candidates the more typical
     ones are chosen among, twice as many as are wanted.
@@ -58,7 +59,6 @@ def choose(
         return Choice((typical[herd(vectors[typical], guide.centre, counts[0])],), len(vectors), 0)
     margins = guide.margins(vectors, labels)
     confirmed = margins > 0
-    best = guide.scores(vectors).argmax(axis=1)
     middle = np.zeros(vectors.shape[1]) if not len(vectors) else vectors.mean(axis=0, dtype=np.float64)
     taken = np.zeros(len(vectors), dtype=np.bool_)
     chosen: list[NDArray[np.int64]] = []
@@ -66,9 +66,7 @@ def choose(
         mine = np.flatnonzero((labels == label) & ~taken)
         pool = mine[confirmed[mine]]
         if moves and len(pool) < count:
-            guests = np.flatnonzero((labels != label) & (best == label) & ~taken)
-            pool = np.concatenate([pool, guests[np.argsort(-_lead(guide, vectors[guests], label), kind="stable")]])
-            pool = pool[:count]
+            pool = np.concatenate([pool, _guests(guide, vectors, labels, counts, taken, label)])[:count]
         if len(pool) < count:
             others = mine[~confirmed[mine]]
             pool = np.concatenate([pool, others[np.argsort(-margins[others], kind="stable")][: count - len(pool)]])
@@ -79,8 +77,25 @@ def choose(
     return Choice(tuple(chosen), int(confirmed.sum()), moved)
 
 
-def _lead(guide: Guide, vectors: Vectors, label: int) -> NDArray[np.float64]:
-    return guide.margins(vectors, np.full(len(vectors), label))
+def _guests(
+    guide: Guide,
+    vectors: Vectors,
+    labels: NDArray[np.int64],
+    counts: Sequence[int],
+    taken: NDArray[np.bool_],
+    label: int,
+) -> NDArray[np.int64]:
+    """Texts of other labels that speak for this one, best first: as many of each as its own label can spare."""
+    leads = guide.margins(vectors, np.full(len(vectors), label))
+    found = [np.empty(0, dtype=np.int64)]
+    for other, count in enumerate(counts):
+        mine = (labels == other) & ~taken
+        spare = int(mine.sum()) - (count if other > label else 0)
+        guests = np.flatnonzero(mine & (leads > 0))
+        if other != label and spare > 0:
+            found.append(guests[np.argsort(-leads[guests], kind="stable")][:spare])
+    guests = np.concatenate(found)
+    return guests[np.argsort(-leads[guests], kind="stable")]
 
 
 def herd(vectors: Vectors, target: NDArray[np.float64], count: int) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ Morris 1975): a label of few records, whose sum is all noise, then says nothing 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +19,7 @@ from understudy.privacy.facts import Fact, Facts
 
 Vectors = NDArray[np.float32]
 _LEAST = 1e-9
-_ROUNDS = 50
+_ROUNDS = 60  # of bisection
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,19 +76,22 @@ class Guide:
 
     @cached_property
     def _fitted(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Centre and reliability, by turns until they agree: each needs the other."""
+        """Centre and reliability, with the variance between labels at which the weighted squares of the distances from
+        the centre add up to their degrees of freedom (Paule and Mandel 1982)."""
         noise = (self.noise_std / (VECTOR_WEIGHT * self.counts)) ** 2
-        weights = 1 / np.maximum(noise, _LEAST)
-        centre, reliability = self._noisy.mean(axis=0), np.ones(len(noise))
-        for _ in range(_ROUNDS):
-            centre = weights @ self._noisy / weights.sum()
-            spread = ((self._noisy - centre) ** 2).mean(axis=1) - noise
-            between = max(float(np.average(spread, weights=weights**2)), _LEAST)
-            reliability, before = between / (between + noise), reliability
+
+        def fitted(between: float) -> tuple[NDArray[np.float64], float]:
             weights = 1 / (between + noise)
-            if np.allclose(reliability, before, atol=1e-4):
-                break
-        return centre, reliability
+            centre = weights @ self._noisy / weights.sum()
+            return centre, float(weights @ ((self._noisy - centre) ** 2).mean(axis=1)) - (len(noise) - 1)
+
+        low, high = _LEAST, _LEAST + float(self._noisy.var(axis=0).mean()) * len(noise)
+        if fitted(low)[1] <= 0:
+            high = low
+        for _ in range(_ROUNDS):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if fitted(middle)[1] > 0 else (low, middle)
+        return fitted(high)[0], high / (high + noise)
 
 
 _KNOWN = 0.5

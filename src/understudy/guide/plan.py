@@ -61,9 +61,11 @@ def plan_with_guide(
     low, high = 0.0, limit
     epsilon = min(Composition((GaussianEvent(rest),)).epsilon(delta), limit)
     for _ in range(_TRIES):
+        if epsilon < _LEAST_EPSILON:
+            break
         plan = plan_method(Budget(_digits(epsilon), budget.delta))
         if any(each.name == GUIDE for each in plan.charges):
-            raise ConfigError(f"A Release of {plan.method} is a guide already.", "Leave --guide out.")
+            raise ConfigError(f"The method {plan.method} releases a guide by itself.", "Leave --guide out.")
         total = Composition((*(each.event for each in plan.charges), charge.event)).epsilon(delta)
         if total <= limit:
             best, low = plan, epsilon
@@ -71,7 +73,7 @@ def plan_with_guide(
             high = epsilon
         if total <= limit and (total >= _ENOUGH * limit or high - low <= (1 - _ENOUGH) * high):
             break
-        guess = epsilon * limit / total
+        guess = epsilon * limit / total if total else high
         epsilon = guess if low < guess < high else (low + high) / 2
     if best is None:
         raise ConfigError(
@@ -89,6 +91,7 @@ def plan_with_guide(
 _ENOUGH = 0.98
 """Of the budget: no more is looked for."""
 _TRIES = 20
+_LEAST_EPSILON = 1e-9  # of any budget
 
 
 def _digits(epsilon: float) -> Fraction:

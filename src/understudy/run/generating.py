@@ -156,7 +156,7 @@ def write_texts(
     chooser = GuidedChooser.of(made, config, listener)
     counts = [count * candidates(config, method) for count in asked]
     if chooser is not None and (there := method.available(made)) is not None:
-        counts = [min(pair) for pair in zip(counts, there, strict=True)]
+        counts = [max(want, min(count, held)) for want, count, held in zip(asked, counts, there, strict=True)]
     chat, total = writing.chat, sum(counts)
     writer = writing.writer(config, made.schema.labels, listener, known=made.terms)
     if chat is not None:

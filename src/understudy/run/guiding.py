@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from understudy.config import RunConfig
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.errors import ConfigError, ReleaseError
+from understudy.errors import ConfigError
 from understudy.guide.choosing import choose
 from understudy.guide.guide import Guide, noise_check
 from understudy.guide.parameters import ChoosingParameters, GuideParameters
 from understudy.guide.plan import GUIDE
+from understudy.guide.released import guide_of
 from understudy.methods.base import Method, Released, ReleaseTools, needed
 from understudy.models.types import Embedder
 from understudy.privacy.facts import Facts
@@ -31,11 +32,12 @@ _TEXTS = 3
 def with_guide(released: Released, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """What a method released, and the guide of the same records."""
     embedder = needed(tools.embedder)
-    sums = tools.measure(GUIDE, GuideSums(embedder, tools.labels.size, tools.dimension), corpus).value
-    check = noise_check(Guide(sums, plan.mechanism(GUIDE).noise_std))
+    measured = tools.measure(GUIDE, GuideSums(embedder, tools.labels.size, tools.dimension), corpus)
+    std = 0.0 if measured.seal.noise == "none" else plan.mechanism(GUIDE).noise_std
+    check = noise_check(Guide(measured.value, std))
     return replace(
         released,
-        arrays={**released.arrays, GUIDE: sums},
+        arrays={**released.arrays, GUIDE: measured.value},
         public_inputs={
             **released.public_inputs,
             "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
@@ -101,19 +103,13 @@ class GuidedChooser:
     def of(cls, made: Release, config: RunConfig, listener: Listener) -> GuidedChooser | None:
         """None where the Release has no guide, or it is to be ignored.
 
-        Raises ReleaseError if the embedder is not the one that the Release names.
+        Raises ReleaseError if the embedder is not the one that the Release names, or there is no guide of it.
         """
         if not has_guide(made) or config.ignore_guide:
             return None
-        embedder, named = load_embedder_of(config), made.statement.public_inputs["embedder"]
-        if embedder.fingerprint != named["sha256"]:
-            raise ReleaseError(
-                f"The guide of this Release is made of embeddings of {named['source']}, not of {embedder.model_id}.",
-                "Generate with the embedder that it was made with (--embedder), or with --ignore-guide.",
-            )
-        charge = next(charge for charge in made.statement.charges if charge.name == GUIDE)
-        guide = Guide(made.arrays[GUIDE], charge.mechanism.noise_std)  # type: ignore[attr-defined]
-        return cls(guide, embedder, config.guide_moves, listener.say)
+        embedder = load_embedder_of(config)
+        cure = "Generate with the embedder that it was made with (--embedder), or with --ignore-guide."
+        return cls(guide_of(made, embedder, cure=cure), embedder, config.guide_moves, listener.say)
 
     def choose(self, texts: Sequence[str], labels: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
         """As :class:`~understudy.methods.public.Chooser`; none is moved."""

@@ -45,7 +45,7 @@ def _varied(kept: Sequence[Seed], pools: Sequence[Sequence[Seed]], generator: np
     """Each seed a few times, one of its terms swapped for one of another seed of its label."""
     for seed in kept:
         pool = pools[seed.label]
-        for _ in range(_VARIATIONS):
+        for _ in range(_VARIATIONS if seed.phrases else 0):
             other = pool[int(generator.integers(len(pool)))].phrases
             new = other[int(generator.integers(len(other)))]
             if new not in seed.phrases:

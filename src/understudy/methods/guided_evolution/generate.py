@@ -10,13 +10,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ModelError, ReleaseError
+from understudy.errors import ModelError
 from understudy.evolution.harvest import harvest, survivors
 from understudy.evolution.loop import Round, evolve
 from understudy.evolution.variation import TextAPI, keywords_of_labels
 from understudy.guide.choosing import choose
-from understudy.guide.guide import Guide
-from understudy.guide.plan import GUIDE
+from understudy.guide.released import guide_of
 from understudy.methods.guided_evolution.plan import GuidedEvolutionParameters
 from understudy.methods.public import GenerationTools
 from understudy.release import Release
@@ -36,15 +35,9 @@ def generate(
         raise ModelError(
             "guided-evolution evolves texts that a language model writes, and there is none.", "Name one with --llm."
         )
-    embedder, named = tools.embedder, release.statement.public_inputs["embedder"]
+    embedder = tools.embedder
     assert embedder is not None, "the run loads what a method needs"
-    if embedder.fingerprint != named["sha256"]:
-        raise ReleaseError(
-            f"The guide of this Release is made of embeddings of {named['source']}, not of {embedder.model_id}.",
-            "Generate with the embedder that it was made with (--embedder).",
-        )
-    (charge,) = release.statement.charges
-    guide = Guide(release.arrays[GUIDE], charge.mechanism.noise_std)  # type: ignore[attr-defined]
+    guide = guide_of(release, embedder, cure="Generate with the embedder that it was made with (--embedder).")
     keywords = keywords_of_labels(parameters, tools.writer.template.evolution, tools.writer.labels)
     api = TextAPI(tools.writer, parameters, keywords)
     sizes = [[min(parameters.population_at(number), count) for count in counts] for number in range(parameters.rounds)]

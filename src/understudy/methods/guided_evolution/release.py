@@ -21,9 +21,10 @@ from understudy.queries.guide import GuideSums
 def release(corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """Release a guide of the private records."""
     embedder = needed(tools.embedder)
-    sums = tools.measure(GUIDE, GuideSums(embedder, tools.labels.size, tools.dimension), corpus).value
+    measured = tools.measure(GUIDE, GuideSums(embedder, tools.labels.size, tools.dimension), corpus)
+    std = 0.0 if measured.seal.noise == "none" else plan.mechanism(GUIDE).noise_std
     return Released(
-        {GUIDE: sums},
+        {GUIDE: measured.value},
         public_inputs={"embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint}},
-        noise_check=noise_check(Guide(sums, plan.mechanism(GUIDE).noise_std)),
+        noise_check=noise_check(Guide(measured.value, std)),
     )

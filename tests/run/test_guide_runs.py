@@ -1,0 +1,501 @@
+"""Runs with a guide: what is released, what is chosen by it, and what happens where something goes wrong."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from clinic import LABELS, TERMS, FakeChat, flags, settings
+from evolution_fixtures import DIMENSION, WordEmbedder, evolving, varied
+from numpy.typing import NDArray
+from run_fixtures import Said, runs_charged
+from sample_releases import dp_kps
+from script_model import ScriptModel, echo
+from server import FakeEndpoint, answer
+from test_planted_strings import assert_clean, assert_clean_folder, plant
+from test_private_embedder import ByNeighbour, Elsewhere, Silent
+
+import understudy as us
+from understudy.config import run_config
+from understudy.errors import ConfigError, ModelError, ReleaseError
+from understudy.guide.released import guide_of
+from understudy.models.types import ChatRequest, Completion
+from understudy.privacy.events import GaussianEvent
+from understudy.privacy.plan import Receipt
+from understudy.queries.guide import GuideSums
+from understudy.release import Release
+from understudy.run import pipeline as running
+
+pytestmark = pytest.mark.usefixtures("embedder")
+SEEDED = {"insecure_noise_seed": 1}
+SIZE = (2, 1 + DIMENSION)
+
+
+def guided(folder: Path, **changes: Any) -> dict[str, Any]:
+    return settings(folder, guide=True, **changes)
+
+
+def run(values: dict[str, Any], **changes: Any) -> us.Result:
+    return running.run(run_config({**values, **changes}))
+
+
+def by_label(result: us.Result) -> Counter[int]:
+    return Counter(record.label for record in result.records)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, embedder: Any) -> Any:
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: embedder)
+    return embedder
+
+
+class Other(WordEmbedder):
+    model_id, fingerprint = "fake:others", "2" * 64
+
+
+# -- what is released -------------------------------------------------------------------------------------------------
+
+
+def test_a_guide_is_released_beside_what_the_method_releases(tmp_path: Path) -> None:
+    made = run(guided(tmp_path)).release
+    again = us.load_release(tmp_path / "out" / "release" / "dp-kps.release")
+    assert again.digest == made.digest
+    assert again.arrays["guide"].shape == SIZE
+    assert again.arrays["guide"].dtype == np.float64
+    assert again.arrays.keys() == {"counts", "density", "guide"}
+    assert {name: again.parameters[name] for name in ("guide", "guide_share")} == {"guide": True, "guide_share": 0.3}
+    statement = again.statement
+    assert [charge.name for charge in statement.charges] == ["vocabulary", "density", "guide"]
+    assert all(isinstance(charge.event, GaussianEvent) for charge in statement.charges)
+    assert statement.public_inputs["embedder"] == {"source": "fake:words", "sha256": "1" * 64}
+    assert statement.budget == us.Budget(3, "1e-6")
+    assert 2.99 < statement.epsilon_at[1e-6] <= 3
+    text = (tmp_path / "out" / "release" / "statement.md").read_text("utf-8")
+    assert "noisy sums of the texts' embeddings for each of 2 label(s)" in text
+    assert "fake:words" in text
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+    assert {entry.name for entry in again.noise_check.entries} >= {"guide_records", "guide_reliability"}
+
+
+def test_a_release_without_a_guide_is_what_it_was(tmp_path: Path) -> None:
+    plain = run(settings(tmp_path), **SEEDED).release
+    assert plain.arrays.keys() == {"counts", "density"}
+    assert not {name for name in plain.parameters if "guide" in name or name == "embedder"}
+    assert "embedder" not in plain.statement.public_inputs
+    assert [charge.name for charge in plain.statement.charges] == ["vocabulary", "density"]
+    other = {"guide_share": 0.7, "guide_candidates": 9, "guide_moves": True}
+    assert run(settings(tmp_path, output=None, **other), **SEEDED).release.digest == plain.digest
+
+
+def test_the_exact_guide_is_that_of_the_records_and_noise_is_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = run(guided(tmp_path, insecure_no_noise=True)).release
+    assert not exact.statement.private
+    assert exact.arrays["guide"][:, 0] / 0.3 == pytest.approx([20, 20], abs=1e-4)
+    noisy = run(guided(tmp_path, output=str(tmp_path / "noisy"))).release
+    apart = noisy.arrays["guide"] - exact.arrays["guide"]
+    (charge,) = (charge for charge in noisy.statement.charges if charge.name == "guide")
+    assert isinstance(charge.event, GaussianEvent)
+    assert 0.5 < apart.std() / charge.event.noise_multiplier < 2
+    said = {entry.name: entry.value for entry in exact.noise_check.entries}
+    assert said["guide_reliability"] == (1.0, 1.0), "no noise was added"
+
+
+def test_owners_are_bounded_in_the_guide(tmp_path: Path) -> None:
+    values = guided(tmp_path, owner="clinician", max_records_per_owner=2, insecure_no_noise=True)
+    made = run(values).release
+    assert made.statement.unit.kind == "owner"
+    total = made.arrays["guide"][:, 0].sum() / 0.3
+    assert total == pytest.approx(5, abs=1e-3), "of five owners, however many records each has"
+
+
+def test_without_labels_there_is_one_sum(tmp_path: Path) -> None:
+    result = run(guided(tmp_path, label=None, labels=None, records_per_label=None, records=5))
+    assert result.release.arrays["guide"].shape == (1, 1 + DIMENSION)
+    assert len(result.records) == 5
+
+
+# -- what a file must hold --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Release:
+    """With a guide."""
+    return running.release(run_config(guided(tmp_path, records_per_label=None, **SEEDED))).release
+
+
+def changed_guide(sums: NDArray[np.float64], number: float) -> NDArray[np.float64]:
+    changed = sums.copy()
+    changed[1, 3] = number
+    return changed
+
+
+WRONG: dict[str, Callable[[Release], Release]] = {
+    "more labels": lambda made: with_sums(made, np.concatenate([made.arrays["guide"]] * 2)),
+    "flat": lambda made: with_sums(made, made.arrays["guide"].ravel()),
+    "another type": lambda made: with_sums(made, made.arrays["guide"].astype(np.float32)),
+    "NaN": lambda made: with_sums(made, changed_guide(made.arrays["guide"], np.nan)),
+    "infinity": lambda made: with_sums(made, changed_guide(made.arrays["guide"], np.inf)),
+    "too large": lambda made: with_sums(made, changed_guide(made.arrays["guide"], 1e31)),
+    "none": lambda made: replace(made, arrays={name: each for name, each in made.arrays.items() if name != "guide"}),
+    "not said": lambda made: replace(made, parameters={**made.parameters, "guide": False}),
+    "nothing said": lambda made: replace(
+        made, parameters={name: each for name, each in made.parameters.items() if "guide" not in name}
+    ),
+    "no embedder": lambda made: replace(made, statement=replace(made.statement, public_inputs={})),
+    "a share above 1": lambda made: replace(made, parameters={**made.parameters, "guide_share": 1.5}),
+    "what is no answer": lambda made: replace(made, parameters={**made.parameters, "guide": "perhaps"}),
+}
+
+
+def with_sums(made: Release, sums: NDArray[Any]) -> Release:
+    return replace(made, arrays={**made.arrays, "guide": sums})
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_file_whose_guide_is_not_as_it_says_is_refused(tmp_path: Path, made: Release, what: str) -> None:
+    file = tmp_path / "f.release"
+    made.save(file)
+    assert us.load_release(file).digest == made.digest
+    WRONG[what](made).save(file)
+    with pytest.raises(ReleaseError):
+        us.load_release(file)
+
+
+def test_a_file_that_claims_a_guide_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    good = dp_kps()
+    replace(good, parameters={**good.parameters, "guide": True, "guide_share": 0.3}).save(tmp_path / "f.release")
+    with pytest.raises(ReleaseError):
+        us.load_release(tmp_path / "f.release")
+
+
+@pytest.mark.parametrize("columns", [0, 1, 3, DIMENSION, DIMENSION + 2])
+def test_sums_of_vectors_of_another_length_are_refused_when_they_are_used(
+    tmp_path: Path, made: Release, columns: int
+) -> None:
+    with_sums(made, np.ones((2, columns))).save(tmp_path / "f.release")
+    with pytest.raises(ReleaseError, match="no guide of this embedder's vectors"):
+        us.generate(us.load_release(tmp_path / "f.release"), llm="none", records=3)
+
+
+def test_a_release_of_an_unchecked_method_that_claims_a_guide_is_refused_when_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Third parties need not say what their Releases hold."""
+    from understudy.methods.dp_kps.method import DPKPS
+
+    monkeypatch.setattr(DPKPS, "contents", lambda method, release: None)
+    good = dp_kps()
+    claims = replace(good, parameters={**good.parameters, "guide": True, "guide_share": 0.3})
+    claims.save(tmp_path / "f.release")
+    with pytest.raises(ReleaseError):
+        us.generate(us.load_release(tmp_path / "f.release"), llm="none", records=3)
+
+
+# -- generating -------------------------------------------------------------------------------------------------------
+
+
+def test_another_embedder_is_refused_and_the_cure_works(
+    tmp_path: Path, made: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, Other())
+    with pytest.raises(ReleaseError, match="made of embeddings of fake:words, not of fake:others") as caught:
+        us.generate(made, llm="none", records=4)
+    assert "--embedder" in caught.value.cure
+    assert "--ignore-guide" in caught.value.cure
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: pytest.fail("it was loaded"))
+    assert len(us.generate(made, llm="none", records=4, ignore_guide=True).records) == 4
+
+
+def test_ignoring_the_guide_gives_what_a_release_without_it_gives(made: Release) -> None:
+    parameters = {name: value for name, value in made.parameters.items() if "guide" not in name}
+    without = replace(made, parameters=parameters)
+    ignored = us.generate(made, llm="none", records=10, ignore_guide=True)
+    plain = us.generate(without, llm="none", records=10)
+    assert [record.text for record in ignored.records] == [record.text for record in plain.records]
+    assert [record.text for record in us.generate(made, llm="none", records=10).records] != [
+        record.text for record in plain.records
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("guide_candidates", 3), ("guide_moves", True), ("ignore_guide", True), ("guide", True)]
+)
+def test_what_is_asked_of_a_guide_needs_one(option: str, value: Any) -> None:
+    options: dict[str, Any] = {option: value}
+    with pytest.raises(ConfigError, match="made without") as caught:
+        us.generate(dp_kps(), llm="none", records=3, **options)
+    assert "--guide" in caught.value.cure
+
+
+def test_options_that_ask_for_nothing_may_be_given(made: Release) -> None:
+    options: dict[str, Any] = {"guide_candidates": None, "guide_moves": False, "ignore_guide": False}
+    assert us.generate(dp_kps(), llm="none", records=3, **options).records
+    with pytest.raises(ConfigError, match="'guide' was fixed"):
+        us.generate(made, llm="none", records=3, guide=False)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("times", [None, 1, 2, 5])
+def test_that_many_texts_are_asked_for_and_those_that_are_wanted_are_kept(
+    tmp_path: Path, varied_chat: FakeChat, times: int | None
+) -> None:
+    values = guided(tmp_path, llm="fake", guide_candidates=times)
+    foretold = us.plan(
+        us.DPKPS(vocabulary=values["vocabulary"], vocabulary_is_public=True, top_terms=10, length=3),
+        us.Budget(3, "1e-6"),
+        **{"label": "department", "labels": LABELS, "llm": "fake", "records_per_label": 4, "guide": True},
+        guide_candidates=times,
+    )
+    result = run(values)
+    assert by_label(result) == {0: 4, 1: 4}
+    assert result.missing == 0
+    assert len(varied_chat.asked) == 8 * (times or 3)
+    (calls,) = (entry.value for entry in foretold.calls.entries if entry.name == "calls")
+    assert calls == len(varied_chat.asked)
+    assert len({record.text for record in result.records}) == 8
+
+
+def test_what_is_kept_speaks_for_its_label_more_often_than_without_a_guide(
+    tmp_path: Path, varied_chat: FakeChat
+) -> None:
+    """The model writes of anything, whatever it is asked for."""
+    made = running.release(run_config(guided(tmp_path, records_per_label=None, epsilon="20", **SEEDED))).release
+
+    def right(**options: Any) -> int:
+        """Terms of the own label less those of the other."""
+        records = us.generate(made, llm="fake", records=40, **options).records
+        told = [sum(term in record.text for term in TERMS[:8]) for record in records]
+        return sum(2 * (2 * each - 5) * (1 - 2 * record.label) for each, record in zip(told, records, strict=True))
+
+    assert right() > right(ignore_guide=True) + 40
+
+
+def test_texts_that_could_not_be_had_are_made_up_for_by_others_and_else_reported(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    def sometimes(request: ChatRequest) -> Completion:
+        return varied(request) if int(request.key("x")[:8], 16) % 2 else Completion("", "stop", 9, 9)
+
+    use_chat(FakeChat(sometimes))
+    result = run(guided(tmp_path, llm="fake", guide_candidates=8))
+    assert by_label(result) == {0: 4, 1: 4}
+    assert result.missing == 0
+
+    use_chat(FakeChat(lambda request: varied(request) if not use_up.pop() else Completion("", "stop", 9, 9)))
+    use_up = [True] * 100 + [False] * 3
+    (tmp_path / "few").mkdir()
+    result = run(guided(tmp_path / "few", llm="fake", guide_candidates=2))
+    assert (len(result.records), result.missing) == (3, 5)
+
+
+def test_a_text_moves_to_the_label_that_it_speaks_for(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], embedder: WordEmbedder
+) -> None:
+    """The model writes what speaks for one label wherever it is asked for the other."""
+    written = ("heart, stent, oedema, angina", "itch, scalp, eczema, mole")
+    values = guided(tmp_path, llm="fake", insecure_no_noise=True, records_per_label=None, label_in_prompt=True)
+    made = running.release(run_config(values)).release
+    guide = guide_of(made, embedder, cure="")
+    assert guide.scores(embedder.embed(written)).argmax(axis=1).tolist() == [0, 1]
+
+    def swapped(request: ChatRequest) -> Completion:
+        return Completion(written["cardiology" in request.messages[-1].content], "stop")
+
+    use_chat(FakeChat(swapped))
+    options: dict[str, Any] = {"llm": "fake", "records_per_label": 2, "label_in_prompt": True}
+    stays = us.generate(made, **options)
+    assert [(record.label, record.text) for record in stays.records] == [
+        *[(0, written[1])] * 2,
+        *[(1, written[0])] * 2,
+    ]
+    assert not any("made_for" in record.provenance for record in stays.records)
+    moved = us.generate(made, **options, guide_moves=True)
+    assert [(record.label, record.text, record.provenance["made_for"]) for record in moved.records] == [
+        *[(0, written[0], 1)] * 2,
+        *[(1, written[1], 0)] * 2,
+    ]
+
+
+def test_the_same_run_twice_chooses_the_same_and_another_seed_chooses_others(made: Release) -> None:
+    options: dict[str, Any] = {"llm": "none", "records": 12}
+    first = us.generate(made, **options)
+    assert us.generate(made, **options).columns == first.columns
+    assert us.generate(made, **options, seed=5).columns != first.columns
+
+
+def test_runs_of_one_seed_are_one(tmp_path: Path, varied_chat: FakeChat) -> None:
+    results = [run(guided(tmp_path, llm="fake", output=str(tmp_path / name), **SEEDED)) for name in "ab"]
+    assert results[0].columns == results[1].columns
+    assert results[0].release.digest == results[1].release.digest
+
+
+# -- other methods ----------------------------------------------------------------------------------------------------
+
+
+def test_a_private_evolution_is_chosen_among(tmp_path: Path, varied_chat: FakeChat) -> None:
+    result = run(evolving(tmp_path, guide=True, records_per_label=3))
+    assert [charge.name for charge in result.statement.charges] == ["votes-1", "votes-2", "guide"]
+    assert by_label(result) == {0: 3, 1: 3}
+    again = us.load_release(tmp_path / "out" / "release" / "aug-pe.release")
+    assert again.arrays["guide"].shape == SIZE
+
+
+@pytest.fixture
+def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Release:
+    """A Release that holds its texts itself."""
+    monkeypatch.setattr("understudy.models.catalog.load_causal", lambda *_, **__: ScriptModel(echo(3)))
+    own = {
+        **{"method": "private-prediction", "epsilon": "30", "batches": 2, "batch_size": 5, "tokens_per_batch": 12},
+        **{"max_tokens": 5, "private_text_tokens": 12, "unfinished": "keep", "records_per_label": None, "guide": True},
+    }
+    from evolution_fixtures import OF_KPS
+
+    values = {name: value for name, value in settings(tmp_path).items() if name not in OF_KPS}
+    values = {name: value for name, value in {**values, **own}.items() if value is not None}
+    return running.release(run_config({name: value for name, value in values.items() if name != "llm"})).release
+
+
+def test_of_texts_that_a_release_holds_those_are_chosen_that_are_wanted(held: Release) -> None:
+    there = np.bincount(held.arrays["label"], minlength=2).tolist()
+    assert min(there) >= 2
+    assert by_label(us.generate(held)) == {0: there[0], 1: there[1]}
+    assert by_label(us.generate(held, records_per_label=1)) == {0: 1, 1: 1}
+    assert by_label(us.generate(held, records_per_label=min(there), guide_candidates=1000)) == dict.fromkeys(
+        (0, 1), min(there)
+    )
+    with pytest.raises(ReleaseError, match="More texts are asked for than the Release holds"):
+        us.generate(held, records_per_label=max(there) + 1)
+
+
+# -- before the charge ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("embedder", "match"),
+    [(ByNeighbour, "change with the texts beside them"), (Elsewhere, "would read private ones"), (Silent, "whether")],
+)
+def test_an_embedder_that_must_not_read_private_texts_is_refused_before_the_charge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: type[Any], match: str
+) -> None:
+    use(monkeypatch, embedder())
+    with pytest.raises(ModelError, match=match):
+        run(guided(tmp_path))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+    assert run(settings(tmp_path)).records, "the method itself needs none"
+
+
+def test_who_is_trusted_with_texts_stands_in_the_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Elsewhere())
+    (said,) = run(guided(tmp_path, trust_endpoint=True)).statement.trusted
+    assert "acme:elsewhere read the private texts (--trust-endpoint)" in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"delta": "0", "noise": "laplace"}, "needs a delta"),
+        ({"guide_share": 1 - 1e-15}, "guide|grid|noise"),
+        ({"method": "guided-evolution", "llm": "fake"}, "releases a guide by itself"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused_before_the_charge(
+    tmp_path: Path, varied_chat: FakeChat, changes: dict[str, Any], match: str
+) -> None:
+    values = guided(tmp_path, **changes)
+    if changes.get("method"):
+        values = evolving(tmp_path, guide=True, **changes)
+    with pytest.raises(ConfigError, match=match):
+        run(values)
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+
+
+# -- a run that goes down ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("method", ["dp-kps", "aug-pe"])
+def test_a_run_killed_at_its_guide_is_resumed_and_charged_once(
+    tmp_path: Path, varied_chat: FakeChat, monkeypatch: pytest.MonkeyPatch, moment: str, method: str
+) -> None:
+    values = guided(tmp_path) if method == "dp-kps" else evolving(tmp_path, guide=True)
+    pay, sums = Receipt.pay, GuideSums.of_batch
+
+    def killing(receipt: Receipt, name: str) -> Any:
+        if name == "guide":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return pay(receipt, name)
+
+    def dying(query: GuideSums, batch: Any) -> Any:
+        sums(query, batch)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if child == 0:
+        if moment == "before":
+            monkeypatch.setattr(Receipt, "pay", killing)
+        else:
+            monkeypatch.setattr(GuideSums, "of_batch", dying)
+        try:
+            run(values)
+        finally:
+            os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert not list((tmp_path / "out" / "release").glob("*.release"))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+    result = run(values)
+    assert len(result.records) == 8
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+    assert us.load_release(tmp_path / "out" / "release" / f"{method}.release").arrays["guide"].shape == SIZE
+    (tmp_path / "out" / "release" / f"{method}.release").unlink()
+    monkeypatch.setattr(GuideSums, "of_batch", lambda *_: pytest.fail("the guide was measured again"))
+    assert run(values).release.digest == result.release.digest
+
+
+# -- nothing private leaves -------------------------------------------------------------------------------------------
+
+
+def test_nothing_planted_leaves_a_run_with_a_guide(
+    tmp_path: Path, understudy: Callable[..., Said], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    plant(tmp_path)
+    with FakeEndpoint(lambda number, seen: answer(f"A note on {seen.prompt}, {number}")) as endpoint:
+        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "on_bad_row": "skip", "owner": "clinician"}
+        said = understudy("run", *flags(guided(tmp_path, **changes, guide_moves=True)))
+        assert said.code == 0, said.err
+        seen = endpoint.seen
+    assert len(seen) >= 24
+    for request in seen:
+        sent = json.dumps([request.method, request.path, dict(request.headers), request.body], ensure_ascii=False)
+        assert_clean(sent, "a request")
+    assert_clean(said.out + said.err, "what was said")
+    assert_clean(caplog.text, "the log")
+    assert_clean_folder(tmp_path / "out")
+    assert "The guide chose 8 of 24 texts" in said.err
+
+
+def test_an_embedder_that_fails_on_a_private_text_does_not_quote_it(
+    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(WordEmbedder):
+        def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            if any("zqxvkjw" in text for text in texts):
+                raise ValueError(f"cannot embed {texts}")
+            return super().embed(texts)
+
+    plant(tmp_path)
+    use(monkeypatch, Broken())
+    said = understudy("run", *flags(guided(tmp_path, on_bad_row="skip")))
+    assert said.code != 0
+    assert_clean(said.out + said.err, "what was said")
+    assert_clean_folder(tmp_path / "out" / "release")
