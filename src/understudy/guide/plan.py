@@ -9,11 +9,12 @@ from fractions import Fraction
 
 from understudy.errors import ConfigError
 from understudy.guide.form import VECTOR_WEIGHT, guide_sensitivity
+from understudy.models.machine import require_memory
 from understudy.privacy.accountant import Composition, gaussian_split
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import NoisySum
+from understudy.privacy.mechanisms import NoisySum, require_releasable
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
 
@@ -25,6 +26,17 @@ def guide_charge(multiplier: float, labels: int) -> Charge:
     """One noisy sum per label, jointly over labels, with this noise multiplier."""
     mechanism = NoisySum("gaussian", multiplier, guide_sensitivity(), (labels, None))
     return Charge(GUIDE, mechanism, f"noisy sums of the texts' embeddings for each of {labels} label(s)")
+
+
+def require_guide_fits(labels: int, dimension: int) -> None:
+    """See, before anything is charged, that the sums can be stored and held; else ConfigError."""
+    require_releasable((labels, 1 + dimension), cure="Declare fewer labels.")
+    numbers = labels * (1 + dimension)
+    require_memory(numbers * _BYTES, what="The sums of the guide", cure="Declare fewer labels.")
+
+
+_BYTES = 8 * 4
+"""Of a number: a batch's sum, all batches' sum, the noise and the noisy sum."""
 
 
 def plan_with_guide(
@@ -63,7 +75,12 @@ def plan_with_guide(
     for _ in range(_TRIES):
         if epsilon < _LEAST_EPSILON:
             break
-        plan = plan_method(Budget(_digits(epsilon), budget.delta))
+        try:
+            plan = plan_method(Budget(_digits(epsilon), budget.delta))
+        except ConfigError:
+            if best is None:
+                raise
+            break
         if any(each.name == GUIDE for each in plan.charges):
             raise ConfigError(f"The method {plan.method} releases a guide by itself.", "Leave --guide out.")
         total = Composition((*(each.event for each in plan.charges), charge.event)).epsilon(delta)
@@ -96,8 +113,8 @@ _LEAST_EPSILON = 1e-9  # of any budget
 
 def _digits(epsilon: float) -> Fraction:
     """Rounded down to a millionth of its size, in digits that a person can read."""
-    step = 10 ** (math.floor(math.log10(epsilon)) - 6)
-    return Fraction(math.floor(epsilon / step)) * Fraction(step).limit_denominator(10**18)
+    step = Fraction(10) ** (math.floor(math.log10(epsilon)) - 6)
+    return math.floor(Fraction(epsilon) / step) * step
 
 
 def forecast(charge: Charge, *, labels: int, expected_records: int | None) -> Facts:

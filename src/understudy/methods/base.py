@@ -211,6 +211,12 @@ class Method(ABC):
         """Whether the release needs the embedder with these parameters, of a method that has a use for one."""
         return self.needs.embedder != "no"
 
+    def require_guidable(self) -> None:  # noqa: B027 - optional
+        """See that a guide may be released beside what this method releases.
+
+        Raises ConfigError if the method promises something that would not hold for a guide.
+        """
+
     @abstractmethod
     def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
         """All charges, before a private record is read.

@@ -35,6 +35,7 @@ def make_plan(config: RunConfig, *, labels: LabelSet | None = None) -> Plan:
         _check_recognisers(config)
     facts = PublicFacts(config.unit, labels or declared_label_set(config), config.expected_records)
     if config.guide:
+        method.require_guidable()
         plan = plan_with_guide(
             lambda rest: method.plan(rest, facts),
             budget,
@@ -92,8 +93,13 @@ def check_wanted(config: RunConfig) -> None:
     Raises ConfigError: as :func:`wanted`; a method whose Release holds the texts itself needs no number.
     """
     says = config.records is not None or config.records_per_label is not None
+    labels = declared_label_set(config).size
+    if says and sum(wanted(config, labels)) * (config.guide_candidates or 1) > MOST_RECORDS:
+        raise ConfigError(
+            f"More than {MOST_RECORDS} candidates would be made.", "Ask for fewer records or --guide-candidates."
+        )
     if says or not method_class(config.method).needs.holds_texts:
-        wanted(config, declared_label_set(config).size)
+        wanted(config, labels)
 
 
 def wanted(config: RunConfig, labels: int) -> list[int]:

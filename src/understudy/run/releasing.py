@@ -16,6 +16,7 @@ from understudy.corpus import Corpus, canonical
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.errors import ConfigError, ModelError, PrivacyError, ResumeError, UnderstudyError, UnderstudyWarning
+from understudy.guide.plan import GUIDE, require_guide_fits
 from understudy.labels import LabelSet
 from understudy.methods.base import Method, Preparation, ReleaseTools
 from understudy.methods.registry import load_release, make_method, method_class
@@ -84,7 +85,7 @@ def make_release(
         _check_columns(config, corpus)
         labels = LabelSet(tuple(canonical(label) for label in corpus.labels))
         plan = make_plan(config, labels=labels)
-        preparation = _load_models(method, config, corpus, labels, writing, listener)
+        preparation = _load_models(method, config, corpus, labels, plan, writing, listener)
         protected = plan.unit.describe() if method.private else "nobody: a yardstick without privacy"
         listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
         rows = ""
@@ -159,7 +160,13 @@ def _require_own(session: Session, made: Release) -> None:
 
 
 def _load_models(
-    method: Method, config: RunConfig, corpus: Corpus, labels: LabelSet, writing: Writing | None, listener: Listener
+    method: Method,
+    config: RunConfig,
+    corpus: Corpus,
+    labels: LabelSet,
+    plan: Plan,
+    writing: Writing | None,
+    listener: Listener,
 ) -> Preparation:
     """What the method needs, loaded and tried before anything is charged.
 
@@ -175,6 +182,8 @@ def _load_models(
             listener.say("Checking on this machine that texts do not change each other's embeddings (under a minute).")
             require_text_invariance(embedder)
         dimension = require_embeds_all(embedder)
+        if any(charge.name == GUIDE for charge in plan.charges):
+            require_guide_fits(labels.size, dimension)
     if needs.private_model:
         listener.say("Loading the private model, and checking on this machine that texts do not change each other's.")
         model = load_private_model_of(config)

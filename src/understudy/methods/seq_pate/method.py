@@ -17,7 +17,7 @@ from understudy.methods.seq_pate.plan import (
     SeqPATEParameters,
     answers_name,
     make_plan,
-    query_count,
+    planned_queries,
 )
 from understudy.methods.tuned import texts
 from understudy.methods.tuned.model import (
@@ -70,17 +70,23 @@ class SeqPATE(Method, SeqPATEParameters):
         assert isinstance(budget, Budget), "a method that does not protect secrets is given no other"
         return make_plan(self, budget, facts)
 
+    def require_guidable(self) -> None:
+        if self.phrases is not None:
+            raise ConfigError(
+                "The promise for phrases does not hold for a guide.", "Leave out one of --guide and --phrases."
+            )
+
     def forecast_work(self, plan: Plan, preparation: Preparation) -> Facts:
         from understudy.methods.seq_pate.preparing import try_out
 
-        return try_out(self._ready(preparation), self, self._budget(plan))
+        return try_out(self._ready(preparation), self, planned_queries(plan.charges))
 
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:
         from understudy.methods.seq_pate.preparing import require_rare_phrases, try_out
 
         found = self._ready(preparation)
         require_rare_phrases(self, corpus)
-        work = try_out(found, self, self._budget(plan))
+        work = try_out(found, self, planned_queries(plan.charges))
         for line in [*plan.forecast.lines(), *work.lines()]:
             preparation.say(line[:1].upper() + line[1:])
         return found
@@ -101,10 +107,7 @@ class SeqPATE(Method, SeqPATEParameters):
 
     def contents(self, release: Release) -> Contents:
         """The student's weights by name, the prompts in tokens, and all that was asked and answered."""
-        budget = release.statement.budget
-        if not isinstance(budget, Budget):
-            raise ConfigError("The Release has a budget of another kind.", "Get the file again from its maker.")
-        labels, queries = release.schema.label_set.size, query_count(self, budget)
+        labels, queries = release.schema.label_set.size, planned_queries(release.statement.charges)
         columns: int | str = "columns" if self.candidate_filter == "none" else self.candidates
         arrays = held_arrays(release, others=_ANSWERED) | {
             "pseudo_labels": Held("int32", (self.pseudo_texts,), 0, labels - 1),
@@ -133,8 +136,3 @@ class SeqPATE(Method, SeqPATEParameters):
             label_names=preparation.labels.names,
             record_columns=preparation.record_columns,
         )
-
-    @staticmethod
-    def _budget(plan: Plan) -> Budget:
-        assert isinstance(plan.budget, Budget), "a method that does not protect secrets is given no other"
-        return plan.budget

@@ -7,12 +7,13 @@ answers-1..R   in every round, one noisy sum of the teachers' answers to that ro
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
 
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, ReleaseError
 from understudy.labels import NOISY, UNIFORM, declared_proportions
 from understudy.methods.public import PublicFacts
 from understudy.methods.tuned.model import DeclaredSize, TunedParameters
@@ -263,6 +264,22 @@ def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
     charges = tuple(Charge(name, mechanism, why.get(name, asked)) for name, mechanism in sums.items())
     notes = _phrase_note(parameters, budget, facts)
     return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, budget, facts), notes)
+
+
+def planned_queries(charges: Sequence[Charge]) -> int:
+    """T, as the charges have it: a guide beside may have taken a share of the budget.
+
+    Raises ReleaseError if they are not those of this method.
+    """
+    total = 0
+    for charge in charges:
+        if charge.name.startswith(answers_name(0)[:-1]):
+            mechanism = charge.mechanism
+            asked = mechanism.shape[0] if isinstance(mechanism, NoisySum) else None
+            if asked is None:
+                raise ReleaseError("The charges are not those of seq-pate.", "Get the file again from its maker.")
+            total += asked
+    return total
 
 
 def phrase_epsilon(parameters: SeqPATEParameters, budget: Budget) -> float:

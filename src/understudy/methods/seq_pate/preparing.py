@@ -18,7 +18,7 @@ from understudy.decoding.tuned import TunedModel, build_instructions
 from understudy.errors import ConfigError, CorpusError
 from understudy.files import UnreadableText, cannot_read, read_lines
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
-from understudy.methods.seq_pate.plan import SeqPATEParameters, query_count, teacher_count
+from understudy.methods.seq_pate.plan import SeqPATEParameters, teacher_count
 from understudy.methods.seq_pate.student import Lessons, Student
 from understudy.methods.seq_pate.teachers import Faculty, Group, Recipe, require_separate_teachers
 from understudy.methods.tuned.model import model_to_tune
@@ -27,7 +27,6 @@ from understudy.models.machine import is_out_of_memory, one_core, worker_count
 from understudy.models.training import LoRA, random_rows
 from understudy.models.trunk import Trunk
 from understudy.privacy.facts import Fact, Facts
-from understudy.privacy.guarantee import Budget
 from understudy.prompts.template import Prompts
 
 _GROUP = {"cpu": 16, "cuda": 64}
@@ -145,14 +144,14 @@ def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -
         )
 
 
-def try_out(found: Ready, parameters: SeqPATEParameters, budget: Budget) -> Facts:
+def try_out(found: Ready, parameters: SeqPATEParameters, queries: int) -> Facts:
     """Try that teachers are separate, and measure on public text what the release will take.
 
     Raises:
         PrivacyError: a teacher changes with the texts of others on this device.
         ConfigError: the answers would not fit into a Release, or a group of teachers not into memory.
     """
-    queries, teachers = query_count(parameters, budget), teacher_count(parameters)
+    teachers = teacher_count(parameters)
     columns = found.columns if parameters.candidate_filter == "none" else parameters.candidates
     if columns > found.columns:
         raise ConfigError(

@@ -12,6 +12,7 @@ from pydantic import Field
 from understudy.decoding.prompting import LabelPrompts, TextParameters
 from understudy.decoding.tuned import Instructions, TunedModel
 from understudy.errors import ConfigError, ReleaseError
+from understudy.guide.plan import GUIDE
 from understudy.methods.contents import Held
 from understudy.models.causal import CausalModel
 from understudy.models.lora import ATTENTION
@@ -133,7 +134,7 @@ def held_arrays(release: Release, *, others: Collection[str]) -> dict[str, Held]
     weights = {
         name: Held("float32", tuple(f"{name} {place}" for place in range(array.ndim)), -LARGEST_WEIGHT, LARGEST_WEIGHT)
         for name, array in release.arrays.items()
-        if name not in PROMPTS and name not in others
+        if name not in PROMPTS and name not in others and name != GUIDE
     }
     return weights | {
         "prompt_tokens": Held("int32", ("tokens",), 0, _INT32),
@@ -173,7 +174,9 @@ def tuned_model(
         )
     trainable = trainable_of(parameters, base)
     own: dict[str, NDArray[Any]] = {
-        name: array for name, array in release.arrays.items() if name not in PROMPTS and name not in others
+        name: array
+        for name, array in release.arrays.items()
+        if name not in PROMPTS and name not in others and name != GUIDE
     }
     trainable.load(trainable.joined(own))
     return TunedModel(trainable, instructions, tokens=parameters.private_text_tokens, label_names=names)
