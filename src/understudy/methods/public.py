@@ -43,6 +43,10 @@ class Chooser(Protocol):
         """
         ...
 
+    def agreement(self, texts: Sequence[str], labels: Sequence[int]) -> float:
+        """Share of the texts that speak for the label that they were made for; 1 without labels."""
+        ...
+
 
 @dataclass(frozen=True)
 class GenerationTools:

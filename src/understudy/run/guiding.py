@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
@@ -98,6 +98,7 @@ class GuidedChooser:
     embedder: Embedder
     moves: bool = False
     say: Callable[[str], None] = lambda _line: None
+    _known: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, made: Release, config: RunConfig, listener: Listener) -> GuidedChooser | None:
@@ -115,6 +116,11 @@ class GuidedChooser:
         """As :class:`~understudy.methods.public.Chooser`; none is moved."""
         choice = choose(self.guide, self._vectors(texts), np.asarray(labels, dtype=np.int64), counts)
         return [chosen.tolist() for chosen in choice.chosen]
+
+    def agreement(self, texts: Sequence[str], labels: Sequence[int]) -> float:
+        """As :class:`~understudy.methods.public.Chooser`."""
+        margins = self.guide.margins(self._vectors(texts), np.asarray(labels, dtype=np.int64))
+        return float(np.mean(margins > 0)) if len(margins) else 1.0
 
     def choose_records(self, records: Sequence[SyntheticRecord], counts: Sequence[int]) -> list[SyntheticRecord]:
         """``counts[label]`` of the records of each label, those without a text last."""
@@ -136,6 +142,11 @@ class GuidedChooser:
         return kept
 
     def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        if not texts:
-            return np.zeros((0, self.guide.sums.shape[1] - 1), dtype=np.float32)
-        return np.asarray(self.embedder.embed(texts), dtype=np.float32)
+        """Those of the call before are not embedded again."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        found = dict(zip(new, self.embedder.embed(new), strict=True)) if new else {}
+        found |= {text: self._known[text] for text in texts if text in self._known}
+        self._known.clear()
+        self._known.update(found)
+        empty = np.zeros((0, self.guide.sums.shape[1] - 1), dtype=np.float32)
+        return np.stack([found[text] for text in texts]) if texts else empty

@@ -53,7 +53,8 @@ class SequenceParameters(Parameters):
     sequence_candidates: int = Field(4, ge=1, le=1000)
     """With a guide: sequences sampled for each one that it chooses."""
     swap_rounds: int = Field(3, ge=0, le=1000)
-    """With a guide: rounds in which chosen sequences vary by a swapped term, and the guide chooses again."""
+    """With a guide: rounds in which chosen sequences vary by a swapped term, and the guide chooses again. None where
+    80 % of the sequences speak for their label as they are."""
 
 
 class ReleaseParameters(Parameters):
