@@ -108,8 +108,7 @@ def guide_sums() -> np.ndarray[Any, Any]:
     return sums
 
 
-def dp_kps_guided() -> Release:
-    good = dp_kps(sequence_candidates=2, swap_rounds=1)
+def with_guide(good: Release) -> Release:
     charge = Charge("guide", Declared(GaussianEvent(3.0)), "noisy sums")
     return replace(
         good,
@@ -254,12 +253,13 @@ def seq_pate() -> Release:
 SAMPLES: dict[str, Callable[[], Release]] = {
     "dp-kps": dp_kps,
     "dp-kps iterative": dp_kps_iterative,
-    "dp-kps guided": dp_kps_guided,
+    "dp-kps guided": lambda: with_guide(dp_kps(sequence_candidates=2, swap_rounds=1)),
     "guided-evolution": guided_evolution,
     "aug-pe": aug_pe,
     "sec-pe": sec_pe,
     "few-shot": few_shot,
     "private-prediction": private_prediction,
     "dp-finetune": dp_finetune,
+    "dp-finetune guided": lambda: with_guide(dp_finetune()),
     "seq-pate": seq_pate,
 }

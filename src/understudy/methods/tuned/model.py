@@ -12,6 +12,7 @@ from pydantic import Field
 from understudy.decoding.prompting import LabelPrompts, TextParameters
 from understudy.decoding.tuned import Instructions, TunedModel
 from understudy.errors import ConfigError, ReleaseError
+from understudy.guide.plan import GUIDE
 from understudy.methods.contents import Held
 from understudy.models.causal import CausalModel
 from understudy.models.lora import ATTENTION
@@ -132,13 +133,17 @@ def held_arrays(release: Release, *, others: Collection[str]) -> dict[str, Held]
     """
     weights = {
         name: Held("float32", tuple(f"{name} {place}" for place in range(array.ndim)), -LARGEST_WEIGHT, LARGEST_WEIGHT)
-        for name, array in release.arrays.items()
-        if name not in PROMPTS and name not in others
+        for name, array in _weights(release, others).items()
     }
     return weights | {
         "prompt_tokens": Held("int32", ("tokens",), 0, _INT32),
         "prompt_lengths": Held("int32", (release.schema.label_set.size,), 1, 2**20),
     }
+
+
+def _weights(release: Release, others: Collection[str]) -> dict[str, NDArray[Any]]:
+    """All arrays that are nothing else; a guide is none."""
+    return {name: each for name, each in release.arrays.items() if name not in {*PROMPTS, GUIDE, *others}}
 
 
 def held_strings(release: Release) -> dict[str, int | None]:
@@ -172,8 +177,5 @@ def tuned_model(
             "The Release has prompts for other labels, or of another model.", "Get the file again from its maker."
         )
     trainable = trainable_of(parameters, base)
-    own: dict[str, NDArray[Any]] = {
-        name: array for name, array in release.arrays.items() if name not in PROMPTS and name not in others
-    }
-    trainable.load(trainable.joined(own))
+    trainable.load(trainable.joined(_weights(release, others)))
     return TunedModel(trainable, instructions, tokens=parameters.private_text_tokens, label_names=names)
