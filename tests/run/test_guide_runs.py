@@ -498,6 +498,24 @@ def test_nothing_planted_leaves_a_run_with_a_guide(
     assert "The guide chose 8 of 24 texts" in said.err
 
 
+def test_nothing_planted_leaves_a_guided_evolution(
+    tmp_path: Path, understudy: Callable[..., Said], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    plant(tmp_path)
+    with FakeEndpoint(lambda number, seen: answer(f"A note of {TERMS[number % 16]} and {number}.")) as endpoint:
+        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "on_bad_row": "skip", "lookahead": 1}
+        said = understudy("run", *flags(evolving(tmp_path, method="guided-evolution", **changes)))
+        assert said.code == 0, said.err
+        seen = endpoint.seen
+    assert len(seen) > 24
+    for request in seen:
+        assert_clean(json.dumps([request.path, dict(request.headers), request.body], ensure_ascii=False), "a request")
+    assert_clean(said.out + said.err, "what was said")
+    assert_clean(caplog.text, "the log")
+    assert_clean_folder(tmp_path / "out")
+
+
 def test_an_embedder_that_fails_on_a_private_text_does_not_quote_it(
     tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
 ) -> None:
