@@ -14,6 +14,9 @@ def right(corpus: us.Corpus, budget: us.Budget) -> us.Result:
     made: us.Release = us.release(corpus, method, budget, ledger=Path("l.sqlite"), resume=True)
     us.evaluate("notes.csv", "out", metrics="leakage", beside=["floor=floor/"], charge_metrics=0.5)
     us.generate(made, length=4, records=10, llm="none")
+    guided: us.Release = us.release(corpus, us.GuidedEvolution(rounds=3), budget)
+    us.generate(guided, records=10, rounds=2)
+    us.generate(made, guide_candidates=2, guide_moves=True, swap_rounds=1, sequence_candidates=2)
     us.baseline(labels="a,b", records_per_label=3)
     audit: us.RunAudit = us.audit(corpus, method, budget, canaries=100, records=10, output="out")
     paths: list[us.ReportPaths] = us.report("out", Path("other"), embedder="builtin")
@@ -28,6 +31,7 @@ def wrong(corpus: us.Corpus, method: us.DPKPS, budget: us.Budget) -> None:
     us.run(corpus, method, budget, output_format="xlsx")  # type: ignore[arg-type]
     us.release(corpus, method, budget, seed="x")  # type: ignore[arg-type]
     us.generate("a.release", length="4")  # type: ignore[arg-type]
+    us.generate("a.release", guide_candidates="4")  # type: ignore[arg-type]
     us.baseline(labels=3)  # type: ignore[arg-type]
     us.evaluate("notes.csv", "out", max_texts="7")  # type: ignore[arg-type]
     us.audit(corpus, method, budget, canaries="7")  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,32 @@ def dp_kps_iterative() -> Release:
         {"vocabulary": PureEvent(1.0), "sequences-1": PureEvent(1.0), "sequences-2": PureEvent(1.0)},
         arrays=arrays,
         terms=terms,
+    )
+
+
+def guide_sums() -> np.ndarray[Any, Any]:
+    """Of two labels of 30 and 20 records."""
+    sums = np.random.default_rng(3).normal(size=(2, 1 + DIMENSION))
+    sums[:, 0] = (9, 6)
+    return sums
+
+
+def with_guide(good: Release) -> Release:
+    charge = Charge("guide", Declared(GaussianEvent(3.0)), "noisy sums")
+    return replace(
+        good,
+        parameters={**good.parameters, "guide": True, "guide_share": 0.3},
+        statement=replace(good.statement, charges=(*good.statement.charges, charge)),
+        arrays={**good.arrays, "guide": guide_sums()},
+    )
+
+
+def guided_evolution() -> Release:
+    return sample(
+        "guided-evolution",
+        {"rounds": 2, "population": 2, "variations": 2},
+        {"guide": GaussianEvent(3.0)},
+        arrays={"guide": guide_sums()},
     )
 
 
@@ -226,10 +253,13 @@ def seq_pate() -> Release:
 SAMPLES: dict[str, Callable[[], Release]] = {
     "dp-kps": dp_kps,
     "dp-kps iterative": dp_kps_iterative,
+    "dp-kps guided": lambda: with_guide(dp_kps(sequence_candidates=2, swap_rounds=1)),
+    "guided-evolution": guided_evolution,
     "aug-pe": aug_pe,
     "sec-pe": sec_pe,
     "few-shot": few_shot,
     "private-prediction": private_prediction,
     "dp-finetune": dp_finetune,
+    "dp-finetune guided": lambda: with_guide(dp_finetune()),
     "seq-pate": seq_pate,
 }

@@ -143,8 +143,10 @@ class Odd(WordEmbedder):
         (lambda folder: settings(folder, bandwidth=0.4, features=8), "angina"),
         (lambda folder: protecting(folder, records_per_label=None), "Case 7."),
         (lambda folder: evolving(folder), "public"),
+        (lambda folder: evolving(folder, method="guided-evolution"), "public"),
+        (lambda folder: settings(folder, guide=True), "public"),
     ],
-    ids=["dp-kps", "sec-pe", "aug-pe"],
+    ids=["dp-kps", "sec-pe", "aug-pe", "guided-evolution", "a guide"],
 )
 def test_an_embedder_without_unit_vectors_for_public_texts_is_told_before_the_charge(
     tmp_path: Path,

@@ -242,6 +242,8 @@ GROWN: dict[str, tuple[Callable[..., dict[str, Any]], dict[str, Any], Callable[[
     "sec-pe, fewer": (protecting, {}, lambda table: table[:5], ("clusters",)),
     "dp-kps, more records": (settings, {}, grown, ("vocabulary", "density")),
     "dp-kps, a new owner": (settings, OWNED, newcomer, ("vocabulary", "density")),
+    "a guide, more records": (evolving, {"method": "guided-evolution"}, grown, ("guide",)),
+    "a guide, a new owner": (evolving, {"method": "guided-evolution", **OWNED}, newcomer, ("guide",)),
 }
 
 
@@ -259,6 +261,19 @@ def test_data_that_change_between_the_checks_and_the_release_are_refused_before_
     assert runs_charged(values["ledger"]) == 1  # what is charged stays so; the same command goes on
     write_csv(file, secret_rows())
     assert {charge.name for charge in release(values).statement.charges} == set(names)
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_data_that_change_between_the_method_and_its_guide_are_refused_before_its_noise(
+    tmp_path: Path, drawn: list[int]
+) -> None:
+    values = settings(tmp_path, guide=True, **OWNED)
+    changing = at_call(measuring, "measure", 3, lambda: write_csv(tmp_path / "notes.csv", newcomer(rows())))
+    with changing, pytest.raises(CorpusError, match="changed while"):
+        release(values)
+    assert (len(drawn), stored(values, ("density", "guide"))) == (2, ["density"])
+    write_csv(tmp_path / "notes.csv", rows())
+    assert "guide" in release(values).arrays
     assert runs_charged(values["ledger"]) == 1
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,12 @@ from understudy.store import database
 
 TMPFS = 4 * 1024  # KiB
 CURE = r"Free some space, then repeat the same command: it resumes, and nothing is charged twice\.$"
-METHODS: dict[str, Callable[..., dict[str, Any]]] = {"dp-kps": settings, "aug-pe": evolving, "sec-pe": protecting}
+METHODS: dict[str, Callable[..., dict[str, Any]]] = {
+    "dp-kps": settings,
+    "a guide": partial(settings, guide=True),
+    "aug-pe": evolving,
+    "sec-pe": protecting,
+}
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clinic import LABELS, TERMS, FakeChat, flags, settings
-from evolution_fixtures import DIMENSION, WordEmbedder, evolving, varied
+from evolution_fixtures import DIMENSION, OF_KPS, WordEmbedder, evolving, varied
 from numpy.typing import NDArray
 from run_fixtures import Said, runs_charged
 from sample_releases import dp_kps
@@ -349,19 +349,33 @@ def test_a_private_evolution_is_chosen_among(tmp_path: Path, varied_chat: FakeCh
     assert again.arrays["guide"].shape == SIZE
 
 
-@pytest.fixture
-def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Release:
-    """A Release that holds its texts itself."""
-    monkeypatch.setattr("understudy.models.catalog.load_causal", lambda *_, **__: ScriptModel(echo(3)))
+def holding(folder: Path, **changes: Any) -> dict[str, Any]:
+    """A release that holds its texts itself, and a guide."""
     own = {
         **{"method": "private-prediction", "epsilon": "30", "batches": 2, "batch_size": 5, "tokens_per_batch": 12},
         **{"max_tokens": 5, "private_text_tokens": 12, "unfinished": "keep", "records_per_label": None, "guide": True},
+        **dict.fromkeys((*OF_KPS, "llm")),
     }
-    from evolution_fixtures import OF_KPS
+    return settings(folder, **{**own, **changes})
 
-    values = {name: value for name, value in settings(tmp_path).items() if name not in OF_KPS}
-    values = {name: value for name, value in {**values, **own}.items() if value is not None}
-    return running.release(run_config({name: value for name, value in values.items() if name != "llm"})).release
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.models.catalog.load_causal", lambda *_, **__: ScriptModel(echo(3)))
+
+
+@pytest.fixture
+def held(tmp_path: Path, scripted: None) -> Release:
+    return running.release(run_config(holding(tmp_path))).release
+
+
+@pytest.mark.usefixtures("scripted")
+def test_a_release_that_is_continued_keeps_its_guide(tmp_path: Path) -> None:
+    first = running.release(run_config(holding(tmp_path, texts_per_batch=1))).release
+    more = running.release(run_config(holding(tmp_path, texts_per_batch=3)), resume=True).release
+    assert len(more.strings["texts"]) > len(first.strings["texts"])
+    assert np.array_equal(more.arrays["guide"], first.arrays["guide"])
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
 def test_of_texts_that_a_release_holds_those_are_chosen_that_are_wanted(held: Release) -> None:
@@ -482,6 +496,24 @@ def test_nothing_planted_leaves_a_run_with_a_guide(
     assert_clean(caplog.text, "the log")
     assert_clean_folder(tmp_path / "out")
     assert "The guide chose 8 of 24 texts" in said.err
+
+
+def test_nothing_planted_leaves_a_guided_evolution(
+    tmp_path: Path, understudy: Callable[..., Said], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    plant(tmp_path)
+    with FakeEndpoint(lambda number, seen: answer(f"A note of {TERMS[number % 16]} and {number}.")) as endpoint:
+        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "on_bad_row": "skip", "lookahead": 1}
+        said = understudy("run", *flags(evolving(tmp_path, method="guided-evolution", **changes)))
+        assert said.code == 0, said.err
+        seen = endpoint.seen
+    assert len(seen) > 24
+    for request in seen:
+        assert_clean(json.dumps([request.path, dict(request.headers), request.body], ensure_ascii=False), "a request")
+    assert_clean(said.out + said.err, "what was said")
+    assert_clean(caplog.text, "the log")
+    assert_clean_folder(tmp_path / "out")
 
 
 def test_an_embedder_that_fails_on_a_private_text_does_not_quote_it(

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,8 @@ def test_the_report_of_seeded_metrics_says_so_and_that_of_private_ones_does_not(
 
 METHODS: dict[str, Callable[..., dict[str, Any]]] = {
     "dp-kps": settings,
+    "dp-kps with a guide": partial(settings, guide=True),
+    "guided-evolution": partial(evolving, method="guided-evolution"),
     "aug-pe": evolving,
     "sec-pe": protecting,
     "in-parts": parts,

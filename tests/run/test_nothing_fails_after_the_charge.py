@@ -47,6 +47,7 @@ EPSILON = {"epsilon": "3", "delta": "1e-6"}
 METHODS: dict[str, dict[str, Any]] = {
     "dp-kps": {**EPSILON, "vocabulary_is_public": True, "top_terms": 6, "length": 2, "llm": "none", "bandwidth": 0},
     "aug-pe": {**EPSILON, "llm": "fake", "rounds": 2, "population": 2, "variations": 2},
+    "guided-evolution": {**EPSILON, "llm": "fake", "rounds": 2, "population": 2, "variations": 2},
     "sec-pe": {
         **{"secret_prior": "1e-3", "secret_posterior": "1e-2", "secret_detectors": "email"},
         **{"max_records_per_secret": 3, "public_corpus_is_public": True, "public_text": "note", "clusters": 3},
@@ -74,6 +75,7 @@ METHODS: dict[str, dict[str, Any]] = {
 KERNEL = {"bandwidth": 0.4, "features": 8}
 ITERATIVE = {**KERNEL, "mode": "iterative"}
 OWNER = {"owner": "clinician", "max_records_per_owner": 2}
+GUIDE = {"guide": True}
 CASES: dict[str, list[dict[str, Any]]] = {
     "dp-kps": [
         {},
@@ -90,9 +92,30 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"labels": [*LABELS, 7]},
         {"epsilon": "1e-9"},
         {"epsilon": "1e9"},
+        GUIDE,
+        {**GUIDE, "noise": "laplace", "guide_share": 0.99, **OWNER},
+        {**GUIDE, **KERNEL, "length": 6, "shortest": 1, "guide_candidates": 7, "guide_moves": True, "swap_rounds": 0},
+        {**GUIDE, "guide_share": 0.999999999999},
+        {**GUIDE, "guide_share": 1e-12},
+        {**GUIDE, "delta": "0", "noise": "laplace"},
+        {**GUIDE, "ignore_guide": True, "labels": LABELS[:1]},
+    ],
+    "guided-evolution": [
+        {},
+        {"rounds": 1, "population": 1, "variations": 1, "threshold": 1e12, **OWNER},
+        {"lookahead": 1, "keep_selected": False, "selection": "proportional", "harvest": "variations"},
+        {"labels": LABELS[:1], "initial_candidates": 1},
+        {"labels": [*LABELS, 7]},
+        {"population": 1_000_000},
+        {"keywords": "gone.txt", "keywords_are_public": True},
+        {"epsilon": "1e-9"},
+        {"epsilon": "1e9"},
+        {"delta": "0"},
+        GUIDE,
     ],
     "aug-pe": [
         {},
+        {**GUIDE, "guide_moves": True},
         {"rounds": 1, "population": 1, "variations": 1, "nearest": 1000, **OWNER},
         {"lookahead": 1, "keep_selected": False, "selection": "proportional", "threshold": 1e12, "distance": "l2"},
         {"initial_candidates": 1, "min_words": 100_000, "max_words": 100_000, "words_spread": 100_000},
@@ -126,6 +149,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     ],
     "private-prediction": [
         {},
+        {**GUIDE, "guide_share": 0.5, "epsilon": "300"},
         {"clip": "recenter", "batch_size": 300, "epsilon": "300", "top_k": 0, "temperature": 50},
         {"batches": 1, "tokens_per_batch": 1, "max_tokens": 1, "top_k": 1, "texts_per_batch": 1, **OWNER},
         {"sparse_vector": True, "threshold_noise": 2.0, "threshold": 2, "batch_size": 50, "epsilon": "100"},
@@ -137,6 +161,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     ],
     "few-shot": [
         {},
+        {**GUIDE, **OWNER},
         {"noise": "votes", "sampling_rate": 1, "subsets": 1, "candidates": 10_000, **OWNER},
         {"tokens": 1, "exemplars": 1000, "exemplar_tokens": 1},
         {"subsets": 500, "examples_per_subset": 100, "private_text_tokens": 1_000_000},
@@ -147,6 +172,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     ],
     "dp-finetune": [
         {},
+        GUIDE,
         {"sampling_rate": 1, "label_sizes": "noisy", "lora_matrices": "both", **OWNER},
         {"sampling_rate": 1e-9, "checkpoints": 1},
         {"learns": "all", "rows_at_once": 1, "private_text_tokens": 1},
@@ -158,6 +184,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     ],
     "seq-pate": [
         {},
+        GUIDE,
         {"label_sizes": "noisy", "teacher_matrices": "both", "teacher_batch": 2, **OWNER},
         {"answers": "votes", "noise": "laplace", "teacher_learning_rate": 1, "teacher_layers": None},
         {"candidate_filter": "none", "student_loss": "top-answer", "learning_rate": 1, "kl_weight": 1e6},
@@ -172,7 +199,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"epsilon": "1e9"},
     ],
 }
-ALIKE = {"dp-kps", "aug-pe", "sec-pe"}
+ALIKE = {"dp-kps", "aug-pe", "guided-evolution", "sec-pe"}
 """Whose arrays have one shape whatever is drawn; that of texts drawn token by token follows from the noise."""
 
 

@@ -24,7 +24,9 @@ from understudy.privacy.guarantee import Budget
 from understudy.run import pipeline as running
 
 pytestmark = pytest.mark.usefixtures("varied_chat")
-METHODS = ("aug-pe", "sec-pe")
+GUIDED = "dp-kps with a guide"
+METHODS = ("aug-pe", "guided-evolution", "sec-pe", GUIDED)
+"""And one that embeds no private text, with a guide."""
 
 
 class ByNeighbour(WordEmbedder):
@@ -65,8 +67,10 @@ def use(monkeypatch: pytest.MonkeyPatch, embedder: Any) -> Any:
 
 def configured(method: str, folder: Path, **changes: Any) -> dict[str, Any]:
     """A run of a method that embeds private texts."""
-    if method == "aug-pe":
-        return evolving(folder, **changes)
+    if method == GUIDED:
+        return settings(folder, guide=True, **changes)
+    if method in ("aug-pe", "guided-evolution"):
+        return evolving(folder, method=method, **changes)
     (folder / "public.csv").write_text(
         "text\n" + "\n".join(f"a public note about {number} things" for number in range(40)), "utf-8"
     )
@@ -113,7 +117,7 @@ def test_an_embedder_that_sends_texts_away_needs_the_users_word(
     assert elsewhere.seen
     (said,) = result.statement.trusted
     assert "acme:elsewhere read the private texts (--trust-endpoint)" in said
-    again = us.load_release(tmp_path / "out" / "release" / f"{method}.release")
+    again = us.load_release(tmp_path / "out" / "release" / f"{method.split()[0]}.release")
     assert again.statement.trusted == result.statement.trusted
     assert f"## Who is trusted\n\n- {said}" in (tmp_path / "out" / "release" / "statement.md").read_text("utf-8")
     assert json.loads((tmp_path / "out" / "release" / "statement.json").read_text("utf-8"))["trusted"] == [said]
@@ -185,8 +189,8 @@ def test_a_run_goes_on_with_the_embedder_that_it_began_with(
 
 
 def test_methods_whose_embedder_reads_private_texts_say_so() -> None:
-    read = {name: method_class(name).needs.embedder for name in ("aug-pe", "sec-pe", "dp-kps")}
-    assert read == {"aug-pe": "private", "sec-pe": "private", "dp-kps": "public"}
+    read = {name: method_class(name).needs.embedder for name in ("aug-pe", "guided-evolution", "sec-pe", "dp-kps")}
+    assert read == {"aug-pe": "private", "guided-evolution": "private", "sec-pe": "private", "dp-kps": "public"}
 
 
 # -- evaluation -------------------------------------------------------------------------------------------------------

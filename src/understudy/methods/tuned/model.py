@@ -142,6 +142,11 @@ def held_arrays(release: Release, *, others: Collection[str]) -> dict[str, Held]
     }
 
 
+def _weights(release: Release, others: Collection[str]) -> dict[str, NDArray[Any]]:
+    """All arrays that are nothing else; a guide is none."""
+    return {name: each for name, each in release.arrays.items() if name not in {*PROMPTS, GUIDE, *others}}
+
+
 def held_strings(release: Release) -> dict[str, int | None]:
     """The form of the texts, and the schema of records where they have one."""
     schema = {SCHEMA: 1} if release.schema.record_columns and SCHEMA in release.strings else {}
