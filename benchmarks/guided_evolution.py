@@ -2,8 +2,8 @@
 
     python benchmarks/guided_evolution.py --set yelp_augpe --epsilon 1 4
 
-Both evolve the same first texts in as many rounds. Of the texts that each ends with: kernel distance, FID, precision and
-recall against as many private texts as are kept (``--most``). Embeddings are those of the guide.
+Both evolve the same first texts in as many rounds. Of the texts that each ends with: kernel distance to the private
+texts, and FID, precision and recall against as many of them. Embeddings are those of the guide.
 """
 
 from __future__ import annotations

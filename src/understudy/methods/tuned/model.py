@@ -133,8 +133,7 @@ def held_arrays(release: Release, *, others: Collection[str]) -> dict[str, Held]
     """
     weights = {
         name: Held("float32", tuple(f"{name} {place}" for place in range(array.ndim)), -LARGEST_WEIGHT, LARGEST_WEIGHT)
-        for name, array in release.arrays.items()
-        if name not in PROMPTS and name not in others and name != GUIDE
+        for name, array in _weights(release, others).items()
     }
     return weights | {
         "prompt_tokens": Held("int32", ("tokens",), 0, _INT32),
@@ -178,10 +177,5 @@ def tuned_model(
             "The Release has prompts for other labels, or of another model.", "Get the file again from its maker."
         )
     trainable = trainable_of(parameters, base)
-    own: dict[str, NDArray[Any]] = {
-        name: array
-        for name, array in release.arrays.items()
-        if name not in PROMPTS and name not in others and name != GUIDE
-    }
-    trainable.load(trainable.joined(own))
+    trainable.load(trainable.joined(_weights(release, others)))
     return TunedModel(trainable, instructions, tokens=parameters.private_text_tokens, label_names=names)
