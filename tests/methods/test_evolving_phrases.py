@@ -26,13 +26,17 @@ def pool(sizes: Sequence[int], seed: int = 0) -> list[Seed]:
 class First:
     """Chooses the first texts in the order of ``score``, and remembers what it was asked."""
 
-    def __init__(self, score: str = "") -> None:
-        self.score, self.asked = score, list[list[str]]()
+    def __init__(self, score: str = "", agreement: float = 0.0) -> None:
+        self.score, self.asked, self._agreement = score, list[list[str]](), agreement
 
     def choose(self, texts: Sequence[str], labels: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
         self.asked.append(list(texts))
         best = sorted(range(len(texts)), key=lambda index: -texts[index].count(self.score) if self.score else index)
         return [[index for index in best if labels[index] == label][:count] for label, count in enumerate(counts)]
+
+    def agreement(self, texts: Sequence[str], labels: Sequence[int]) -> float:
+        assert len(texts) == len(labels)
+        return self._agreement
 
 
 def evolved(seeds: Sequence[Seed], counts: Sequence[int], chooser: First, rounds: int = 3, seed: int = 0) -> list[Seed]:
@@ -100,3 +104,10 @@ def test_seeds_evolve_towards_what_is_chosen() -> None:
 
 def test_the_same_generator_gives_the_same_seeds() -> None:
     assert evolved(pool((20, 20)), [9, 9], First()) == evolved(pool((20, 20)), [9, 9], First())
+
+
+@pytest.mark.parametrize(("agreement", "rounds"), [(0.0, 3), (0.79, 3), (0.8, 0), (1.0, 0)])
+def test_no_term_is_swapped_where_sequences_speak_for_their_label(agreement: float, rounds: int) -> None:
+    chooser = First(agreement=agreement)
+    evolved([Seed(("a", "b"), 0), Seed(("c", "d"), 0), Seed(("e", "f"), 0)], [2], chooser)
+    assert len(chooser.asked) == 1 + rounds
