@@ -90,7 +90,7 @@ def plan_with_guide(
             high = epsilon
         if total <= limit and (total >= _ENOUGH * limit or high - low <= (1 - _ENOUGH) * high):
             break
-        guess = epsilon * limit / total if total else high
+        guess = 0.999 * epsilon * limit / total if total else high
         epsilon = guess if low < guess < high else (low + high) / 2
     if best is None:
         raise ConfigError(
