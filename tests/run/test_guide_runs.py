@@ -390,6 +390,28 @@ def test_of_texts_that_a_release_holds_those_are_chosen_that_are_wanted(held: Re
         us.generate(held, records_per_label=max(there) + 1)
 
 
+# -- what is done with a run afterwards -------------------------------------------------------------------------------
+
+
+def test_a_run_with_a_guide_is_shown_evaluated_and_reported(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    run(guided(tmp_path))
+    shown = understudy("show", str(tmp_path / "out" / "release" / "dp-kps.release"), "--json")
+    assert json.loads(shown.out)["parameters"]["guide"] is True
+    folder, ledger = tmp_path / "out", str(tmp_path / "ledger.sqlite")
+    made = us.evaluate(tmp_path / "notes.csv", folder, metrics="utility", classifiers="tf-idf", ledger=ledger)
+    assert isinstance(made, us.Evaluation)
+    (paths,) = us.report(folder)
+    assert "guide" in paths.shareable.read_text("utf-8")
+
+
+def test_a_run_with_a_guide_is_audited(tmp_path: Path) -> None:
+    settings(tmp_path)
+    corpus = us.read_corpus(tmp_path / "notes.csv", text="note", label="department", labels=LABELS)
+    method, options = us.DPKPS(top_terms=800), {"llm": "none", "records": 4, "guide": True}
+    audit = us.audit(corpus, method, us.Budget(3, "1e-6"), canaries=50, output=str(tmp_path / "audit"), **options)
+    assert isinstance(audit, us.RunAudit)
+
+
 # -- before the charge ------------------------------------------------------------------------------------------------
 
 

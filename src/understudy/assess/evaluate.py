@@ -29,7 +29,7 @@ from understudy.config import LedgerParameters
 from understudy.corpus import Corpus
 from understudy.errors import ConfigError, CorpusError, ModelError
 from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, disk_faults, private_folder, read_lines, read_whole
-from understudy.methods.registry import make_method
+from understudy.methods.registry import make_method, own_parameters
 from understudy.metrics.results import Evaluation
 from understudy.metrics.sample import Sample
 from understudy.metrics.value import REAL, SYNTHETIC, MetricValue
@@ -373,8 +373,7 @@ def _tuned_model(config: EvaluationConfig, made: Made, listener: Listener) -> Tu
     if made.release is None or "utility" not in config.metrics:
         return None
     named = made.release.statement.public_inputs.get("private model")
-    parameters = {name: value for name, value in made.release.parameters.items() if name != "seed"}
-    method = make_method(made.release.method, parameters)
+    method = make_method(made.release.method, own_parameters(made.release))
     if named is None or not method.needs.generation_model:
         return None
     from understudy.models.catalog import load_causal

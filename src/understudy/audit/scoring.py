@@ -17,6 +17,7 @@ from understudy.errors import ConfigError
 from understudy.methods.dp_kps.generate import scores as density_scores
 from understudy.methods.dp_kps.plan import NAME as DP_KPS
 from understudy.methods.dp_kps.plan import DPKPSParameters, score_noise
+from understudy.methods.registry import own_parameters
 from understudy.models.types import Embedder
 from understudy.release import Release
 from understudy.vocabulary.matcher import TermMatcher
@@ -176,7 +177,7 @@ def release_scores(canaries: Canaries, release: Release) -> Scores:
 
     A term that is not in the privatised vocabulary counts as the least that is.
     """
-    parameters = DPKPSParameters(**{name: value for name, value in release.parameters.items() if name != "seed"})
+    parameters = DPKPSParameters(**own_parameters(release))
     mechanisms: dict[str, Any] = {charge.name: charge.mechanism for charge in release.statement.charges}
     terms = parameters.terms_per_record
     signal = 1 / math.sqrt(terms) if parameters.noise == "gaussian" else 1 / terms

@@ -66,6 +66,12 @@ def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
     return method
 
 
+def own_parameters(release: Release) -> dict[str, Any]:
+    """The parameters of a Release that are its method's own: neither its seed nor its guide's."""
+    others = {"seed", *GuideParameters.model_fields}
+    return {name: value for name, value in release.parameters.items() if name not in others}
+
+
 def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
     """Read and check a Release file, which may come from anybody.
 
@@ -97,9 +103,8 @@ def _method_of(path: Path, release: Release) -> Method:
             f"Install the package it comes from; `understudy plan --help` lists the methods (here: "
             f"{', '.join(method_names())}).",
         )
-    parameters = dict(release.parameters)
-    seed = parameters.pop("seed", None)
-    guide = {name: parameters.pop(name) for name in GuideParameters.model_fields if name in parameters}
+    parameters, seed = own_parameters(release), release.parameters.get("seed")
+    guide = {name: release.parameters[name] for name in GuideParameters.model_fields if name in release.parameters}
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise corrupt(path, "its seed is no number from 0")
     try:
