@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -60,12 +60,16 @@ def has_guide(made: Release) -> bool:
     return bool(made.parameters.get("guide"))
 
 
-def require_guide(made: Release, options: dict[str, object]) -> None:
-    """See that nothing is asked of a guide that the Release does not have; else ConfigError."""
+def require_guide(options: Mapping[str, object], *, guide: bool) -> None:
+    """See that nothing is asked of a guide that is not there; else ConfigError.
+
+    Args:
+        guide: whether the Release was, or is to be, made with ``--guide``.
+    """
     asked = [name for name in ("guide", *ChoosingParameters.model_fields) if options.get(name)]
-    if asked and not has_guide(made):
+    if asked and not guide:
         raise ConfigError(
-            f"{asked[0]!r} is about the guide of a Release, and this one was made without.",
+            f"{asked[0]!r} is about a guide beside what a method releases, and there is none.",
             "Leave it out, or release with --guide.",
         )
 

@@ -9,11 +9,12 @@ from typing import Any
 from understudy.config import RunConfig, run_config
 from understudy.corpus import Corpus
 from understudy.errors import ConfigError
+from understudy.guide.parameters import ChoosingParameters
 from understudy.methods.registry import load_release, method_class
 from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.release import Release
 from understudy.run.generating import Result, prepare_writing, write_texts
-from understudy.run.guiding import require_guide
+from understudy.run.guiding import has_guide, require_guide
 from understudy.run.planning import check_wanted, require_language_model, require_name
 from understudy.run.releasing import make_release, require_continuable
 from understudy.run.session import SILENT, Listener, noise_source, open_session
@@ -50,6 +51,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     check_wanted(config)
+    require_guide(config.part(ChoosingParameters).model_dump(), guide=config.guide)
     require_name(config)
     require_language_model(config, releases=True, generates=True)
     asks = method_class(config.method).needs.generation_llm != "never"
@@ -78,7 +80,7 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
         raise ConfigError(
             f"{changed[0]!r} was fixed when the Release was made.", "Leave it out, or make another Release."
         )
-    require_guide(made, options)
+    require_guide(options, guide=has_guide(made))
     config = run_config({**fixed, **options, "method": made.method})
     check_wanted(config)
     require_language_model(config, releases=False, generates=True)
