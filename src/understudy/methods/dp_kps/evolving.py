@@ -7,7 +7,7 @@
         kept   <- those of kept and varied that the guide chooses
 
 Where nearly all sequences speak for their label anyway, swaps would only make them alike: on ag_news three rounds cost
-five points of a TF-IDF classifier, on trec they gained up to twelve of one on embeddings.
+three points of a TF-IDF classifier, on trec they gained up to twelve of one on embeddings.
 
 Private evolution (Xie et al. 2024) asks the private records to vote in every round. Here they voted once: the guide
 answers any number of times.
