@@ -20,7 +20,7 @@ from understudy.privacy.events import (
 )
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.mechanisms import Declared
+from understudy.privacy.mechanisms import Declared, NoisySum, Sensitivity
 from understudy.privacy.plan import Charge
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
@@ -226,6 +226,7 @@ def dp_finetune() -> Release:
 
 def seq_pate() -> Release:
     """Two rounds of two questions each, about three tokens."""
+    answers = NoisySum("gaussian", 2.0, Sensitivity(2.0**21, 2.0**20.5, 2.0**20), (2, 3))
     numbers = {
         "pseudo_labels": [0, 1],
         "pseudo_lengths": [2, 1],
@@ -233,7 +234,7 @@ def seq_pate() -> Release:
         "question_text": [0, 0, 1, 1],
         "question_place": [0, 1, 0, 0],
     }
-    return sample(
+    made = sample(
         "seq-pate",
         {
             **{"declared_records": 100, "private_text_tokens": 32, "queries": 4, "rounds": 2, "candidates": 3},
@@ -248,6 +249,8 @@ def seq_pate() -> Release:
         },
         strings={"form": ["", " ", "text"]},
     )
+    charges = tuple(Charge(each.name, answers, each.why) for each in made.statement.charges)
+    return replace(made, statement=replace(made.statement, charges=charges))
 
 
 SAMPLES: dict[str, Callable[[], Release]] = {

@@ -91,8 +91,16 @@ def test_a_release_without_a_guide_is_what_it_was(tmp_path: Path) -> None:
     assert not {name for name in plain.parameters if "guide" in name or name == "embedder"}
     assert "embedder" not in plain.statement.public_inputs
     assert [charge.name for charge in plain.statement.charges] == ["vocabulary", "density"]
-    other = {"guide_share": 0.7, "guide_candidates": 9, "guide_moves": True}
-    assert run(settings(tmp_path, output=None, **other), **SEEDED).release.digest == plain.digest
+    assert run(settings(tmp_path, output=None, guide=False), **SEEDED).release.digest == plain.digest
+
+
+@pytest.mark.parametrize(
+    "other", [{"guide_share": 0.7}, {"guide_candidates": 9}, {"guide_moves": True}, {"ignore_guide": True}]
+)
+def test_a_run_without_a_guide_is_asked_nothing_of_one(tmp_path: Path, other: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        run(settings(tmp_path, **other), **SEEDED)
+    assert "--guide" in caught.value.cure
 
 
 def test_the_exact_guide_is_that_of_the_records_and_noise_is_added(
@@ -232,7 +240,7 @@ def test_ignoring_the_guide_gives_what_a_release_without_it_gives(made: Release)
 )
 def test_what_is_asked_of_a_guide_needs_one(option: str, value: Any) -> None:
     options: dict[str, Any] = {option: value}
-    with pytest.raises(ConfigError, match="made without") as caught:
+    with pytest.raises(ConfigError, match="there is none") as caught:
         us.generate(dp_kps(), llm="none", records=3, **options)
     assert "--guide" in caught.value.cure
 

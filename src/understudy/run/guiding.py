@@ -69,7 +69,7 @@ def require_guide(options: Mapping[str, object], *, guide: bool) -> None:
     asked = [name for name in ("guide", *ChoosingParameters.model_fields) if options.get(name)]
     if asked and not guide:
         raise ConfigError(
-            f"{asked[0]!r} is about a guide beside what a method releases, and there is none.",
+            f"{asked[0]!r} is about the guide of a Release, and there is none.",
             "Leave it out, or release with --guide.",
         )
 
@@ -139,10 +139,11 @@ class GuidedChooser:
                 kept.append(replace(record, label=label, provenance={**record.provenance, **moved}))
             blank = (record for record in records if not record.text and record.label == label)
             kept += islice(blank, count - len(chosen))
-        told = f"The guide chose {sum(map(len, choice.chosen))} of {len(there)} texts"
-        if len(counts) > 1:
-            told += f", {choice.confirmed} of which speak for the label that they were made for"
-        self.say(f"{told}{f'; {choice.moved} went to another label' if choice.moved else ''}.")
+        if len(there) > sum(counts) or choice.moved:
+            told = f"The guide chose {sum(map(len, choice.chosen))} of {len(there)} texts"
+            if len(counts) > 1:
+                told += f", {choice.confirmed} of which speak for the label that they were made for"
+            self.say(f"{told}{f'; {choice.moved} went to another label' if choice.moved else ''}.")
         return kept
 
     def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from understudy.config import MOST_RECORDS, RunConfig
 from understudy.corpus.labels import canonical, declared_labels
 from understudy.errors import ConfigError
+from understudy.guide.parameters import GuideParameters
 from understudy.guide.plan import plan_with_guide
 from understudy.labels import LabelSet
 from understudy.methods.public import PublicFacts
@@ -34,6 +35,8 @@ def make_plan(config: RunConfig, *, labels: LabelSet | None = None) -> Plan:
     if config.unit.kind == "secret":
         _check_recognisers(config)
     facts = PublicFacts(config.unit, labels or declared_label_set(config), config.expected_records)
+    if not config.guide and config.guide_share != GuideParameters().guide_share:
+        raise ConfigError("A share is named for a guide, and none is to be made.", "Add --guide, or leave it out.")
     if config.guide:
         method.require_guidable()
         plan = plan_with_guide(

@@ -98,13 +98,13 @@ _ALL: tuple[Auditable, ...] = (
     Auditable("sec-pe", "sec-pe: two releases", _SECRETS_HALF, partial(sec_pe, rate=0.5, records=3, releases=2)),
     Auditable(
         "guide",
-        "guide: noisy sums of embeddings of each label",
+        "guided-evolution: the guide, also of other methods",
         "one record more, whose embedding all lies in one coordinate",
         partial(guide, Unit()),
     ),
     Auditable(
         "guide-owners",
-        "guide: the same for owners",
+        "guided-evolution: the guide of owners",
         f"{_OWNER} of one label whose embeddings are alike",
         partial(guide, OWNER),
     ),

@@ -15,7 +15,7 @@ answers any number of times.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle, islice
 
 import numpy as np
@@ -29,13 +29,22 @@ _VARIATIONS = 3
 
 
 def evolve_seeds(
-    pool: Sequence[Seed], counts: Sequence[int], *, chooser: Chooser, rounds: int, generator: np.random.Generator
+    pool: Sequence[Seed],
+    counts: Sequence[int],
+    *,
+    chooser: Chooser,
+    rounds: int,
+    generator: np.random.Generator,
+    say: Callable[[str], None] = lambda _line: None,
 ) -> list[Seed]:
     """``counts[label]`` seeds of each label; where fewer differ they are repeated in turn."""
     by_label = [[seed for seed in pool if seed.label == label and seed.phrases] for label in range(len(counts))]
     kept = _chosen(pool, counts, chooser)
     agreement = chooser.agreement([_text(seed) for seed in pool], [seed.label for seed in pool])
-    for _ in range(rounds if agreement < AGREE else 0):
+    rounds = rounds if agreement < AGREE else 0
+    swapped = f"terms were swapped in {rounds} round(s)" if rounds else "no terms were swapped"
+    say(f"The guide chose {len(kept)} of {len(pool)} sequences ({agreement:.0%} speak for their label); {swapped}.")
+    for _ in range(rounds):
         kept = _chosen([*kept, *_varied(kept, by_label, generator)], counts, chooser)
     found = [[seed for seed in kept if seed.label == label] for label in range(len(counts))]
     return [seed for some, count in zip(found, counts, strict=True) for seed in islice(cycle(some), count)]

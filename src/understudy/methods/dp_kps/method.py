@@ -104,7 +104,9 @@ class DPKPS(Method, DPKPSParameters):
         ]
         if tools.chooser is not None:
             generator = np.random.default_rng([tools.seed, times])
-            seeds = evolve_seeds(seeds, counts, chooser=tools.chooser, rounds=self.swap_rounds, generator=generator)
+            seeds = evolve_seeds(
+                seeds, counts, chooser=tools.chooser, rounds=self.swap_rounds, generator=generator, say=tools.say
+            )
         return tools.writer.write(seeds)
 
     def _vocabulary(self) -> Vocabulary:
