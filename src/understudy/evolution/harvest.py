@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from understudy.evolution.loop import Round, candidates_of
+from understudy.evolution.loop import Round, candidates_of, sizes_within
 from understudy.evolution.parameters import EvolutionParameters
 from understudy.evolution.variation import TextAPI
 from understudy.parameters import Parameters
@@ -122,6 +122,12 @@ def harvest_calls(counts: Sequence[int], population: Sequence[int], *, kind: str
     if kind == "variations":
         return sum(counts)
     return sum(max(0, count - size) for count, size in zip(counts, population, strict=True))
+
+
+def calls_within(parameters: EvolutionParameters, counts: Sequence[int], *, kind: str) -> int:
+    """Calls for ``counts`` records of an evolution that makes no larger populations, if none fails."""
+    sizes = sizes_within(parameters, counts)
+    return evolution_calls(parameters, sizes) + harvest_calls(counts, sizes[-1], kind=kind)
 
 
 def variation_characters(parameters: EvolutionParameters, template: PromptTemplate, examples: int) -> int:

@@ -178,6 +178,11 @@ def population_sizes(parameters: EvolutionParameters, weights: Sequence[float]) 
     return [share_out(parameters.population_at(number) * len(weights), weights) for number in range(parameters.rounds)]
 
 
+def sizes_within(parameters: EvolutionParameters, counts: Sequence[int]) -> list[list[int]]:
+    """``sizes[round][label]``: the population of each label, but no more than ``counts[label]`` are wanted."""
+    return [[min(parameters.population_at(number), count) for count in counts] for number in range(parameters.rounds)]
+
+
 def candidates_per_round(parameters: EvolutionParameters, labels: int) -> Work:
     """The candidates and language model calls of each round, for a label set of this size (at least 1)."""
     return candidates_of(parameters, population_sizes(parameters, [1.0] * labels))

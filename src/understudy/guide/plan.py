@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from understudy.errors import ConfigError
 from understudy.guide.form import VECTOR_WEIGHT, guide_sensitivity
+from understudy.guide.parameters import GuideParameters
 from understudy.models.machine import require_memory
 from understudy.privacy.accountant import Composition, gaussian_split
 from understudy.privacy.events import GaussianEvent
@@ -137,7 +138,7 @@ def recommendation(budget: Budget, *, labels: int, expected_records: int) -> Fac
     return Facts((Fact("recommended_guide_share", share, "recommended share of a guide (--guide --guide-share)"),))
 
 
-RECOMMENDED = 0.3
+RECOMMENDED = GuideParameters().guide_share
 _DISTANCE, _DIMENSION = 0.35, 384
 """Of a label's mean from the mean of all, and of the vectors: about those of the built-in embedder."""
 _LEAST = 0.5

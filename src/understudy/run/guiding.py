@@ -13,15 +13,14 @@ from understudy.config import RunConfig
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.errors import ConfigError
 from understudy.guide.choosing import choose
-from understudy.guide.guide import Guide, noise_check
+from understudy.guide.guide import Guide
 from understudy.guide.parameters import ChoosingParameters, GuideParameters
-from understudy.guide.plan import GUIDE
 from understudy.guide.released import guide_of
-from understudy.methods.base import Method, Released, ReleaseTools, needed
+from understudy.methods.base import Method, Released, ReleaseTools
+from understudy.methods.guided_evolution.release import release as release_guide
 from understudy.models.types import Embedder
 from understudy.privacy.facts import Facts
 from understudy.privacy.plan import Plan
-from understudy.queries.guide import GuideSums
 from understudy.release import Release
 from understudy.run.session import Listener
 from understudy.writing.records import SyntheticRecord
@@ -31,20 +30,13 @@ _TEXTS = 3
 
 def with_guide(released: Released, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """What a method released, and the guide of the same records."""
-    embedder = needed(tools.embedder)
-    measured = tools.measure(GUIDE, GuideSums(embedder, tools.labels.size, tools.dimension), corpus)
-    std = 0.0 if measured.seal.noise == "none" else plan.mechanism(GUIDE).noise_std
-    check = noise_check(Guide(measured.value, std))
+    guide = release_guide(corpus, plan, tools)
+    check, own = guide.noise_check, released.noise_check
     return replace(
         released,
-        arrays={**released.arrays, GUIDE: measured.value},
-        public_inputs={
-            **released.public_inputs,
-            "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
-        },
-        noise_check=Facts(
-            (*released.noise_check.entries, *check.entries), (*released.noise_check.warnings, *check.warnings)
-        ),
+        arrays={**released.arrays, **guide.arrays},
+        public_inputs={**released.public_inputs, **guide.public_inputs},
+        noise_check=Facts((*own.entries, *check.entries), (*own.warnings, *check.warnings)),
     )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from understudy.errors import ModelError
 from understudy.evolution.harvest import harvest, survivors
-from understudy.evolution.loop import Round, evolve
+from understudy.evolution.loop import Round, evolve, sizes_within
 from understudy.evolution.variation import TextAPI, keywords_of_labels
 from understudy.guide.choosing import choose
 from understudy.guide.released import guide_of
@@ -40,7 +40,7 @@ def generate(
     guide = guide_of(release, embedder, cure="Generate with the embedder that it was made with (--embedder).")
     keywords = keywords_of_labels(parameters, tools.writer.template.evolution, tools.writer.labels)
     api = TextAPI(tools.writer, parameters, keywords)
-    sizes = [[min(parameters.population_at(number), count) for count in counts] for number in range(parameters.rounds)]
+    sizes = sizes_within(parameters, counts)
 
     def votes(number: int, vectors: NDArray[np.float32], labels: NDArray[np.int32]) -> NDArray[np.float64]:
         """The more the earlier the guide chooses a text; none for those that it does not choose."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from understudy.evolution.harvest import evolution_calls, harvest_calls, variation_characters
+from understudy.evolution.harvest import calls_within, variation_characters
 from understudy.evolution.variation import keywords_of_labels
 from understudy.methods.base import Method, Needs, Released, ReleaseTools
 from understudy.methods.contents import Contents
@@ -51,8 +51,7 @@ class GuidedEvolution(Method, GuidedEvolutionParameters):
     def estimate_calls(
         self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate
     ) -> CallEstimate:
-        sizes = [[min(self.population_at(number), count) for count in counts] for number in range(self.rounds)]
-        calls = evolution_calls(self, sizes) + harvest_calls(counts, sizes[-1], kind=self.harvest)
+        calls = calls_within(self, counts, kind=self.harvest)
         return CallEstimate(calls, variation_characters(self, template, writing.examples_per_prompt))
 
     def contents(self, release: Release) -> Contents:

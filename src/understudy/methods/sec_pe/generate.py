@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from understudy.errors import ModelError, ReleaseError
 from understudy.evolution.embeddings import Block, integer_vectors
 from understudy.evolution.harvest import harvest, survivors
-from understudy.evolution.loop import Round, evolve
+from understudy.evolution.loop import Round, evolve, sizes_within
 from understudy.evolution.variation import TextAPI, keywords_of_labels
 from understudy.evolution.voting import Distance, nearest
 from understudy.methods.public import GenerationTools
@@ -37,7 +37,7 @@ def generate(
     votes = CentreVotes(release.arrays["centres"], release.arrays["sizes"], distance=parameters.distance)
     keywords = keywords_of_labels(parameters, tools.writer.template.evolution, tools.writer.labels)
     api = TextAPI(tools.writer, parameters, keywords)
-    sizes = [[min(parameters.population_at(number), count) for count in counts] for number in range(parameters.rounds)]
+    sizes = sizes_within(parameters, counts)
     rounds: list[Round] = []
     for each in evolve(api, sizes, embed=embedder.embed, vote=votes):
         rounds.append(each)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from understudy.errors import ConfigError
-from understudy.evolution.harvest import evolution_calls, harvest_calls, variation_characters
+from understudy.evolution.harvest import calls_within, variation_characters
 from understudy.evolution.variation import keywords_of_labels
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
@@ -101,8 +101,7 @@ class SecPE(Method, SecPEParameters):
     def estimate_calls(
         self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate
     ) -> CallEstimate:
-        sizes = [[min(self.population_at(number), count) for count in counts] for number in range(self.rounds)]
-        calls = evolution_calls(self, sizes) + harvest_calls(counts, sizes[-1], kind=self.harvest)
+        calls = calls_within(self, counts, kind=self.harvest)
         return CallEstimate(calls, variation_characters(self, template, writing.examples_per_prompt))
 
     def contents(self, release: Release) -> Contents:
