@@ -229,6 +229,23 @@ class ModelParameters(Parameters):
     """Stop before this much money is spent (needs the prices)."""
 
 
+class EngineParameters(Parameters):
+    """Where private records are read and embedded."""
+
+    engine: Literal["in-process", "processes", "ray"] = "in-process"
+    """Where parts of the private table are worked on: in this process, in processes of this machine, or on a Ray
+    cluster (the extra ``ray``)."""
+    engine_address: str | None = None
+    """Address of a Ray cluster: ``HOST:PORT``, ``ray://HOST:PORT`` or ``auto``. Default: a cluster of this machine."""
+    workers: int | None = Field(None, ge=1, le=100_000)
+    """How many cores the engine uses. Default: all there are."""
+    worker_gpus: float = Field(0.0, ge=0, le=64)
+    """GPUs that each task on a Ray cluster asks for."""
+    scratch: str | None = None
+    """Private folder for intermediate files, such as vectors; all machines of a cluster must see it. Default: in the
+    output's private folder."""
+
+
 class OutputParameters(Parameters):
     """The output."""
 
@@ -258,6 +275,7 @@ def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
 
 _OPERATIONAL = {
     *("data", "dataset", "ledger", "ledger_id", "output", "fresh", "expected_records"),
+    *("engine", "engine_address", "workers", "worker_gpus", "scratch"),
     *("base_url", "api_key_env", "max_concurrency", "price_input", "price_output", "spending_cap", "token_cap"),
 }
 """Settings that a resumed run may change: they alter neither what is released nor what is written."""
@@ -274,6 +292,7 @@ class RunConfig(
     ModelParameters,
     GuideParameters,
     ChoosingParameters,
+    EngineParameters,
     OutputParameters,
 ):
     """Every setting of a run, apart from the method's own parameters."""
@@ -326,7 +345,7 @@ def release_groups(method: type[Any]) -> Groups:
     """The groups of ``release``: also what the method's release needs of prompts and models."""
     groups: Groups = (
         *(DataParameters, ProtectionParameters, LedgerParameters),
-        *(EmbedderParameters, GuideParameters, OutputParameters),
+        *(EmbedderParameters, GuideParameters, EngineParameters, OutputParameters),
     )
     if method.needs.private_model:
         groups += (PrivateModelParameters, WritingParameters)

@@ -83,6 +83,12 @@ class StorageError(UnderstudyError):
     exit_code = 10
 
 
+class EngineError(UnderstudyError):
+    """Where the work was to be done (processes, a Ray cluster) it cannot be. What is stored stays."""
+
+    exit_code = 11
+
+
 class PrivacyError(UnderstudyError):
     """A privacy rule would be broken: a mechanism without its charge, say."""
 

@@ -194,14 +194,13 @@ def _counts(
 ) -> NDArray[np.float64]:
     with ExitStack() as stack:
         ledger = stack.enter_context(open_ledger(settings, session.store)) if session.noise.origin == SYSTEM else None
-        rows = ""
+        found = None
         if ledger is not None:
             _require_ledger(wanted, ledger)
             ledger.check_if_open(wanted.dataset, plan, run_id=session.store.run_id)  # before any private read
             found = contents(corpus, ledger.fingerprint_key)
-            rows = found.digest
             corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
-        paid = pay(ledger, wanted.dataset, plan, corpus, rows, session, listener, known_only=not wanted.named)
+        paid = pay(ledger, wanted.dataset, plan, corpus, found, session, listener, known_only=not wanted.named)
         bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key)
         return paid.door.measure(NAME, query, bounded).value
 

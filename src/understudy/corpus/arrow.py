@@ -23,13 +23,42 @@ READ_BUFFER_BYTES = 1 << 20
 _HEADER_BYTES = 256
 
 
-def parquet_cells(file: DataFile, columns: Sequence[str]) -> Iterator[tuple[int, Sequence[object]]]:
-    """The rows of a Parquet file from row 1, a batch in memory at a time; a BadRow where a cell cannot be held."""
+def parquet_cells(
+    file: DataFile, columns: Sequence[str], *, rows: range | None = None
+) -> Iterator[tuple[int, Sequence[object]]]:
+    """The rows of a Parquet file from row 1, a batch in memory at a time; a BadRow where a cell cannot be held.
+
+    Args:
+        rows: only these, counted from 0; in steps of 1.
+    """
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(file.path, buffer_size=READ_BUFFER_BYTES) as parquet:
-        rows = _rows_at_once(file, parquet.metadata)
-        yield from _cells(parquet.iter_batches(rows, columns=list(columns)), columns)
+        at_once, first, groups = _rows_at_once(file, parquet.metadata), 0, None
+        if rows is not None:
+            first, groups = _groups_of(parquet.metadata, rows)
+        batches = parquet.iter_batches(at_once, row_groups=groups, columns=list(columns))
+        yield from _cells(batches, columns, first=first, rows=rows)
+
+
+def _groups_of(metadata: Any, rows: range) -> tuple[int, list[int]]:
+    """The row groups that hold ``rows``, and the number of their first row."""
+    groups: list[int] = []
+    begin = first = 0
+    for group in range(metadata.num_row_groups):
+        end = begin + metadata.row_group(group).num_rows
+        if begin < rows.stop and rows.start < end:
+            first = begin if not groups else first
+            groups.append(group)
+        begin = end
+    return first, groups
+
+
+def count_rows(file: DataFile) -> int:
+    """How many rows the footer of a Parquet file declares. Private."""
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(file.path).num_rows)
 
 
 def _rows_at_once(file: DataFile, metadata: Any) -> int:
@@ -69,9 +98,7 @@ def whole(rows: Iterator[tuple[int, Sequence[object]]]) -> Iterator[Row]:
 
 def has_rows(file: DataFile) -> bool:
     """Whether the footer of a Parquet file declares a row."""
-    import pyarrow.parquet as pq
-
-    return bool(pq.read_metadata(file.path).num_rows)
+    return bool(count_rows(file))
 
 
 def parquet_schema(file: DataFile) -> pa.Schema:
@@ -142,12 +169,21 @@ def _kind(arrow_type: Any) -> LabelType | None:
     return "float" if t.is_floating(arrow_type) else None
 
 
-def _cells(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> Iterator[tuple[int, Sequence[object]]]:
-    start = 1
+def _cells(
+    batches: Iterable[pa.RecordBatch], columns: Sequence[str], *, first: int = 0, rows: range | None = None
+) -> Iterator[tuple[int, Sequence[object]]]:
+    """The cells of ``rows``, or of all, in batches of which the first one's first row has the number ``first``."""
     for batch in batches:
+        end = first + batch.num_rows
+        if rows is not None:
+            if first >= rows.stop:
+                return
+            begin = min(max(first, rows.start), end)
+            batch = batch.slice(begin - first, min(end, rows.stop) - begin)
+            first = begin
         lists = [_values(batch.column(column)) for column in columns]
-        yield from enumerate(zip(*lists, strict=True), start)
-        start += batch.num_rows
+        yield from enumerate(zip(*lists, strict=True), first + 1)
+        first = end
 
 
 def _values(column: Any) -> list[object]:

@@ -76,15 +76,21 @@ def bad_row_error(kind: BadRow, schema: Schema, *, kept: bool) -> CorpusError:
     return CorpusError(problem, f"Fix the row{where} or use --on-bad-row skip{_ELSE.get(kind, '')}.")
 
 
+Noted = tuple[str, int | None, str]
+"""File, row and kind of a bad row."""
+
+
 class BadRowLog:
-    """The bad rows of one pass over the table, kept in ``private_dir`` (None: nowhere).
+    """The bad rows of one pass over the table, kept in ``private_dir`` (None: nowhere), or, of a part of it, added to
+    the list ``noted``.
 
     A context manager: the files appear when the block ends, replacing those of an earlier pass, which stay if a pass is
     broken off.
     """
 
-    def __init__(self, private_dir: Path | None) -> None:
+    def __init__(self, private_dir: Path | None, *, noted: list[Noted] | None = None) -> None:
         self._private_dir = private_dir
+        self._noted = noted
         self._counts: Counter[str] = Counter()
         self._stack = ExitStack()
         self._stream: BinaryIO | None = None
@@ -102,6 +108,8 @@ class BadRowLog:
     def note(self, file: str, row: int | None, kind: str) -> None:
         """Remember a bad row (or with ``row`` None a file that cannot be read on)."""
         self._counts[kind] += 1
+        if self._noted is not None:
+            self._noted.append((file, row, kind))
         if self._private_dir is None:
             return
         if self._stream is None:

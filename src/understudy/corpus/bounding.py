@@ -8,12 +8,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.corpus.corpus import Corpus
+from understudy.corpus.parts import Part, parts_of, shuffled
+from understudy.privacy.measurement import Engine
 from understudy.privacy.unit import Unit
+
+R = TypeVar("R")
 
 _DIGEST_BYTES = 16
 
@@ -85,12 +91,40 @@ class BoundedCorpus:
         unit: the privacy unit.
         hash_key: at most 64 bytes, persisted with the dataset.
         json_records: whether the texts are JSON records, made of several columns.
+        engine: where its parts are worked on; None: here, in one part.
+        scratch: a private folder, which all workers of the engine see, for owners' records brought together.
+        part: the name of the part of the table that it is; "" for the whole.
     """
 
     corpus: _Table
     unit: Unit
     hash_key: bytes
     json_records: bool = False
+    engine: Engine | None = None
+    scratch: Path = Path()
+    part: str = ""
+
+    def map(self, function: Callable[[BoundedCorpus], R]) -> Iterator[R]:
+        """``function`` of each part, on the engine, in the parts' order. Parts are disjoint and together they are all
+        records; an owner's records are all in one.
+        """
+        if self.engine is None:
+            yield function(self)
+        else:
+            bare = replace(self, corpus=_NOTHING, engine=None)
+            parts = self._owners if self.unit.kind == "owner" else parts_of(self._table, self.engine)
+            yield from self.engine.map(partial(_of_part, bare, function), parts)
+
+    @cached_property
+    def _owners(self) -> list[Part]:
+        """Brought together once for all queries."""
+        assert self.engine is not None
+        return shuffled(self._table, self.engine, self.scratch, key=self.hash_key)
+
+    @property
+    def _table(self) -> Corpus:
+        assert isinstance(self.corpus, Corpus), "only whole tables are divided"
+        return self.corpus
 
     def batches(self) -> Iterator[BoundedBatch]:
         """Stream the used records."""
@@ -154,6 +188,19 @@ class BoundedCorpus:
 
     def _digest(self, value: str) -> bytes:
         return hashlib.blake2b(value.encode("utf-8"), key=self.hash_key, digest_size=_DIGEST_BYTES).digest()
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    def batches(self) -> Iterator[_Batch]:
+        return iter(())
+
+
+_NOTHING = _Nothing()
+
+
+def _of_part(bare: BoundedCorpus, function: Callable[[BoundedCorpus], R], part: Part) -> R:
+    return function(replace(bare, corpus=part.table, part=part.name))
 
 
 def _values(record: str) -> str:

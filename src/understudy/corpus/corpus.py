@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog, bad_row_error
+from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog, Noted, bad_row_error
 from understudy.corpus.identity import Identity, Source, identity_of
 from understudy.corpus.labels import Label, as_type, canonical, is_missing, whole
 from understudy.corpus.readers import MOST_NESTED, Row
@@ -37,12 +37,15 @@ class OpenTable:
     """A table whose columns are known to be there.
 
     ``rows`` starts a pass; ``schema`` has its labels in their final type; ``temporary`` is a file to remove at the end.
-    ``sources`` and ``encoding`` are what it is made of, by which it is known again.
+    ``sources`` and ``encoding`` are what it is made of, by which it is known again. ``pieces`` gives
+    the same rows in about so many parts, in order, each of which another process can read; fewer than two where only
+    the whole can be.
     """
 
     schema: Schema
     rows: Callable[[], Pass]
     format: str
+    pieces: Callable[[int], Sequence[Callable[[], Pass]]] = lambda _wanted: ()
     temporary: Path | None = None
     sources: Sequence[Source] = ()
     encoding: str = "utf-8"
@@ -80,9 +83,11 @@ class Corpus:
         max_cell_bytes: int,
         private_dir: Path | None,
         name: str | None = None,
+        noted: list[Noted] | None = None,
     ) -> None:
         self.schema = table.schema
         self.name = name
+        self.noted = noted
         self._table = table
         self._on_bad_row = on_bad_row
         self._max_cell_bytes = max_cell_bytes
@@ -109,6 +114,33 @@ class Corpus:
         check = RowCheck(self.schema, max_cell_bytes=self._max_cell_bytes, known=self.schema.label_index)
         return self._batches(self._records(check), batch_size)
 
+    def pieces(self, wanted: int) -> list[Corpus]:
+        """The table in about ``wanted`` parts, in order, each of which another process can read: files, and rows of
+        Parquet files. The whole alone where it cannot be divided. Nobody but :meth:`batches` of the whole keeps the
+        numbers of bad rows.
+        """
+        found = self._table.pieces(wanted)
+        if len(found) < 2:
+            return [self]
+        return [
+            Corpus(
+                OpenTable(self.schema, rows, self._table.format),
+                on_bad_row=self._on_bad_row,
+                max_cell_bytes=self._max_cell_bytes,
+                private_dir=None,
+                noted=[],
+            )
+            for rows in found
+        ]
+
+    def keep_bad_rows(self, noted: Iterable[Noted]) -> None:
+        """Keep the numbers of bad rows that pieces noted in turn, as one pass of the whole would have."""
+        with BadRowLog(self._private_dir) as log:
+            for each in noted:
+                log.note(*each)
+            if self._on_bad_row == "skip":
+                log.write_counts()
+
     def fingerprint(self, key: bytes) -> str:
         """A keyed hash (64 hexadecimal digits) of the good rows' texts in any order; ``""`` for no good row. One pass.
 
@@ -118,20 +150,16 @@ class Corpus:
         """
         if not 1 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
             raise ConfigError("The fingerprint's key is empty or too long.", "Use 1 to 64 bytes.")
-        total: int | None = None
+        found = TextsHash(key)
         for batch in self.batches():
-            hashes = (hashlib.blake2b(text.encode("utf-8"), key=key, digest_size=32).digest() for text in batch.texts)
-            total = (total or 0) + sum(int.from_bytes(each) for each in hashes)
-        if total is None:
-            return ""
-        multiset = (total % (1 << 256)).to_bytes(32)
-        return hashlib.blake2b(multiset, key=key, digest_size=32, person=b"multiset").hexdigest()
+            found.add(batch.texts)
+        return found.digest
 
-    def identity(self, key: bytes, *, lines: int) -> Identity:
-        """All that the table is known by again: :meth:`fingerprint`, what it is made of, and ``lines`` hashes. Two
-        passes.
+    def identity(self, key: bytes, *, lines: int, texts: str | None = None) -> Identity:
+        """All that the table is known by again: :meth:`fingerprint` (``texts``, where it is known already), what it is
+        made of, and ``lines`` hashes. A pass or two.
         """
-        texts = self.fingerprint(key)
+        texts = self.fingerprint(key) if texts is None else texts
         if not texts:  # all tables without a record are alike: they identify nothing
             return Identity()
         made_of = identity_of(self._table.sources, key, encoding=self._table.encoding, at_most=lines)
@@ -189,7 +217,7 @@ class Corpus:
     def _records(self, check: RowCheck) -> Iterator[Record]:
         """The good rows. In ``error`` mode, rows behind the first bad one are only listed in the private folder."""
         error: CorpusError | None = None
-        with BadRowLog(self._private_dir) as log:
+        with BadRowLog(self._private_dir, noted=self.noted) as log:
             for name, (number, cells) in self._table.rows():
                 if isinstance(cells, CorpusError):
                     error = cells
@@ -208,6 +236,33 @@ class Corpus:
                 log.write_counts()
         if error is not None:
             raise error
+
+
+class TextsHash:
+    """Keyed hash of a multiset of texts. That of several tables is the hash of their sum."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self.total: int | None = None
+        """Modulo 2^256; None for no text."""
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Count texts in."""
+        hashes = (hashlib.blake2b(text.encode("utf-8"), key=self._key, digest_size=32).digest() for text in texts)
+        self.add_total(sum(int.from_bytes(each) for each in hashes))
+
+    def add_total(self, total: int | None) -> None:
+        """Count in what another one counted."""
+        if total is not None:
+            self.total = ((self.total or 0) + total) % (1 << 256)
+
+    @property
+    def digest(self) -> str:
+        """64 hexadecimal digits; ``""`` for no text."""
+        if self.total is None:
+            return ""
+        multiset = self.total.to_bytes(32)
+        return hashlib.blake2b(multiset, key=self._key, digest_size=32, person=b"multiset").hexdigest()
 
 
 def _chunks(records: Iterator[Record], most: int) -> Iterator[list[Record]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -92,9 +92,14 @@ def _open_files(
         files = find_files(paths, format=format)
     try:
         label_type = _check_columns(files, schema, options, private_dir)
-        rows = partial(_pass, files, schema, options)
         return OpenTable(
-            _typed(schema, label_type), rows, files[0].format, temporary, sources=files, encoding=options.encoding
+            _typed(schema, label_type),
+            partial(_pass, files, schema, options),
+            files[0].format,
+            partial(_pieces, files, schema, options),
+            temporary,
+            sources=files,
+            encoding=options.encoding,
         )
     except BaseException:
         if temporary is not None:
@@ -141,6 +146,32 @@ def _typed(schema: Schema, data_type: LabelType | None) -> Schema:
 def _pass(files: Sequence[DataFile], schema: Schema, options: TextOptions) -> Pass:
     for file in files:
         yield from _named(str(file.path), _file_rows(file, schema, options))
+
+
+_FEWEST_ROWS, _MOST_ROWS = 1 << 10, 1 << 15  # of a piece of a Parquet file
+
+
+def _pieces(
+    files: Sequence[DataFile], schema: Schema, options: TextOptions, wanted: int
+) -> Sequence[Callable[[], Pass]]:
+    """A pass for every file, or, of Parquet files, for every so many rows."""
+    if files[0].format != "parquet":
+        return [partial(_pass, [file], schema, options) for file in files]
+    try:
+        counts = [arrow.count_rows(file) for file in files]
+    except (OSError, ValueError):  # which the pass says in words
+        return ()
+    at_once = min(max(-(-sum(counts) // wanted), _FEWEST_ROWS), _MOST_ROWS)
+    return [
+        partial(_pass_of_rows, file, range(first, min(first + at_once, count)), schema)
+        for file, count in zip(files, counts, strict=True)
+        for first in range(0, count, at_once)
+    ]
+
+
+def _pass_of_rows(file: DataFile, rows: range, schema: Schema) -> Pass:
+    found = arrow.whole(arrow.parquet_cells(file, schema.columns, rows=rows))
+    return _named(str(file.path), readers.without_exceptions(found, file.shown))
 
 
 def _named(name: str, rows: Iterator[Row]) -> Pass:

@@ -4,20 +4,41 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 
-from understudy.corpus.corpus import Batch, Corpus
+from understudy.corpus.bad_rows import Noted
+from understudy.corpus.corpus import Batch, Corpus, TextsHash
 from understudy.errors import CorpusError
+from understudy.privacy.measurement import Engine
 
 _MODULUS = 1 << 256
+PIECES_PER_WORKER = 4
 
 
+@dataclass(frozen=True, repr=False)
 class Contents:
-    """Keyed hashes of all that rows hold (text, label, owner, secrets), in their order and whatever their order."""
+    """Keyed hashes of what a table holds; they say nothing without the key.
+
+    Attributes:
+        digest: 64 hexadecimal digits, of all that rows hold (text, label, owner, secrets), in any order and parts.
+        texts: of the texts alone, as :meth:`Corpus.fingerprint` has it.
+        pieces: the table in parts, in order, and of each the hash of its rows in their order.
+    """
+
+    digest: str
+    texts: str
+    pieces: tuple[tuple[Corpus, str], ...]
+
+
+class _Rows:
+    """Keyed hashes of rows, in their order and whatever their order."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._total = 0
         self._chain = hashlib.blake2b(key=key, digest_size=32, person=b"order")
+        self.texts = TextsHash(key)
+        self.total = 0
 
     def add(self, batch: Batch) -> None:
         """Count the rows of a batch in."""
@@ -27,32 +48,69 @@ class Contents:
             parts = (text, str(label), owner, *held)
             row = b"".join(len(part).to_bytes(8) + part for part in (part.encode("utf-8") for part in parts))
             digest = hashlib.blake2b(row, key=self._key, digest_size=32, person=b"row").digest()
-            self._total = (self._total + int.from_bytes(digest)) % _MODULUS
+            self.total = (self.total + int.from_bytes(digest)) % _MODULUS
             self._chain.update(digest)
 
     @property
-    def digest(self) -> str:
-        """Of the rows in any order: 64 hexadecimal digits, which say nothing without the key."""
-        total = self._total.to_bytes(32)
-        return hashlib.blake2b(total, key=self._key, digest_size=32, person=b"rows").hexdigest()
-
-    @property
     def in_order(self) -> str:
-        """Of the rows in this order, likewise."""
         return self._chain.hexdigest()
 
 
-def contents(corpus: Corpus, key: bytes) -> Contents:
-    """The contents of a corpus. One pass."""
-    found = Contents(key)
+@dataclass(frozen=True, repr=False)
+class _Found:
+    """What one piece holds: numbers to add up, its chain, its bad rows or that it has one and is not to have any."""
+
+    total: int = 0
+    texts: int | None = None
+    in_order: str = ""
+    noted: tuple[Noted, ...] = ()
+    failed: bool = False
+
+
+def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Contents:
+    """The contents of a corpus, in one pass: piece by piece on the engine.
+
+    Raises CorpusError as :meth:`Corpus.batches` does.
+    """
+    pieces = [corpus] if engine is None else corpus.pieces(PIECES_PER_WORKER * engine.workers)
+    found: list[_Found] = []
+    if engine is None or len(pieces) == 1:
+        found = [_contents_of(corpus, key)]
+    else:
+        found = list(engine.map(partial(_contents_of_piece, key=key), pieces))
+        if any(each.failed for each in found):
+            for _ in corpus.batches():  # which tells and keeps what is wrong, wherever it is
+                pass
+            raise _changed()
+        corpus.keep_bad_rows(each for piece in found for each in piece.noted)
+    texts = TextsHash(key)
+    for each in found:
+        texts.add_total(each.texts)
+    total = sum(each.total for each in found) % _MODULUS
+    digest = hashlib.blake2b(total.to_bytes(32), key=key, digest_size=32, person=b"rows").hexdigest()
+    orders = (each.in_order for each in found)
+    return Contents(digest, texts.digest, tuple(zip(pieces, orders, strict=True)))
+
+
+def _contents_of(corpus: Corpus, key: bytes) -> _Found:
+    rows = _Rows(key)
     for batch in corpus.batches():
-        found.add(batch)
-    return found
+        rows.add(batch)
+        rows.texts.add(batch.texts)
+    return _Found(rows.total, rows.texts.total, rows.in_order, tuple(corpus.noted or ()))
+
+
+def _contents_of_piece(piece: Corpus, *, key: bytes) -> _Found:
+    try:
+        return _contents_of(piece, key)
+    except CorpusError:
+        return _Found(failed=True)
 
 
 class VerifiedCorpus(Corpus):
-    """The corpus whose :func:`contents` under ``key`` were charged: every pass sees at its end that it read the same
-    rows in the same order (records are told by their places where the incidence of secrets is public).
+    """The corpus whose :func:`contents` under ``key`` were charged: every pass sees at its end (and at the end of each
+    piece) that it read the same rows in the same order (records are told by their places where the incidence of
+    secrets is public).
 
     Checks are made and noise is sampled after a pass, so nothing is released of rows that nobody checked.
     """
@@ -61,18 +119,38 @@ class VerifiedCorpus(Corpus):
         self.__dict__.update(corpus.__dict__)  # the same open table
         self._corpus = corpus  # whose end is that of a temporary copy
         self._key = key
-        self._expected = expected.in_order
+        self._expected = expected
+
+    def pieces(self, wanted: int) -> list[Corpus]:
+        """Those whose contents are known, whatever is wanted; verified ones."""
+        del wanted
+        if len(self._expected.pieces) == 1:
+            return [self]
+        return [
+            VerifiedCorpus(piece, key=self._key, expected=Contents("", "", ((piece, in_order),)))
+            for piece, in_order in self._expected.pieces
+        ]
 
     def batches(self, batch_size: int = 4096) -> Iterator[Batch]:
         """As :meth:`Corpus.batches`; a CorpusError at the end, too, if rows or order are not those that were
         charged.
         """
-        found = Contents(self._key)
+        pieces = self.pieces(1)
+        if len(pieces) > 1:
+            for piece in pieces:
+                yield from piece.batches(batch_size)
+            return
+        found = _Rows(self._key)
         for batch in super().batches(batch_size):
             found.add(batch)
             yield batch
-        if found.in_order != self._expected:
-            raise CorpusError(
-                "The private data changed while the run was reading them.",
-                "Stop modifying the file, or work on a copy; the same command resumes once the data are as they were.",
-            )
+        ((_, expected),) = self._expected.pieces
+        if found.in_order != expected:
+            raise _changed()
+
+
+def _changed() -> CorpusError:
+    return CorpusError(
+        "The private data changed while the run was reading them.",
+        "Stop modifying the file, or work on a copy; the same command resumes once the data are as they were.",
+    )

@@ -9,10 +9,10 @@ import hashlib
 import json
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from understudy.errors import ModelError
 from understudy.files import PRIVATE_MODE, atomic_file, private_folder, storage_error
 from understudy.models.types import Embedder
-from understudy.privacy.measurement import Batches
+from understudy.privacy.measurement import Batches, Divided, Engine
 
+R = TypeVar("R")
 STEPS = 4000
 """Grid steps of 1.0 in a coordinate."""
 
@@ -32,6 +33,7 @@ _UNIT_NORMS = (int(0.98 * STEPS), int(1.02 * STEPS))  # what counts as length 1;
 _BEYOND = 5000.0  # a coordinate that no vector of length 1 has: what NaN and infinity become
 _FILE = "embeddings.bin"
 _FORMAT = 1
+_EMBEDDING = "Embedding the private texts: minutes for ten thousand on a few cores."
 _HEADER = struct.Struct("<32sqq")  # digest of what the file holds, dimension, records
 
 
@@ -109,6 +111,7 @@ class PrivateEmbeddings:
         key: names the records (a keyed fingerprint).
         rows: of a block, about.
         say: takes a line before the records are embedded.
+        part: the name of the part of the records that these are, which has a folder of its own; "" for all.
     """
 
     records: Batches[Records]
@@ -117,6 +120,22 @@ class PrivateEmbeddings:
     key: str
     rows: int = 8192
     say: Callable[[str], None] = lambda _line: None
+    part: str = ""
+
+    def map(self, function: Callable[[PrivateEmbeddings], R]) -> Iterator[R]:
+        """``function`` of each part of the records, which embeds them into a file of its own where it is worked on."""
+        if self.engine is None:
+            yield function(self)
+        else:
+            assert isinstance(self.records, Divided)
+            self._told  # noqa: B018
+            bare = replace(self, records=_NOTHING, say=_silent)
+            yield from self.records.map(partial(_of_part, bare, function))
+
+    @property
+    def engine(self) -> Engine | None:
+        """Where the records are worked on."""
+        return self.records.engine if isinstance(self.records, Divided) else None
 
     def batches(self) -> Iterator[Block]:
         """All records, those of one unit in one block. Mapped read-only, each block by itself: memory is a block.
@@ -134,6 +153,10 @@ class PrivateEmbeddings:
             )
 
     @cached_property
+    def _told(self) -> None:
+        self.say(_EMBEDDING)
+
+    @cached_property
     def _blocks(self) -> list[slice | NDArray[np.int64]]:
         """Where the records of each block are: as they come, or owner by owner where one has several."""
         if not self._file.count:
@@ -149,17 +172,18 @@ class PrivateEmbeddings:
     @cached_property
     def _file(self) -> _File:
         digest = hashlib.sha256(json.dumps([_FORMAT, self.key, self.embedder.fingerprint]).encode()).digest()
-        path = self.folder / _FILE
+        folder = self.folder / self.part
+        path = folder / _FILE
         try:
-            private_folder(self.folder)
-            for orphan in self.folder.glob(f".{_FILE}.*.tmp"):  # of a run that was killed
+            private_folder(folder)
+            for orphan in folder.glob(f".{_FILE}.*.tmp"):  # of a run that was killed
                 orphan.unlink()
             return _File.whole(path, digest) or self._written(path, digest)
         except OSError as error:
             raise storage_error(self.folder, error) from None
 
     def _written(self, path: Path, digest: bytes) -> _File:
-        self.say("Embedding the private texts: minutes for ten thousand on a few cores.")
+        self.say(_EMBEDDING)
         dimension = _embed(self.embedder, ["a public text"]).shape[1]  # known even where there is no record
         count = 0
         with atomic_file(path, mode=PRIVATE_MODE) as stream:
@@ -173,6 +197,22 @@ class PrivateEmbeddings:
             stream.seek(0)
             stream.write(_HEADER.pack(digest, dimension, count))
         return _File(path, dimension, count)
+
+
+def _silent(_line: str) -> None:
+    """Nobody is told."""
+
+
+class _Nothing:
+    def batches(self) -> Iterator[Records]:
+        return iter(())
+
+
+_NOTHING = _Nothing()
+
+
+def _of_part(bare: PrivateEmbeddings, function: Callable[[PrivateEmbeddings], R], part: Any) -> R:
+    return function(replace(bare, records=part, part=part.part))
 
 
 @dataclass(frozen=True)

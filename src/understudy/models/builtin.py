@@ -143,6 +143,11 @@ def is_pulled(model: BuiltinModel, *, cache_dir: Path | None = None, hashes: boo
         return False
 
 
+def is_builtin(name: str) -> bool:
+    """Whether a model's name, as in ``model_id``, is that of a built-in one."""
+    return name.startswith("builtin:")
+
+
 def builtin_path(model: BuiltinModel, *, cache_dir: Path | None = None) -> Path:
     """The model's folder in the cache; ModelError where it is not there, or its files have changed size since."""
     if not is_pulled(model, cache_dir=cache_dir):

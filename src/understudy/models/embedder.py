@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 
 from understudy.errors import ModelError
 from understudy.files import files_sha256
-from understudy.models.machine import best_device, require_local, worker_pool
+from understudy.models.builtin import EMBEDDER, builtin_path, is_builtin
+from understudy.models.machine import best_device, require_device, require_local, worker_pool
 from understudy.models.row_invariance import positions, require_separate_rows, separate_positions
 
 _BATCH_TOKENS = {"cpu": 1024, "cuda": 16384}
@@ -55,6 +57,7 @@ class SentenceEmbedder:
     """
 
     def __init__(self, folder: Path, *, name: str, device: str | None = None) -> None:
+        self._folder, self._name = folder, name
         self._device = device or best_device()
         self._model, self.fingerprint = load_transformer(folder, name=name, device=self._device)
         require_separate_rows(self._model, name=name)
@@ -67,6 +70,10 @@ class SentenceEmbedder:
         self._columns = _columns(self.longest, most=columns)
         self._dimension = self._forward(next(self._batches(["a"]))).shape[1]
         self.model_id = f"{name}@{self.fingerprint[:12]}"
+
+    def __reduce__(self) -> tuple[Any, tuple[Path, str, str, str]]:
+        """A copy in another process is loaded from the same folder there, once."""
+        return _again, (self._folder, self._name, self._device, self.fingerprint)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return ``Float32[len(texts), d]`` of unit length (L2)."""
@@ -107,6 +114,19 @@ class SentenceEmbedder:
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit: NDArray[np.float32] = (vectors / np.maximum(norms, 1e-30)).astype(np.float32)
         return unit[: len(batch.rows)]
+
+
+@lru_cache(maxsize=1)
+def _again(folder: Path, name: str, device: str, fingerprint: str) -> SentenceEmbedder:
+    """The embedder that another process has, from this machine's own cache where it is built in.
+
+    Raises ModelError where it cannot be loaded, or is another one here.
+    """
+    require_device(device)
+    found = SentenceEmbedder(builtin_path(EMBEDDER) if is_builtin(name) else folder, name=name, device=device)
+    if found.fingerprint != fingerprint:
+        raise ModelError(f"{name} is another model on a worker's machine.", "Copy the same files to every machine.")
+    return found
 
 
 def load_transformer(folder: Path, *, name: str, device: str) -> tuple[Any, str]:

@@ -58,9 +58,11 @@ _MOST = 8  # beyond this the interpreter lock is what they wait for
 
 
 def worker_count(device: str) -> int:
-    """One worker per core, at most eight; a GPU has one."""
+    """One worker per core, at most eight, or as many as ``UNDERSTUDY_THREADS`` says; a GPU has one."""
     if device != "cpu":
         return 1
+    if (said := os.environ.get("UNDERSTUDY_THREADS", "")).isdigit():
+        return max(1, int(said))
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable, _MOST)
 

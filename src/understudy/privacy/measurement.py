@@ -6,9 +6,10 @@ once for all queries; so is the check that what is summed is what was paid for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from understudy.privacy.noise import NoiseSource
 
 Batch_contra = TypeVar("Batch_contra", contravariant=True)
 Batch_co = TypeVar("Batch_co", covariant=True)
+T = TypeVar("T")
+R = TypeVar("R")
 Rates = float | NDArray[np.float64]
 """The rate of every record, or ``Float64[n]``, one per record of the corpus, in its order."""
 
@@ -57,6 +60,52 @@ class Batches(Protocol[Batch_co]):
     are in one batch."""
 
     def batches(self) -> Iterator[Batch_co]: ...
+
+
+class Engine(Protocol):
+    """Where parts are worked on (:mod:`understudy.engine`). What workers give back is private like what they read."""
+
+    @property
+    def workers(self) -> int:
+        """How many items are worked on at once."""
+        ...
+
+    def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """``function`` of each item, in the items' order; a few items are taken ahead.
+
+        Both are pickled, and an item may be worked on again after a worker died, so that ``function`` must give the
+        same each time.
+
+        Raises:
+            UnderstudyError: the first of those that ``function`` raised.
+            EngineError: ``function`` raised something else, whose message is kept back, or workers died at an item
+                again and again.
+        """
+        ...
+
+    def ask(self, probe: Callable[[], R], *, always: bool = False) -> R:
+        """The answer that every kind of worker gives.
+
+        Args:
+            always: workers that join later must give it too before they work.
+
+        Raises EngineError if two answers differ.
+        """
+        ...
+
+
+@runtime_checkable
+class Divided(Protocol):
+    """Records that are worked on in disjoint parts, which together are all of them."""
+
+    @property
+    def engine(self) -> Engine | None:
+        """Where; None: here, in one part."""
+        ...
+
+    def map(self, function: Callable[[Any], R]) -> Iterator[R]:
+        """``function`` of every part, which is :class:`Batches`, in the parts' order."""
+        ...
 
 
 def measure(
@@ -103,14 +152,22 @@ def measure(
 
 
 def exact_sum(query: Query[Any], data: Batches[Any]) -> NDArray[np.int64]:
-    """The exact sum, ``Int64[query.shape]``. Private.
+    """The exact sum, ``Int64[query.shape]``. Private. Integers: in whatever parts, order and places they are added.
 
     Raises PrivacyError if the query answers with another type or shape than it states.
     """
     total = np.zeros(query.partial_shape, dtype=np.int64)
-    for batch in data.batches():
-        total += _checked(query.of_batch(batch), query.partial_shape)
+    of_part = partial(_sum_of_part, query)
+    for sums in data.map(of_part) if isinstance(data, Divided) else (of_part(data),):
+        total += sums
     return _checked(query.finish(total), query.shape)
+
+
+def _sum_of_part(query: Query[Any], part: Batches[Any]) -> NDArray[np.int64]:
+    total = np.zeros(query.partial_shape, dtype=np.int64)
+    for batch in part.batches():
+        total += _checked(query.of_batch(batch), query.partial_shape)
+    return total
 
 
 def _checked(sums: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int64]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from understudy.config import LedgerParameters
 from understudy.corpus import Corpus
 from understudy.corpus.read import proposed_name
+from understudy.corpus.verified import Contents
 from understudy.errors import ConfigError, PrivacyError, ResumeError, UnderstudyWarning
 from understudy.privacy.measurement import Batches, Query, Rates, measure
 from understudy.privacy.mechanisms import NoisySum
@@ -205,7 +206,7 @@ def pay(
     dataset: str,
     plan: Plan,
     corpus: Corpus,
-    rows: str,
+    found: Contents | None,
     session: Session,
     listener: Listener,
     *,
@@ -215,7 +216,7 @@ def pay(
 
     Args:
         ledger: None where noise is off or seeded.
-        rows: keyed hash of all that the rows hold, by which a resumed run knows them again.
+        found: what the corpus holds, by which a resumed run knows it again; None without a ledger.
         known_only: refuse data that the ledger does not know: neither their texts nor each of their files.
 
     Raises:
@@ -225,12 +226,13 @@ def pay(
         session.begin(plan)
         listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
         receipt = Receipt(session.store.run_id, plan)
-        return Paid(_door(plan, receipt, session, None, rows), b"insecure")
+        return Paid(_door(plan, receipt, session, None, ""), b"insecure")
     from understudy.ledger.values import Sketch
 
-    known = corpus.identity(ledger.fingerprint_key, lines=Sketch.SIZE)
+    assert found is not None
+    known = corpus.identity(ledger.fingerprint_key, lines=Sketch.SIZE, texts=found.texts)
     kept = session.store.value(_FINGERPRINT)
-    if kept is not None and bytes(kept["sha"]).decode() != rows:
+    if kept is not None and bytes(kept["sha"]).decode() != found.digest:
         raise ResumeError(
             "The private data, or the ledger, are not those that this run began with.",
             "Use those it began with, or --fresh to start anew (which charges the budget again).",
@@ -256,7 +258,7 @@ def pay(
         ledger.check(dataset, plan, run_id=session.store.run_id)  # a fresh run that is refused leaves the old one be
     session.begin(plan)
     if kept is None:
-        began = {"sha": rows, "ledger": ledger.id}
+        began = {"sha": found.digest, "ledger": ledger.id}
         session.store.keep(
             _FINGERPRINT, {name: np.frombuffer(text.encode(), dtype=np.uint8) for name, text in began.items()}
         )
@@ -267,7 +269,7 @@ def pay(
     listener.say(f"The ledger holds this run's charge of {plan.budget} to dataset {dataset!r} ({ledger.location}).")
     opened = ledger.dataset(dataset)
     assert opened is not None
-    return Paid(_door(plan, receipt, session, ledger, rows), opened.hash_key)
+    return Paid(_door(plan, receipt, session, ledger, found.digest), opened.hash_key)
 
 
 def _door(plan: Plan, receipt: Receipt, session: Session, ledger: Ledger | None, rows: str) -> Measurements:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import warnings
 from contextlib import ExitStack
@@ -28,6 +29,7 @@ from understudy.models.trials import (
     require_trusted,
     trusted_with_texts,
 )
+from understudy.privacy.measurement import Engine
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import SYSTEM
 from understudy.release import PublicSchema, Release
@@ -37,6 +39,7 @@ from understudy.run.guiding import guide_parameters, load_embedder_of, with_guid
 from understudy.run.measuring import dataset_name, open_ledger, pay
 from understudy.run.planning import make_plan
 from understudy.run.session import RELEASED, SILENT, Listener, Session
+from understudy.run.working import open_engine, require_same_vectors, statement_of
 from understudy.statement import Sealed, Statement
 
 if TYPE_CHECKING:
@@ -80,18 +83,18 @@ def make_release(
         ledger = stack.enter_context(open_ledger(config, session.store)) if session.noise.origin == SYSTEM else None
         if ledger is not None:
             ledger.check_if_open(dataset, early, run_id=session.store.run_id)  # before any private read
+        engine = stack.enter_context(open_engine(config, _scratch(config, session)))
         if corpus is None:
             corpus = stack.enter_context(config.open_corpus(session.folder.private))
         _check_columns(config, corpus)
         labels = LabelSet(tuple(canonical(label) for label in corpus.labels))
         plan = make_plan(config, labels=labels)
-        preparation = _load_models(method, config, corpus, labels, plan, writing, listener)
+        preparation = _load_models(method, config, corpus, labels, plan, writing, listener, engine)
         protected = plan.unit.describe() if method.private else "nobody: a yardstick without privacy"
         listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
-        rows = ""
+        found = None
         if ledger is not None:
-            found = contents(corpus, ledger.fingerprint_key)
-            rows = found.digest
+            found = contents(corpus, ledger.fingerprint_key, engine)
             corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
         if plan.unit.kind == "secret":
             preparation = replace(preparation, secrets=_find_secrets(config, corpus, plan))
@@ -100,15 +103,16 @@ def make_release(
         require_readable(planned)
         json_records = bool(corpus.schema.record_columns)
         unkeyed = BoundedCorpus(corpus, plan.unit, b"", json_records=json_records)  # the key comes with the charge
+        scratch = session.scratch_of("" if found is None else found.digest, _scratch(config, session))
         prepared = _prepared(method, unkeyed, plan, replace(preparation, resuming=session.begun))
-        paid = pay(ledger, dataset, plan, corpus, rows, session, listener)
+        paid = pay(ledger, dataset, plan, corpus, found, session, listener)
         _require_same_models(session, preparation)
         tools = ReleaseTools(
             **{each.name: getattr(preparation, each.name) for each in fields(preparation)},
             door=paid.door,
             writer=writing.writer(config, corpus.labels, listener) if writing and method.needs.candidates else None,
             prepared=prepared,
-            scratch=session.scratch_of(rows),
+            scratch=scratch,
             note=session.folder.note_privately,
         )
         if not corpus.schema.labels_declared:
@@ -116,7 +120,7 @@ def make_release(
         if config.on_bad_row == "skip":
             listener.say("Rows that cannot be used are left out; private/skipped_rows.json counts them.")
         listener.say("Reading the private records.")
-        bounded = replace(unkeyed, hash_key=paid.hash_key)
+        bounded = replace(unkeyed, hash_key=paid.hash_key, engine=engine, scratch=scratch)
         released = method.release(bounded, plan, tools)
         if config.guide:
             released = with_guide(released, bounded, plan, tools)
@@ -134,6 +138,7 @@ def make_release(
     session.folder.write_release(made)
     session.store.mark(RELEASED)
     session.clear_scratch()
+    shutil.rmtree(scratch, ignore_errors=True)
     for name, entry in made.statement.public_inputs.items():
         listener.say(f"{name}: {entry['source']}")
     for line in made.noise_lines:
@@ -145,6 +150,11 @@ def make_release(
             for warning in made.noise_check.warnings:
                 warnings.warn(warning, UnderstudyWarning, stacklevel=2)
     return made
+
+
+def _scratch(config: RunConfig, session: Session) -> Path:
+    """Where intermediate files go, by a path that other processes can follow."""
+    return (session.scratch if config.scratch is None else Path(config.scratch).expanduser()).resolve()
 
 
 def _require_own(session: Session, made: Release) -> None:
@@ -167,6 +177,7 @@ def _load_models(
     plan: Plan,
     writing: Writing | None,
     listener: Listener,
+    engine: Engine | None,
 ) -> Preparation:
     """What the method needs, loaded and tried before anything is charged.
 
@@ -181,6 +192,8 @@ def _load_models(
             require_trusted(embedder, trust_endpoint=config.trust_endpoint)
             listener.say("Checking on this machine that texts do not change each other's embeddings (under a minute).")
             require_text_invariance(embedder)
+            if engine is not None:
+                require_same_vectors(engine, embedder)
         dimension = require_embeds_all(embedder)
         if any(charge.name == GUIDE for charge in plan.charges):
             require_guide_fits(labels.size, dimension)
@@ -232,7 +245,7 @@ def _planned_release(
             public_inputs={},
             labels_declared=schema.labels_declared,
             dataset=dataset,
-            trusted=trusted_with_texts(read),
+            trusted=(*trusted_with_texts(read), *statement_of(config)),
         ),
         arrays={},
     )

@@ -60,10 +60,12 @@ class Session:
         """Private files that live no longer than the release's making."""
         return self.folder.private / _SCRATCH
 
-    def scratch_of(self, rows: str) -> Path:
-        """The part of it that is this run's on these rows: what lies beside it is another's."""
-        private_folder(self.scratch)
-        return self.scratch / hashlib.sha256(f"{self.store.run_id} {rows}".encode()).hexdigest()[:32]
+    def scratch_of(self, rows: str, scratch: Path | None = None) -> Path:
+        """The part of it, or of the folder named ``scratch``, that is this run's on these rows: what lies beside it is
+        another's.
+        """
+        own = hashlib.sha256(f"{self.store.run_id} {rows}".encode()).hexdigest()[:32]
+        return private_folder(scratch or self.scratch) / own
 
     def clear_scratch(self) -> None:
         """Remove them, those of a run that was killed among them."""

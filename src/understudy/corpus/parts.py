@@ -1,0 +1,122 @@
+"""A private table in parts for an engine: as it lies, or shuffled so that all records of an owner are in one part."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.corpus.corpus import Batch, Corpus
+from understudy.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.privacy.measurement import Engine
+
+_ROWS = 2048
+"""In a part of a table that cannot be divided: this process reads it, and sends on what it read."""
+_BUCKETS_PER_WORKER = 4
+
+
+class _Table(Protocol):
+    def batches(self) -> Iterator[Batch]: ...
+
+
+@dataclass(frozen=True, repr=False)
+class Part:
+    """Some of a table's records, and a name that tells them from the others'."""
+
+    name: str
+    table: _Table
+
+
+@dataclass(frozen=True, repr=False)
+class _Rows:
+    """Rows in memory."""
+
+    batch: Batch
+
+    def batches(self) -> Iterator[Batch]:
+        yield self.batch
+
+
+def parts_of(corpus: Corpus, engine: Engine) -> Iterator[Part]:
+    """The table in parts: its pieces, or, where there is one alone, its rows, many together."""
+    pieces = corpus.pieces(_BUCKETS_PER_WORKER * engine.workers)
+    if len(pieces) > 1:
+        yield from (Part(f"piece-{number}", piece) for number, piece in enumerate(pieces))
+    else:
+        yield from (Part(f"rows-{number}", _Rows(batch)) for number, batch in enumerate(corpus.batches(_ROWS)))
+
+
+def shuffled(corpus: Corpus, engine: Engine, scratch: Path, *, key: bytes) -> list[Part]:
+    """The table in buckets of owners, by a keyed hash of each. Nobody holds more than a batch meanwhile.
+
+    The buckets are private files in ``scratch``, there until that is removed; each is written whole or not at all, so
+    that a part may be read, and written, again and again.
+    """
+    buckets = _BUCKETS_PER_WORKER * engine.workers
+    folder = private_folder(private_folder(scratch) / f"owners-{buckets}")
+    write = partial(_write_buckets, folder=folder, buckets=buckets, key=key)
+    names = list(engine.map(write, parts_of(corpus, engine)))
+    return [
+        Part(f"owners-{bucket}", _Bucket(tuple(folder / _file(name, bucket) for name in names)))
+        for bucket in range(buckets)
+    ]
+
+
+def _file(part: str, bucket: int) -> str:
+    return f"{part}-{bucket}.arrow"
+
+
+def _write_buckets(part: Part, *, folder: Path, buckets: int, key: bytes) -> str:
+    """Write a part's records to the files of their owners' buckets; the part's name."""
+    import pyarrow as pa
+
+    schema = pa.schema([("text", pa.string()), ("label", pa.int32()), ("owner", pa.string())])
+    with ExitStack() as files:
+        streams = [
+            files.enter_context(
+                pa.ipc.new_stream(
+                    files.enter_context(atomic_file(folder / _file(part.name, bucket), mode=PRIVATE_MODE)), schema
+                )
+            )
+            for bucket in range(buckets)
+        ]
+        for batch in part.table.batches():
+            assert batch.owners is not None, "only owners are brought together"
+            texts, owners = pa.array(batch.texts, pa.string()), pa.array(batch.owners, pa.string())
+            whole = pa.record_batch([texts, pa.array(batch.labels, pa.int32()), owners], schema=schema)
+            places = _buckets_of(batch.owners, buckets, key)
+            for bucket in np.unique(places).tolist():
+                streams[bucket].write_batch(whole.take(pa.array(np.flatnonzero(places == bucket))))
+    return part.name
+
+
+def _buckets_of(owners: Sequence[str], buckets: int, key: bytes) -> NDArray[np.int64]:
+    digests = (hashlib.blake2b(owner.encode(), key=key, digest_size=8, person=b"bucket").digest() for owner in owners)
+    return np.array([int.from_bytes(digest) % buckets for digest in digests], dtype=np.int64)
+
+
+@dataclass(frozen=True, repr=False)
+class _Bucket:
+    """The records of some owners, in as many files as there were parts."""
+
+    files: tuple[Path, ...]
+
+    def batches(self) -> Iterator[Batch]:
+        import pyarrow as pa
+
+        for file in self.files:
+            with file.open("rb") as stream, pa.ipc.open_stream(stream) as batches:
+                for found in batches:
+                    yield _batch(found)
+
+
+def _batch(found: Any) -> Batch:
+    labels = found.column("label").to_numpy().astype(np.int32)
+    return Batch(found.column("text").to_pylist(), labels, found.column("owner").to_pylist())

@@ -1,0 +1,122 @@
+"""Where a run's private records are worked on: its engine, and that all workers may be trusted with exactness."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+
+from understudy.config import EngineParameters
+from understudy.errors import ConfigError, EngineError
+from understudy.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.models.trials import require_text_invariance
+from understudy.models.types import Embedder
+from understudy.privacy.measurement import Engine
+
+_PACKAGES = ("understudy", "numpy", "pyarrow", "torch", "transformers", "sentence-transformers", "tokenizers")
+_TEXTS = tuple("a public text of some words " * count for count in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55))
+
+
+@contextmanager
+def open_engine(config: EngineParameters, scratch: Path) -> Iterator[Engine | None]:
+    """The engine that the configuration names; None for this process.
+
+    Args:
+        scratch: private: of the run, where none is named.
+
+    Raises:
+        ConfigError: an option is not one of this engine.
+        EngineError: there is no such engine, or its workers are not alike, or do not see ``scratch``.
+    """
+    _check_options(config)
+    if config.engine == "in-process":
+        yield None
+        return
+    private_folder(scratch)
+    if config.engine == "processes":
+        from understudy.engine.processes import Processes
+
+        engine: Processes | RayCluster = Processes(config.workers)
+    else:
+        from understudy.engine.cluster import RayCluster
+
+        engine = RayCluster(
+            address=config.engine_address, workers=config.workers, gpus=config.worker_gpus, scratch=scratch
+        )
+    try:
+        _require_shared(engine, scratch)
+        engine.ask(kind_of_worker, always=True)
+        yield engine
+    finally:
+        engine.close()
+
+
+def require_same_vectors(engine: Engine, embedder: Embedder) -> None:
+    """See that on every kind of worker texts do not change one another's vectors, and that all give the same ones.
+
+    Raises:
+        ModelError: on some worker texts change one another's vectors.
+        EngineError: the workers' vectors differ: a record's would hang on who embedded it.
+    """
+    engine.ask(partial(require_text_invariance, embedder))
+    engine.ask(partial(kind_of_worker, embedder), always=True)
+
+
+def kind_of_worker(embedder: Embedder | None = None) -> tuple[object, ...]:
+    """What decides the bits that a worker computes: versions, processor, and what it makes of public texts."""
+    vectors = "" if embedder is None else hashlib.sha256(np.asarray(embedder.embed(_TEXTS)).tobytes()).hexdigest()
+    instructions = tuple(np.show_config(mode="dicts")["SIMD Extensions"].get("found", ()))
+    return platform.python_version(), *map(_version, _PACKAGES), platform.machine(), instructions, vectors
+
+
+def statement_of(config: EngineParameters) -> tuple[str, ...]:
+    """What the statement says about whom the user trusts with private texts: one sentence for a cluster, or none."""
+    if config.engine != "ray":
+        return ()
+    return (
+        "The machines of a Ray cluster read the private texts (--engine ray): nothing is promised against whoever runs "
+        "them, or can read their memory, disks or network.",
+    )
+
+
+def _check_options(config: EngineParameters) -> None:
+    if config.engine == "in-process" and (config.workers or config.scratch):
+        raise ConfigError("There are workers for an engine, and no engine.", "Give --engine processes or --engine ray.")
+    if config.engine != "ray" and (config.engine_address or config.worker_gpus):
+        raise ConfigError("Only a Ray cluster has an address, or GPUs for each task.", "Give --engine ray.")
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _require_shared(engine: Engine, scratch: Path) -> None:
+    """See that every worker reads in ``scratch`` what is written here."""
+    path, token = scratch / "shared", secrets.token_bytes(16)
+    with atomic_file(path, mode=PRIVATE_MODE) as file:
+        file.write(token)
+    try:
+        if engine.ask(partial(_read, path)) != token:
+            raise EngineError(
+                "The machines of the cluster do not see the run's private folder.",
+                "Name one on a drive that all of them share: --scratch FOLDER.",
+            )
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
