@@ -1,0 +1,200 @@
+"""Whole runs on every engine: the same release, charged once, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from clinic import flags, rows, settings, write_csv
+from evolution_fixtures import WordEmbedder, evolving
+from numpy.typing import NDArray
+from run_fixtures import files_holding, runs_charged
+from working import PLANTED, Pickling
+
+import understudy as us
+from understudy.config import EngineParameters, run_config
+from understudy.corpus import parts
+from understudy.errors import ConfigError, EngineError
+from understudy.run import pipeline as running
+from understudy.run import working as run_working
+
+RAY = pytest.param(
+    "ray", marks=[pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")]
+)
+GUIDED: dict[str, Any] = {"method": "dp-kps", "guide": True}
+OWNED = {"owner": "clinician", "max_records_per_owner": 3}
+
+pytestmark = pytest.mark.usefixtures("varied_chat")
+
+
+@dataclass(frozen=True)
+class DyingEmbedder(WordEmbedder):
+    """Its process ends at the first private text that it is given, as often as ``times``."""
+
+    folder: Path
+    times: int
+    after: float = 0.0
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if any("Number 3" in text for text in texts) and len(list(self.folder.glob("died-*"))) < self.times:
+            (self.folder / f"died-{os.getpid()}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().embed(texts)
+
+
+@pytest.fixture(autouse=True)
+def several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "_ROWS", 9)
+
+
+@pytest.fixture
+def use_embedder(monkeypatch: pytest.MonkeyPatch) -> Callable[[WordEmbedder], None]:
+    def use(embedder: WordEmbedder) -> None:
+        monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda _spec: embedder)
+
+    use(WordEmbedder())
+    return use
+
+
+def released(values: dict[str, Any], engine: str, **changes: Any) -> us.Release:
+    own = {"engine": engine} | ({"workers": 2} if engine != "in-process" else {})
+    output = str(Path(values["output"]).with_name(f"out-{engine}"))
+    return running.release(run_config({**values, "output": output, **own, **changes})).release
+
+
+def same(one: us.Release, other: us.Release) -> bool:
+    return {name: array.tobytes() for name, array in one.arrays.items()} == {
+        name: array.tobytes() for name, array in other.arrays.items()
+    } and (one.terms, one.strings) == (other.terms, other.strings)
+
+
+@pytest.mark.parametrize("engine", ["processes", RAY])
+@pytest.mark.parametrize("unit", [{}, OWNED], ids=["records", "owners"])
+@pytest.mark.parametrize("method", ["guided dp-kps", "aug-pe"])
+def test_a_release_without_noise_is_the_same_on_every_engine(
+    method: str, unit: dict[str, Any], engine: str, tmp_path: Path, use_embedder: Any
+) -> None:
+    made = evolving(tmp_path) if method == "aug-pe" else settings(tmp_path, **GUIDED)
+    values = {**made, **unit, "insecure_no_noise": True}
+    here, there = released(values, "in-process"), released(values, engine)
+    assert same(here, there)
+    assert not list(tmp_path.rglob("scratch/*/*")), "intermediate files are gone"
+    machines = [note for note in there.statement.trusted if "Ray cluster" in note]
+    assert len(machines) == (engine == "ray")
+
+
+@pytest.mark.parametrize("engine", ["processes", RAY])
+def test_a_worker_that_dies_changes_nothing(engine: str, tmp_path: Path, use_embedder: Any) -> None:
+    values = {**settings(tmp_path, **GUIDED), "insecure_no_noise": True}
+    here = released(values, "in-process")
+    use_embedder(DyingEmbedder(tmp_path, 1))
+    assert same(here, released(values, engine))
+    assert len(list(tmp_path.glob("died-*"))) == 1
+
+
+def test_a_run_whose_workers_always_die_resumes_and_is_charged_once(tmp_path: Path, use_embedder: Any) -> None:
+    values = settings(tmp_path, **GUIDED)
+    use_embedder(DyingEmbedder(tmp_path, 1000))
+    with pytest.raises(EngineError, match="died"):
+        released(values, "processes", output=values["output"])
+    use_embedder(WordEmbedder())
+    made = released(values, "in-process", output=values["output"])
+    assert made.statement.private
+    assert runs_charged(values["ledger"]) == 1
+
+
+def test_the_command_has_engines(tmp_path: Path, use_embedder: Any, understudy: Any) -> None:
+    words = flags(settings(tmp_path, **GUIDED, engine="processes", workers=2, scratch=str(tmp_path / "mine")))
+    said = understudy("run", *words)
+    assert said.code == 0, said.err
+    assert not list((tmp_path / "mine").iterdir())
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+
+
+@pytest.mark.parametrize(
+    "changes", [{"workers": 2}, {"scratch": "x"}, {"engine_address": "auto"}, {"engine": "processes", "worker_gpus": 1}]
+)
+def test_options_without_their_engine_are_refused(changes: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="engine|Ray"):
+        running.release(run_config({**settings(tmp_path), **changes}))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 0
+
+
+class Elsewhere(Pickling):
+    """Whose workers do not see this machine's folders."""
+
+    def ask(self, probe: Any, *, always: bool = False) -> Any:
+        return None
+
+
+def test_a_folder_that_workers_do_not_see_is_told_before_the_charge(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="do not see"):
+        run_working._require_shared(Elsewhere(), tmp_path)
+    run_working._require_shared(Pickling(), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_ray_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(EngineError, match="install"), run_working.open_engine(EngineParameters(engine="ray"), tmp_path):
+        pass
+
+
+@pytest.fixture
+def two_nodes() -> Iterator[Any]:
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    yield cluster
+    cluster.shutdown()
+
+
+@dataclass(frozen=True)
+class Slow(WordEmbedder):
+    """Tells in a folder where it works, and takes its time."""
+
+    folder: Path
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if any("Number" in text for text in texts):
+            (self.folder / f"working-{os.getpid()}-{len(list(self.folder.glob('working-*')))}").touch()
+            time.sleep(0.5)
+        return super().embed(texts)
+
+
+@pytest.mark.slow
+def test_a_node_that_is_lost_changes_nothing_and_ray_keeps_no_text(
+    two_nodes: Any, tmp_path: Path, use_embedder: Any
+) -> None:
+    write_csv(tmp_path / "notes.csv", [{**row, "note": f"{row['note']} {PLANTED}"} for row in rows(120)])
+    values = {**settings(tmp_path, **GUIDED), "insecure_no_noise": True}
+    here = released(values, "in-process")
+    use_embedder(Slow(tmp_path))
+
+    import threading
+
+    def lose_a_node() -> None:
+        while len(list(tmp_path.glob("working-*"))) < 4:
+            time.sleep(0.05)
+        two_nodes.remove_node(two_nodes.list_all_nodes[-1], allow_graceful=False)
+
+    loser = threading.Thread(target=lose_a_node)
+    loser.start()
+    made = released(values, "ray", engine_address=two_nodes.address, workers=None)
+    loser.join()
+    assert same(here, made)
+    assert len(two_nodes.list_all_nodes) == 1
+    session = Path(two_nodes.head_node.get_session_dir_path())
+    assert (session / "logs").is_dir()
+    assert not files_holding(session / "logs", PLANTED.encode())
