@@ -127,7 +127,9 @@ def test_a_table_without_a_good_row_can_be_divided(unit: Unit, tmp_path: Path) -
     nobody = read_corpus(
         files(table(20), tmp_path, (10,)), text="text", label="label", labels=["z"], owner="who", on_bad_row="skip"
     )
-    assert any(np.frombuffer(each, np.int64).any() for each in sums(divided(corpus, unit, tmp_path), tmp_path, unit).values())
+    assert any(
+        np.frombuffer(each, np.int64).any() for each in sums(divided(corpus, unit, tmp_path), tmp_path, unit).values()
+    )
     found = sums(divided(nobody, unit, tmp_path / "n"), tmp_path / "n", unit)
     assert not any(np.frombuffer(each, np.int64).any() for each in found.values())
 
