@@ -125,6 +125,14 @@ class ChoosingOptions(TypedDict, total=False):
     ignore_guide: bool
 
 
+class EngineOptions(TypedDict, total=False):
+    engine: Literal["in-process", "processes", "ray"]
+    engine_address: str | None
+    workers: int | None
+    worker_gpus: float
+    scratch: Folder | None
+
+
 class OutputOptions(TypedDict, total=False):
     output: Folder | None
     output_format: Literal["parquet", "csv", "jsonl"]
@@ -142,6 +150,7 @@ class RunOptions(
     PrivateModelOptions,
     WritingOptions,
     GuideOptions,
+    EngineOptions,
     ChoosingOptions,
     OutputOptions,
     total=False,

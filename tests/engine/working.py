@@ -1,4 +1,4 @@
-"""What workers are sent in the tests: functions that remember in a folder, across processes, how often they were called."""
+"""What workers are sent in the tests, and an engine that pickles everything and stays in this process."""
 
 from __future__ import annotations
 
