@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from understudy.corpus import arrow
 from understudy.corpus.bad_rows import BadRow
+from understudy.corpus.folders import Partitions
 from understudy.corpus.readers import MOST_NESTED, damaged, nests_within, without_exceptions
 from understudy.corpus.sources import DataFile
 from understudy.errors import CorpusError
@@ -77,21 +78,26 @@ def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most
     """The identity of what a table is made of: the bytes of its files, and all of its lines. One pass over each.
 
     A file without a row (a header alone) is like any other such, and counts for nothing. CorpusError where a file
-    cannot be read, or two hold the same bytes: each record would count twice.
+    cannot be read, or two hold the same bytes, with the same columns from their folders: each record would count
+    twice.
     """
     lines = Lines(key, at_most)
     contents: list[str] = []
+    seen: set[tuple[str, Partitions]] = set()
     for source in sources:
         if isinstance(source, DataFile):
             try:
-                contents += _file(source, key, encoding, lines)
+                digests = _file(source, key, encoding, lines)
             except (OSError, EOFError, ValueError, LookupError, zlib.error, lzma.LZMAError):
                 raise damaged(source.shown) from None
-            if len(set(contents)) < len(contents):
+            found = {(digest, source.partitions) for digest in digests}
+            if found & seen:
                 raise CorpusError(
                     "Two files of the private table are the same, so that each record would count twice.",
                     "Name only one of them; a pattern such as 'notes*' also takes notes.csv.gz beside notes.csv.",
                 )
+            seen |= found
+            contents += digests
         else:
             rows = (
                 arrow.table_cells(source, source.schema.names)
@@ -100,7 +106,7 @@ def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most
             )
             for _, cells in without_exceptions(rows, "The table"):
                 lines.add(_joined(cells))
-    return Identity(tuple(contents), lines.lowest)
+    return Identity(tuple(dict.fromkeys(contents)), lines.lowest)
 
 
 def _file(file: DataFile, key: bytes, encoding: str, lines: Lines) -> list[str]:

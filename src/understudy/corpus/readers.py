@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
+from understudy.corpus.addresses import parse_address
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.sources import DataFile
 from understudy.errors import CorpusError
@@ -90,6 +91,12 @@ def without_exceptions(rows: Iterator[Row], shown: str) -> Iterator[Row]:
 
 def damaged(shown: str) -> CorpusError:
     """The error for a file whose bytes make no sense."""
+    if parse_address(shown) is not None:
+        return CorpusError(
+            f"{shown!r} cannot be read to its end: the connection failed, or it is cut short, damaged, or of another "
+            "format.",
+            "Repeat the command; if that does not help, write the file again.",
+        )
     return CorpusError(f"{shown!r} is cut short, damaged, or of another format.", "Fetch or write the file again.")
 
 
