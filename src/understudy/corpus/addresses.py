@@ -119,7 +119,10 @@ def asked(shown: str, question: Callable[[], T]) -> T:
 
 
 _REASONS = (
-    (r"ACCESS_DENIED|PERMISSION_DENIED|INVALID_ACCESS_KEY|SIGNATURE|[Cc]redential|\b40[13]\b", ": access is denied"),
+    (
+        r"ACCESS_DENIED|PERMISSION_DENIED|INVALID_ACCESS_KEY|SIGNATURE|[Cc]redential|access token|\b40[13]\b",
+        ": access is denied",
+    ),
     (r"NO_SUCH_BUCKET|NOT_FOUND|not found|\b404\b", ": there is no such bucket, container or folder"),
     (r"NETWORK_CONNECTION|[Cc]onnect|[Rr]esolve|[Tt]imeout|UNAVAILABLE", ": there is no connection to it"),
 )

@@ -8,8 +8,6 @@ from __future__ import annotations
 import codecs
 import hashlib
 import json
-import lzma
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from understudy.corpus import arrow
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.folders import Partitions
-from understudy.corpus.readers import MOST_NESTED, damaged, nests_within, without_exceptions
+from understudy.corpus.readers import MOST_NESTED, damaged, decoding_errors, nests_within, without_exceptions
 from understudy.corpus.sources import DataFile
 from understudy.errors import CorpusError
 
@@ -88,7 +86,7 @@ def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most
         if isinstance(source, DataFile):
             try:
                 digests = _file(source, key, encoding, lines)
-            except (OSError, EOFError, ValueError, LookupError, zlib.error, lzma.LZMAError):
+            except decoding_errors():
                 raise damaged(source.shown) from None
             found = {(digest, source.partitions) for digest in digests}
             if found & seen:
