@@ -302,7 +302,7 @@ class RunConfig(
             CorpusError: if the table cannot be read as declared.
         """
         if not self.data:
-            raise ConfigError("No private data given.", "Name the files with --data FILE.")
+            raise ConfigError("No private data given.", "Name them with --data SOURCE: a file, a folder or a pattern.")
         source = self.data[0] if len(self.data) == 1 else self.data
         return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
 

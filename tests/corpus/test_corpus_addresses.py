@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import pickle
+import random
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -115,6 +116,19 @@ def test_memory_holds_a_part_of_a_parquet_file_in_a_store(store: Store) -> None:
     for _ in read_corpus(source, text="note").batches(1000):
         highest = max(highest, pa.total_allocated_bytes() - before)
     assert highest < 16_000_000  # of 40,000,000
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "csv.bz2", "csv.xz", "csv.zst", "jsonl"])
+def test_a_store_is_asked_for_much_at_once(store: Store, ending: str, caplog: pytest.LogCaptureFixture) -> None:
+    words = [random.Random(number).randbytes(500).hex() for number in range(1000)]
+    jsonl = ending == "jsonl"
+    text = "".join(f'{{"note": "{word}"}}\n' if jsonl else f"{word}\n" for word in ([] if jsonl else ["note"]) + words)
+    compress = COMPRESS.get(ending.rpartition(".")[2], bytes)
+    corpus = read_corpus(store(f"t.{ending}", compress(text.encode())), text="note")
+    caplog.clear()
+    with caplog.at_level("INFO", logger="werkzeug"):
+        assert texts_of(corpus) == words
+    assert sum("GET" in record.getMessage() for record in caplog.records) in range(1, 4)  # of a megabyte
 
 
 def test_what_is_not_there_is_one_error(bucket: str, store: Store) -> None:

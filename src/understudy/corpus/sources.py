@@ -68,8 +68,11 @@ class DataFile:
     def open(self) -> IO[bytes]:
         """Open for reading, decompressed."""
         stored: Any = self.path
-        if self.store is not None:
-            stored = io.BufferedReader(cast("Any", self.open_stored()), REMOTE_BUFFER_BYTES)
+        if (
+            self.store is not None
+        ):  # buffered by Arrow: of Python's buffers, read1 asks for as little as it is asked for
+            stream = self.file_system.open_input_stream(self.path, compression=None, buffer_size=REMOTE_BUFFER_BYTES)
+            stored = io.BufferedReader(stream)
         match self.compression:
             case "gz":
                 return cast("IO[bytes]", gzip.open(stored, "rb"))
