@@ -235,6 +235,21 @@ def test_anything_else_is_no_address_that_is_read(shown: str) -> None:
     assert parse_address(shown) is None
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://bucket/t.csv?endpoint_override=http://127.0.0.1:1&region=us-east-1",
+        "abfs://account@127.0.0.1:1/container/t.csv?enable_tls=false&credential_kind=anonymous",
+    ],
+)
+@pytest.mark.usefixtures("bucket")
+def test_a_store_that_does_not_answer_is_one_error(address: str) -> None:
+    with pytest.raises(CorpusError, match="there is no connection") as caught:
+        read_corpus(address, text="note")
+    assert "curl" not in everything_in(caught.value).lower()
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from pathlib import Path
 
@@ -197,6 +198,26 @@ def test_which_file_of_a_folder_has_a_bad_row_stands_in_the_private_folder_alone
         texts_of(read_corpus(tmp_path / "data", text="note", private_dir=private))
     assert "Zebra" not in everything_in(caught.value)
     assert "year=1/Zebra.csv" in (private / "bad_rows.jsonl").read_text()
+
+
+def test_results_do_not_lie_in_the_folder_that_is_read(tmp_path: Path) -> None:
+    put(tmp_path, "data/a.csv")
+    with pytest.raises(ConfigError, match="results would lie in the folder"):
+        read_corpus(tmp_path / "data", text="note", private_dir=tmp_path / "data" / "out" / "private")
+    for source in ("data", "data/*.csv"):
+        assert texts_of(read_corpus(tmp_path / source, text="note", private_dir=tmp_path / "out" / "private"))
+    assert texts_of(read_corpus(tmp_path / "data" / "*.csv", text="note", private_dir=tmp_path / "data" / "private"))
+
+
+def test_a_name_that_is_no_text_is_one_error(tmp_path: Path) -> None:
+    put(tmp_path, "a.csv")
+    try:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/Zebra\xff.csv")).write_text("note\nhello\n")
+    except (OSError, UnicodeError):
+        pytest.skip("names are UTF-8 here")
+    with pytest.raises(CorpusError, match="cannot be read") as caught:
+        read_corpus(tmp_path, text="note")
+    assert "Zebra" not in everything_in(caught.value)
 
 
 def test_files_are_small_values_that_pickle(tmp_path: Path) -> None:

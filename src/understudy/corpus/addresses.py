@@ -112,10 +112,11 @@ def asked(shown: str, question: Callable[[], T]) -> T:
         return question()
     except (OSError, ValueError, pa.ArrowException) as error:
         why = _why(str(error))
-    raise CorpusError(
-        f"{shown!r} cannot be read{why}.",
-        "Check it, and for an address the credentials, region and endpoint of this machine (docs/corpus.md).",
-    )
+    if "://" in shown:
+        cure = "Check the address, and this machine's credentials, region and endpoint (docs/corpus.md)."
+    else:
+        cure = "Check that everything in it may be read and has a name in UTF-8, or name its files with a pattern."
+    raise CorpusError(f"{shown!r} cannot be read{why}.", cure)
 
 
 _REASONS = (

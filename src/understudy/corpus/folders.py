@@ -29,8 +29,11 @@ def below(store: str | None, folder: str, shown: str, *, recursive: bool = True)
     """
     from pyarrow.fs import FileSelector, FileType
 
-    entries = asked(shown, lambda: file_system(store).get_file_info(FileSelector(folder, recursive=recursive)))
-    return sorted((entry.path for entry in entries if entry.type == FileType.File), key=lambda path: path.split("/"))
+    def files() -> list[str]:  # a name may be no UTF-8, which is found out here
+        entries = file_system(store).get_file_info(FileSelector(folder, recursive=recursive))
+        return [entry.path for entry in entries if entry.type == FileType.File]
+
+    return sorted(asked(shown, files), key=lambda path: path.split("/"))
 
 
 def names_below(path: str, folder: str) -> list[str]:

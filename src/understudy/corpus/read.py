@@ -91,6 +91,7 @@ def _open_files(
         files: Sequence[DataFile] = [replace(stdin, path=str(temporary))]
     else:
         files = find_files(paths, format=format)
+        _check_output(paths, private_dir)
     try:
         label_type = _check_columns(files, schema, options, private_dir)
         rows = partial(_pass, files, schema, options)
@@ -124,6 +125,16 @@ def _check_columns(
             "Write it with one type in all files, best as strings.",
         )
     return looks[0].label
+
+
+def _check_output(paths: Paths, private_dir: Path | None) -> None:
+    """Check that nothing will be written into a folder that is read: the next run would take it for private data."""
+    for path in (Path(each).expanduser() for each in paths):
+        if private_dir is not None and path.is_dir() and private_dir.resolve().is_relative_to(path.resolve()):
+            raise ConfigError(
+                f"The results would lie in the folder {str(path)!r}, which is read as private data.",
+                "Name an --output elsewhere, or the data by a pattern.",
+            )
 
 
 def _check_partitions(files: Sequence[DataFile], schema: Schema) -> None:
