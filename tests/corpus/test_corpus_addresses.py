@@ -65,9 +65,10 @@ def test_folders_patterns_and_partitions_of_a_store(bucket: str, store: Store) -
     for source in ("t", "t/", "t/*/*", "t/**/*.csv*", "t/year=[12]/*"):
         assert rows_of(read(f"{bucket}/{source}", label="year", labels="1,2")) == rows, source
     assert rows_of(read(f"{bucket}/t/*/a.csv", label="year", labels="1,2")) == [rows[0], rows[2]]
-    assert texts_of(
-        read_corpus([f"{bucket}/t/year=2", f"{bucket}?region=us-east-1".replace("?", "/t/year=2/a.csv?")], text="note")
-    ) == [rows[2][0]]
+    twice = [f"{bucket}/t/year=2", f"{bucket}/t/year=2/a.csv"]
+    assert texts_of(read_corpus(twice, text="note")) == [rows[2][0]]
+    with pytest.raises(CorpusError, match="Two files of the private table are the same"):
+        read_corpus([twice[0], f"{twice[1]}?region=us-east-1"], text="note").identity(KEY, lines=8)
     assert texts_of(read_corpus(bucket, text="note")) == [text for text, _ in rows]
 
 
@@ -226,6 +227,11 @@ def test_every_store_has_a_file_system(address: str, path: str) -> None:
     found = parse_address(address)
     assert found is not None
     assert found.path == path
+
+
+def test_an_account_alone_is_no_table() -> None:
+    with pytest.raises(ConfigError, match="no container"):
+        read_corpus("abfs://account.blob.core.windows.net", text="note")
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,16 @@ def test_equal_files_of_different_partitions_are_different_rows(tmp_path: Path) 
         read_corpus(tmp_path, text="note").identity(KEY, lines=8)
 
 
+def test_a_copy_beside_the_partitions_is_a_copy(tmp_path: Path) -> None:
+    put(tmp_path, "t/year=1/a.csv")
+    for copy in ("copy.csv", "t/year=2/month=1/a.csv", "t/b.csv"):
+        path = put(tmp_path, copy)
+        for sources in ([tmp_path / "t", path], [path, tmp_path / "t"]):
+            with pytest.raises(CorpusError, match="Two files of the private table are the same"):
+                read_corpus(sources, text="note").identity(KEY, lines=8)
+        path.unlink()
+
+
 def test_a_file_that_comes_later_is_in_no_pass(tmp_path: Path) -> None:
     put(tmp_path, "a.csv")
     corpus = read_corpus(tmp_path, text="note")

@@ -49,9 +49,15 @@ class Address(NamedTuple):
         """The key as a path within the store's file system.
 
         Raises:
-            ConfigError: pyarrow cannot make a file system of the address.
+            ConfigError: the address names no bucket or container.
+            CorpusError: pyarrow cannot make a file system of it.
         """
-        return "/".join(part for part in (_opened(self.store)[1].strip("/"), self.key.rstrip("/")) if part)
+        path = "/".join(part for part in (_opened(self.store)[1].strip("/"), self.key.rstrip("/")) if part)
+        if not path:
+            raise ConfigError(
+                "An address names an account and no container.", "Name what is in it: a container, at least."
+            )
+        return path
 
 
 def parse_address(shown: str) -> Address | None:
@@ -82,7 +88,7 @@ def file_system(store: str | None) -> Any:
     """The ``pyarrow.fs.FileSystem`` of a store, or of this machine (None). Each process opens its own.
 
     Raises:
-        ConfigError: pyarrow cannot make a file system of the address.
+        CorpusError: pyarrow cannot make a file system of the address.
     """
     from pyarrow.fs import LocalFileSystem
 

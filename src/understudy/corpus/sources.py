@@ -106,11 +106,10 @@ def find_files(sources: Iterable[str | os.PathLike[str]], *, format: str | None)
         ConfigError: an address is not taken, or a format cannot be told, or the formats differ, or they are files of a
             table that keeps a log of its own.
     """
-    found: dict[tuple[str, str], DataFile] = {}
+    found: dict[tuple[str | None, str], DataFile] = {}
     for source in sources:
         for file in _files_of(os.fspath(source), format):
-            bucket = (file.store or "").partition("?")[0]
-            found.setdefault((bucket, file.path if bucket else str(Path(file.path).resolve())), file)
+            found.setdefault((file.store, file.path if file.store else str(Path(file.path).resolve())), file)
     files = tuple(found.values())
     if len({file.format for file in files}) > 1:
         raise ConfigError("The files are of different formats.", "Give files of one format, or name it with --format.")
