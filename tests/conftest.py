@@ -3,9 +3,11 @@ privacy losses of the same events are computed once."""
 
 from __future__ import annotations
 
+import logging
 import os
+import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from shutil import disk_usage
@@ -15,6 +17,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the processors: before 
 
 import pytest
 from hypothesis import settings
+from pyarrow.fs import FileSystem
 
 from understudy.privacy import guarantee
 
@@ -38,6 +41,45 @@ def ledgers_begin_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     Tests of ledgers themselves, and of the documentation, have them as users do.
     """
     monkeypatch.setattr("understudy.ledger.ledger.begins_by_itself", lambda _location: True)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """The address of a store that speaks S3, on this machine alone."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A new bucket's address. The environment has the store's, and invented credentials; ``store`` puts files there."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    credentials = {"AWS_ACCESS_KEY_ID": "AKIAZEBRA", "AWS_SECRET_ACCESS_KEY": "zebra/secret"}
+    places = {"AWS_ENDPOINT_URL": s3_server, "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
+    files = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
+    for name, value in {**credentials, **places, **files}.items():
+        monkeypatch.setenv(name, value)
+    name = f"bucket-{secrets.token_hex(6)}"
+    FileSystem.from_uri(f"s3://{name}?allow_bucket_creation=true")[0].create_dir(name)
+    return f"s3://{name}"
+
+
+@pytest.fixture
+def store(bucket: str) -> Callable[[str, bytes], str]:
+    """Put bytes under a key of the bucket; returns the address."""
+
+    def put(key: str, content: bytes) -> str:
+        opened, name = FileSystem.from_uri(bucket)
+        with opened.open_output_stream(f"{name}/{key}", compression=None) as stream:
+            stream.write(content)
+        return f"{bucket}/{key}"
+
+    return put
 
 
 @pytest.fixture(scope="session", autouse=True)

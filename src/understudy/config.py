@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, create_model
+from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field_validator
 
 from understudy.corpus import Corpus, canonical, read_corpus
+from understudy.corpus.addresses import parse_address
 from understudy.corpus.labels import declared_labels
 from understudy.errors import ConfigError
 from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
@@ -84,7 +85,16 @@ class DataParameters(TableParameters):
     """The private table."""
 
     data: OneOrSeveral = ()
-    """Private files: CSV, TSV, JSONL or Parquet, also compressed; globs; ``-`` for standard input."""
+    """Private files: CSV, TSV, JSONL or Parquet, also compressed; folders; globs; addresses (``s3://``, ``gs://``,
+    ``abfs://``); ``-`` for standard input."""
+
+    @field_validator("data")
+    @classmethod
+    def _no_credentials(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """An address with a credential in it is refused before it is stored or shown anywhere."""
+        for each in value:
+            parse_address(each)
+        return value
 
 
 class ProtectionParameters(Parameters):
@@ -311,7 +321,7 @@ class RunConfig(
             CorpusError: if the table cannot be read as declared.
         """
         if not self.data:
-            raise ConfigError("No private data given.", "Name the files with --data FILE.")
+            raise ConfigError("No private data given.", "Name them with --data SOURCE: a file, a folder or a pattern.")
         source = self.data[0] if len(self.data) == 1 else self.data
         return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
 

@@ -27,12 +27,17 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # two letters: C:/ is a dri
 
 
 def require_local(path: str | os.PathLike[str]) -> None:
-    """See that a path is one of this machine: ``s3://bucket/x`` would be a folder named ``s3:`` here."""
+    """See that a path is one of this machine: ``s3://bucket/x`` would be a folder named ``s3:`` here.
+
+    An address in which credentials may stand is not quoted.
+    """
     shown = os.fspath(path)
     if _ADDRESS.match(shown):
+        named = "What was given" if "@" in shown or "?" in shown else repr(shown)
         raise ConfigError(
-            f"{shown!r} is an address, and no path on this machine.",
-            "Give a local path: fetch what is elsewhere first, and copy results there afterwards.",
+            f"{named} is an address, and no path on this machine.",
+            "Give a local path: only tables are read from elsewhere (s3://, gs:// and abfs://), as text and not as a "
+            "Path; results are copied there afterwards.",
         )
 
 

@@ -109,7 +109,7 @@ BAD: dict[str, Bad] = {
         "No record has sequences of 4 terms",
         "raise terms_per_record",
     ),
-    "no data": Bad({"data": None, "dataset": "notes"}, 2, "No private data given", "--data FILE"),
+    "no data": Bad({"data": None, "dataset": "notes"}, 2, "No private data given", "--data SOURCE"),
     "no such file": Bad({"data": "nothing.csv"}, 3, "There is no file 'nothing.csv'", "Check the path"),
     "no such column": Bad({"text": "letter"}, 3, "has no column 'letter'", "Check the name"),
     "no text column": Bad({"text": None}, 2, "text column", "--text COLUMN"),

@@ -64,7 +64,7 @@ def test_count_tells_the_private_folder_and_not_the_terminal(notes: str, tmp_pat
 
 @pytest.mark.parametrize("verb", ["incidence", "count"])
 @pytest.mark.parametrize(
-    ("left_out", "message"), [("--data", "--data FILE"), ("--output", "--output"), ("--secrets", "--secrets-file")]
+    ("left_out", "message"), [("--data", "--data SOURCE"), ("--output", "--output"), ("--secrets", "--secrets-file")]
 )
 def test_what_is_missing_is_named(notes: str, tmp_path: Path, verb: str, left_out: str, message: str) -> None:
     given = {"--data": notes, "--text": "text", "--secrets": "who", "--output": tmp_path / "o"}

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-
-COMPRESS = {
-    "gz": gzip.compress,
-    "bz2": bz2.compress,
-    "xz": lzma.compress,
-    "zst": lambda data: pa.compress(data, codec="zstd", asbytes=True),
-}
+from corpus_tables import COMPRESS
 
 
 @pytest.fixture

@@ -1,10 +1,22 @@
-"""What the corpus tests share: rows of a corpus as plain values, and a look through all that an error carries."""
+"""What the corpus tests share: compressions, rows as plain values, and a look through all an error carries."""
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import traceback
 
+import pyarrow as pa
+
 from understudy.corpus import Corpus
+
+COMPRESS = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": lambda data: pa.compress(data, codec="zstd", asbytes=True),
+}
 
 
 def rows_of(corpus: Corpus) -> list[tuple[object, ...]]:

@@ -141,7 +141,7 @@ def test_memory_does_not_grow_with_the_number_of_row_groups_of_a_parquet_file(tm
     def peak(groups):
         path = tmp_path / f"{groups}.parquet"
         table = pa.table({"t": [f"text {i} " * 40 for i in range(2000)], "l": [i % 2 for i in range(2000)]})
-        with pq.ParquetWriter(path, table.schema) as writer:
+        with pq.ParquetWriter(path, table.schema, compression="none", use_dictionary=False) as writer:
             for _ in range(groups):
                 writer.write_table(table)
         del table

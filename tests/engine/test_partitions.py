@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
 from evolution_fixtures import WordEmbedder
@@ -206,3 +207,15 @@ def test_rows_of_a_parquet_file_are_those_of_the_whole(tmp_path: Path) -> None:
     for wanted in (1, 2, 9, 1000):
         pieces = corpus.pieces(wanted)
         assert [row for piece in pieces for row in rows(piece.batches())] == rows(corpus.batches()), wanted
+
+
+def test_a_partitioned_folder_is_divided_with_its_partitions(tmp_path: Path) -> None:
+    found = table(60)
+    for label in LABELS:
+        (tmp_path / "t" / f"label={label}").mkdir(parents=True)
+        mine = found.filter(pa.compute.equal(found["label"], label)).drop_columns(["label"])
+        pq.write_table(mine, tmp_path / "t" / f"label={label}" / "0.parquet")
+    corpus = corpus_of(str(tmp_path / "t"))
+    whole = sums(BoundedCorpus(corpus, OWNER, KEY), tmp_path / "whole", OWNER)
+    assert sums(divided(corpus, OWNER, tmp_path), tmp_path, OWNER) == whole
+    assert whole["labels"] == sums(BoundedCorpus(corpus_of(found), OWNER, KEY), tmp_path / "memory", OWNER)["labels"]

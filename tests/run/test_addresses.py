@@ -25,13 +25,31 @@ def test_an_address_is_one_error_with_the_cure(tmp_path: Path, monkeypatch: pyte
         lambda: OutputFolder(Path(address)),
         lambda: private_folder(Path(address) / "private"),
         lambda: write_table(f"{address}.csv", {"a": [1]}),
-        lambda: read_corpus(address, text="note", format="csv"),
-        lambda: read_corpus([address, "other.csv"], text="note"),
     ):
         with pytest.raises(ConfigError, match="is an address") as caught:
             use()
         assert "local path" in caught.value.cure
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "address", ["https://h/x.csv", "file:///tmp/x.csv", "hdfs://h/x", Path("s3://bucket/x")], ids=str
+)
+def test_a_table_is_read_from_no_other_address(address: str | Path) -> None:
+    for use in (
+        lambda: read_corpus(address, text="note", format="csv"),
+        lambda: read_corpus([address, "other.csv"], text="note"),
+    ):
+        with pytest.raises(ConfigError, match="is an address") as caught:
+            use()
+        assert "s3://" in caught.value.cure
+
+
+@pytest.mark.parametrize("address", ["s3://AKIA:Zebra@bucket/x", "s3://bucket/x?secret_key=Zebra"])
+def test_an_output_address_with_a_credential_is_not_quoted(address: str) -> None:
+    with pytest.raises(ConfigError, match="is an address") as caught:
+        require_local(address)
+    assert "Zebra" not in str(caught.value)
 
 
 @pytest.mark.parametrize("path", ["C:/data/x.csv", "C:\\x", "x:y.csv", "a/s3:/b", "./x", "/tmp/s3://x", "-"])

@@ -134,7 +134,7 @@ def _option(name: str, field: FieldInfo) -> click.Option:
     if annotation is bool:
         return click.Option([f"{flag}/--no-{name.replace('_', '-')}"], default=None, help=help_text)
     if name == "data":
-        return click.Option([flag], multiple=True, help=help_text, metavar="FILE")
+        return click.Option([flag], multiple=True, help=help_text, metavar="SOURCE")
     return click.Option([flag], type=_click_type(annotation), default=None, help=help_text)
 
 

@@ -9,7 +9,7 @@ from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.labels import LabelType
 from understudy.corpus.readers import Row, damaged, header_error
 from understudy.corpus.schema import Schema
-from understudy.corpus.sources import DataFile
+from understudy.corpus.sources import REMOTE_BUFFER_BYTES, DataFile
 from understudy.errors import CorpusError
 from understudy.parquet import dictionary_bytes
 
@@ -33,8 +33,10 @@ def parquet_cells(
     """
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(file.path, buffer_size=READ_BUFFER_BYTES) as parquet:
-        at_once, first, groups = _rows_at_once(file, parquet.metadata), 0, None
+    buffer = READ_BUFFER_BYTES if file.store is None else REMOTE_BUFFER_BYTES
+    # pre_buffer would keep all columns that are read, of the whole file, in memory
+    with pq.ParquetFile(file.path, filesystem=file.file_system, buffer_size=buffer, pre_buffer=False) as parquet:
+        at_once, first, groups = _rows_at_once(file, parquet.metadata, columns), 0, None
         if rows is not None:
             first, groups = _groups_of(parquet.metadata, rows)
         batches = parquet.iter_batches(at_once, row_groups=groups, columns=list(columns))
@@ -58,17 +60,20 @@ def count_rows(file: DataFile) -> int:
     """How many rows the footer of a Parquet file declares. Private."""
     import pyarrow.parquet as pq
 
-    return int(pq.read_metadata(file.path).num_rows)
+    return int(pq.read_metadata(file.path, filesystem=file.file_system).num_rows)
 
 
-def _rows_at_once(file: DataFile, metadata: Any) -> int:
+def _rows_at_once(file: DataFile, metadata: Any, columns: Sequence[str]) -> int:
     """How many rows to decode together: a value that a dictionary holds once may stand in each of them."""
     largest = 1
-    with file.open() as stream:
+    within = tuple(f"{column}." for column in columns)
+    with file.open_stored() as stream:
         for place in range(metadata.num_row_groups):
             group = metadata.row_group(place)
             for column in range(metadata.num_columns):
                 chunk = group.column(column)
+                if not f"{chunk.path_in_schema}.".startswith(within):
+                    continue
                 if chunk.physical_type.endswith("BYTE_ARRAY") and group.num_rows:
                     average = chunk.total_uncompressed_size // group.num_rows
                     values = max(1, chunk.num_values // group.num_rows)  # in a row: more than one in lists
@@ -107,12 +112,21 @@ def parquet_schema(file: DataFile) -> pa.Schema:
     import pyarrow.parquet as pq
 
     try:
-        schema = pq.read_schema(file.path)
+        schema = pq.read_schema(file.path, filesystem=file.file_system)
         if schema.names is not None:  # reading a name that is no UTF-8 fails here
             return schema
     except (OSError, UnicodeError, pa.ArrowException):
         pass
     raise damaged(file.shown)
+
+
+def with_strings(types: pa.Schema, columns: Iterable[str]) -> pa.Schema:
+    """The schema with ``columns`` as strings, whatever the file holds under these names."""
+    import pyarrow as pa
+
+    columns = list(columns)
+    kept = [field for field in types if field.name not in columns]
+    return pa.schema([*kept, *(pa.field(name, pa.string()) for name in columns)])
 
 
 class ColumnTypes(NamedTuple):

@@ -8,15 +8,15 @@ from __future__ import annotations
 import codecs
 import hashlib
 import json
-import lzma
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from understudy.corpus import arrow
 from understudy.corpus.bad_rows import BadRow
-from understudy.corpus.readers import MOST_NESTED, damaged, nests_within, without_exceptions
+from understudy.corpus.folders import Partitions
+from understudy.corpus.readers import MOST_NESTED, damaged, decoding_errors, nests_within, without_exceptions
 from understudy.corpus.sources import DataFile
 from understudy.errors import CorpusError
 
@@ -77,21 +77,25 @@ def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most
     """The identity of what a table is made of: the bytes of its files, and all of its lines. One pass over each.
 
     A file without a row (a header alone) is like any other such, and counts for nothing. CorpusError where a file
-    cannot be read, or two hold the same bytes: each record would count twice.
+    cannot be read, or two hold the same bytes and are not of different partitions: each record would count twice.
     """
     lines = Lines(key, at_most)
     contents: list[str] = []
+    seen: dict[str, set[Partitions]] = {}
     for source in sources:
         if isinstance(source, DataFile):
             try:
-                contents += _file(source, key, encoding, lines)
-            except (OSError, EOFError, ValueError, LookupError, zlib.error, lzma.LZMAError):
+                digests = _file(source, key, encoding, lines)
+            except decoding_errors():
                 raise damaged(source.shown) from None
-            if len(set(contents)) < len(contents):
+            if any(_is_copy(source.partitions, seen.setdefault(digest, set())) for digest in digests):
                 raise CorpusError(
                     "Two files of the private table are the same, so that each record would count twice.",
                     "Name only one of them; a pattern such as 'notes*' also takes notes.csv.gz beside notes.csv.",
                 )
+            for digest in digests:
+                seen[digest].add(source.partitions)
+            contents += digests
         else:
             rows = (
                 arrow.table_cells(source, source.schema.names)
@@ -100,7 +104,16 @@ def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most
             )
             for _, cells in without_exceptions(rows, "The table"):
                 lines.add(_joined(cells))
-    return Identity(tuple(contents), lines.lowest)
+    return Identity(tuple(dict.fromkeys(contents)), lines.lowest)
+
+
+def _is_copy(partitions: Partitions, others: set[Partitions]) -> bool:
+    """Whether a file may be one of several with the same bytes again, and not the rows of another partition.
+
+    ``others`` all have the same columns: a file with others has been refused.
+    """
+    columns = [name for name, _ in partitions]
+    return partitions in others or any(columns != [name for name, _ in other] for other in islice(others, 1))
 
 
 def _file(file: DataFile, key: bytes, encoding: str, lines: Lines) -> list[str]:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard, cast, get_args
 
 from understudy.corpus import arrow, readers
+from understudy.corpus.addresses import parse_address
 from understudy.corpus.arrow import ColumnTypes
-from understudy.corpus.bad_rows import UNREADABLE, BadRowLog
+from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog
 from understudy.corpus.corpus import Corpus, OnBadRow, OpenTable, Pass
 from understudy.corpus.delimited import Quotes, csv_rows
 from understudy.corpus.labels import LABEL_TYPES, Label, LabelType, declared_labels, output_type, typed_labels
@@ -85,11 +86,12 @@ def _open_files(
     """Files by path and pattern, or (``-``) standard input, which is copied first."""
     temporary = None
     if list(paths) == ["-"]:
-        stdin = describe_file(Path("-"), "standard input", format)
+        stdin = describe_file("-", "standard input", format)
         temporary = spool_stdin(private_dir)
-        files: Sequence[DataFile] = [replace(stdin, path=temporary)]
+        files: Sequence[DataFile] = [replace(stdin, path=str(temporary))]
     else:
         files = find_files(paths, format=format)
+        _check_output(paths, private_dir)
     try:
         label_type = _check_columns(files, schema, options, private_dir)
         return OpenTable(
@@ -111,13 +113,14 @@ def _check_columns(
     files: Sequence[DataFile], schema: Schema, options: TextOptions, private_dir: Path | None
 ) -> LabelType | None:
     """Check that every file begins as it should; return the label column's type, None where each cell has its own."""
+    _check_partitions(files, schema)
     looks: list[ColumnTypes] = []
     for file in files:
         try:
             looks.append(_first_look(file, schema, options))
         except CorpusError:
             with BadRowLog(private_dir) as log:
-                log.note(str(file.path), None, UNREADABLE)
+                log.note(file.path, None, UNREADABLE)
             raise
     if len({types.label for types in looks}) > 1 and schema.label_type is None:
         raise ConfigError("The label column has different types in different files.", "Set the label type.")
@@ -129,13 +132,40 @@ def _check_columns(
     return looks[0].label
 
 
+def _check_output(paths: Paths, private_dir: Path | None) -> None:
+    """Check that nothing will be written into a folder that is read: the next run would take it for private data."""
+    for path in (Path(each).expanduser() for each in paths):
+        if private_dir is not None and path.is_dir() and private_dir.resolve().is_relative_to(path.resolve()):
+            raise ConfigError(
+                f"The results would lie in the folder {str(path)!r}, which is read as private data.",
+                "Name an --output elsewhere, or the data by a pattern.",
+            )
+
+
+def _check_partitions(files: Sequence[DataFile], schema: Schema) -> None:
+    """Check, by paths alone, that the columns in the names of folders are the same for all files."""
+    in_folders = [set(dict(file.partitions)).intersection(schema.columns) for file in files]
+    if any(columns != in_folders[0] for columns in in_folders):
+        raise ConfigError(
+            "A column that is asked for stands in the names of some files' folders, and not of others'.",
+            "Give all files folders named COLUMN=VALUE, in the same place below the folder or pattern.",
+        )
+    if in_folders[0].issuperset(schema.columns):
+        raise ConfigError(
+            "All columns asked for stand in the names of folders, and none in the files.",
+            "Name a column that the files hold.",
+        )
+
+
 def _first_look(file: DataFile, schema: Schema, options: TextOptions) -> ColumnTypes:
     if file.format == "parquet":
-        return arrow.check_types(arrow.parquet_schema(file), schema, file.shown)
+        types = arrow.with_strings(arrow.parquet_schema(file), dict(file.partitions))
+        return arrow.check_types(types, schema, file.shown)
     _, first = next(_file_rows(file, schema, options), (0, None))
     if isinstance(first, CorpusError):
         raise first
-    return ColumnTypes(None, None) if file.format == "jsonl" else ColumnTypes("string", "string")
+    strings = set(dict(file.partitions)) if file.format == "jsonl" else set(schema.columns)
+    return ColumnTypes(*("string" if column in strings else None for column in (schema.label, schema.owner)))
 
 
 def _typed(schema: Schema, data_type: LabelType | None) -> Schema:
@@ -145,7 +175,7 @@ def _typed(schema: Schema, data_type: LabelType | None) -> Schema:
 
 def _pass(files: Sequence[DataFile], schema: Schema, options: TextOptions) -> Pass:
     for file in files:
-        yield from _named(str(file.path), _file_rows(file, schema, options))
+        yield from _named(file.path, _file_rows(file, schema, options))
 
 
 _FEWEST_ROWS, _MOST_ROWS = 1 << 10, 1 << 15  # of a piece of a Parquet file
@@ -163,25 +193,26 @@ def _pieces(
         return ()
     at_once = min(max(-(-sum(counts) // wanted), _FEWEST_ROWS), _MOST_ROWS)
     return [
-        partial(_pass_of_rows, file, range(first, min(first + at_once, count)), schema)
+        partial(_pass_of_rows, file, range(first, min(first + at_once, count)), schema, options)
         for file, count in zip(files, counts, strict=True)
         for first in range(0, count, at_once)
     ]
 
 
-def _pass_of_rows(file: DataFile, rows: range, schema: Schema) -> Pass:
-    found = arrow.whole(arrow.parquet_cells(file, schema.columns, rows=rows))
-    return _named(str(file.path), readers.without_exceptions(found, file.shown))
+def _pass_of_rows(file: DataFile, rows: range, schema: Schema, options: TextOptions) -> Pass:
+    return _named(file.path, _file_rows(file, schema, options, only=rows))
 
 
 def _named(name: str, rows: Iterator[Row]) -> Pass:
     return ((name, row) for row in rows)
 
 
-def _file_rows(file: DataFile, schema: Schema, options: TextOptions) -> Iterator[Row]:
-    columns, limit = schema.columns, options.max_cell_bytes
+def _file_rows(file: DataFile, schema: Schema, options: TextOptions, *, only: range | None = None) -> Iterator[Row]:
+    """All rows of a file, or of a Parquet file ``only`` these, counted from 0."""
+    columns = tuple(column for column in schema.columns if column not in dict(file.partitions))
+    limit = options.max_cell_bytes
     if file.format == "parquet":
-        rows = arrow.whole(arrow.parquet_cells(file, columns))
+        rows = arrow.whole(arrow.parquet_cells(file, columns, rows=only))
     elif file.format == "jsonl":
         rows = readers.jsonl_rows(file, columns, encoding=options.encoding, max_cell_bytes=limit)
     else:
@@ -195,7 +226,20 @@ def _file_rows(file: DataFile, schema: Schema, options: TextOptions) -> Iterator
             max_cell_bytes=limit,
             formulas_escaped=options.formulas_escaped and not tabs,
         )
-    return readers.without_exceptions(rows, file.shown)
+    rows = readers.without_exceptions(rows, file.shown)
+    return rows if columns == schema.columns else _with_partitions(rows, dict(file.partitions), schema.columns)
+
+
+def _with_partitions(
+    rows: Iterator[Row], partitions: Mapping[str, str | None], columns: Sequence[str]
+) -> Iterator[Row]:
+    """The rows of a file with the columns that stand in the names of its folders, which count before the file's."""
+    for number, cells in rows:
+        if isinstance(cells, BadRow | CorpusError):
+            yield number, cells
+        else:
+            stored = iter(cells)
+            yield number, [partitions[name] if name in partitions else next(stored) for name in columns]
 
 
 def read_corpus(
@@ -221,8 +265,9 @@ def read_corpus(
     """Open a table of texts.
 
     Args:
-        source: a path, a glob pattern, or a list of those; ``-`` for standard input; a ``pyarrow.Table``; or a list of
-            dicts, one per row.
+        source: a file, a folder (all files of one format below it), a glob pattern, an address (``s3://``, ``gs://``,
+            ``abfs://``) of any of these, or a list of those; ``-`` for standard input; a ``pyarrow.Table``; or a list
+            of dicts, one per row.
         text: the column of the texts. Exactly one of this and ``record_columns`` is given.
         record_columns: columns that are made into a JSON record, which is then the text.
         label: the column of the labels.
@@ -297,9 +342,10 @@ def no_table(source: object) -> ConfigError:
 
 
 def proposed_name(path: str | os.PathLike[str]) -> str | None:
-    """The stem of one file, as a name for its dataset; None for standard input and patterns."""
-    name = Path(path).name
-    if name == "-" or any(character in str(path) for character in "*?["):
+    """The stem of one file or folder, as a name for its dataset; None for standard input and patterns."""
+    shown = os.fspath(path) if parse_address(os.fspath(path)) is None else os.fspath(path).partition("?")[0]
+    name = Path(shown).name
+    if name == "-" or any(character in shown for character in "*?["):
         return None
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name.split(".")[0]).strip("-.") or None
 

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
+from understudy.corpus.addresses import parse_address
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.sources import DataFile
 from understudy.errors import CorpusError
@@ -83,13 +84,27 @@ def without_exceptions(rows: Iterator[Row], shown: str) -> Iterator[Row]:
             f"Some rows of {shown!r} unpack to more than this machine's memory can hold.",
             "Leave out the columns or rows that are so long, or use a machine with more memory.",
         )
-    except (OSError, EOFError, ValueError, LookupError, NotImplementedError, zlib.error, lzma.LZMAError):
+    except decoding_errors():
         error = damaged(shown)
     yield number, error
 
 
+def decoding_errors() -> tuple[type[Exception], ...]:
+    """What decoders raise for bytes that make no sense, and file systems where there are none to be had."""
+    import pyarrow as pa
+
+    codecs = (zlib.error, lzma.LZMAError, pa.ArrowException)
+    return OSError, EOFError, ValueError, LookupError, NotImplementedError, *codecs
+
+
 def damaged(shown: str) -> CorpusError:
     """The error for a file whose bytes make no sense."""
+    if parse_address(shown) is not None:
+        return CorpusError(
+            f"{shown!r} cannot be read: access is denied, the connection failed, or it is cut short, damaged, or of "
+            "another format.",
+            "Repeat the command; if that does not help, write the file again.",
+        )
     return CorpusError(f"{shown!r} is cut short, damaged, or of another format.", "Fetch or write the file again.")
 
 

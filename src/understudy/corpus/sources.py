@@ -13,11 +13,13 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
+from understudy.corpus.addresses import asked, file_system, parse_address
+from understudy.corpus.folders import Partitions, below, is_hidden, matches, names_below, partitions, refuse_versions
 from understudy.errors import ConfigError, CorpusError
 from understudy.files import PRIVATE_MODE, atomic_file, private_folder, require_local
 
@@ -30,34 +32,59 @@ _FORMATS: dict[str, Format] = {
 SPOOL = "stdin.spool"
 """The copy of standard input in the private folder, until the corpus is closed."""
 _COMPRESSIONS: tuple[Compression, ...] = ("gz", "bz2", "xz", "zst")
+REMOTE_BUFFER_BYTES = 1 << 23
+"""Asked of an object store at once: each request takes its time."""
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file of a table.
+    """One file of a table. It pickles, and holds no credentials.
 
-    ``shown`` is what the user typed (the pattern, for a glob): errors quote this and not the file's own name.
+    Attributes:
+        path: its path: on this machine or, within its file system, in a store.
+        shown: what the user typed (the pattern, for a glob): errors quote this and not the file's own name.
+        store: the address of the bucket or container that it lies in; None on this machine.
+        partitions: columns that stand in the names of its folders.
     """
 
-    path: Path
+    path: str
     shown: str
     format: Format
     compression: Compression | None
+    store: str | None = None
+    partitions: Partitions = ()
+
+    @property
+    def file_system(self) -> Any:
+        """The ``pyarrow.fs.FileSystem`` that it lies in; None on this machine."""
+        return None if self.store is None else file_system(self.store)
+
+    def open_stored(self) -> IO[bytes]:
+        """Open for reading as it is stored, at any place."""
+        if self.store is None:
+            return Path(self.path).open("rb")
+        return cast("IO[bytes]", self.file_system.open_input_file(self.path))
 
     def open(self) -> IO[bytes]:
         """Open for reading, decompressed."""
+        stored: Any = self.path
+        if (
+            self.store is not None
+        ):  # buffered by Arrow: of Python's buffers, read1 asks for as little as it is asked for
+            stream = self.file_system.open_input_stream(self.path, compression=None, buffer_size=REMOTE_BUFFER_BYTES)
+            stored = io.BufferedReader(stream)
         match self.compression:
             case "gz":
-                return cast("IO[bytes]", gzip.open(self.path, "rb"))
+                return cast("IO[bytes]", gzip.open(stored, "rb"))
             case "bz2":
-                return bz2.open(self.path, "rb")
+                return cast("IO[bytes]", bz2.open(stored, "rb"))
             case "xz":
-                return lzma.open(self.path, "rb")
+                return cast("IO[bytes]", lzma.open(stored, "rb"))
             case "zst":
                 import pyarrow as pa
 
-                return io.BufferedReader(cast("Any", pa.input_stream(str(self.path), compression="zstd")))
-        return self.path.open("rb")
+                return io.BufferedReader(cast("Any", pa.input_stream(stored, compression="zstd")))
+        return self.open_stored() if self.store is None else cast("IO[bytes]", stored)
 
     def open_text(self, encoding: str) -> io.TextIOWrapper:
         """Open for reading text, without a byte order mark; bytes that cannot be decoded become surrogates.
@@ -69,34 +96,32 @@ class DataFile:
 
 
 def find_files(sources: Iterable[str | os.PathLike[str]], *, format: str | None) -> tuple[DataFile, ...]:  # noqa: A002
-    """The files that paths and glob patterns name: patterns sorted, a file named twice taken once.
+    """The files that paths, folders, patterns and addresses name: of each sorted, a file named twice taken once.
 
-    A path that exists is never taken for a pattern; ``format`` (``csv``, ``jsonl.gz``, ...) overrules the names.
+    What exists is never taken for a pattern; ``format`` (``csv``, ``jsonl.gz``, ...) overrules the names. Files that
+    come to be later are not read: the table is what stands here.
 
     Raises:
-        CorpusError: a file is not there, or a pattern matches none.
-        ConfigError: a path is a folder or an address, or a format cannot be told, or the formats differ.
+        CorpusError: a file is not there or cannot be reached, or a pattern or folder has none.
+        ConfigError: an address is not taken, or a format cannot be told, or the formats differ, or they are files of a
+            table that keeps a log of its own.
     """
-    found: dict[Path, DataFile] = {}
+    found: dict[tuple[str | None, str], DataFile] = {}
     for source in sources:
-        shown = os.fspath(source)
-        require_local(shown)
-        for path in _expand(shown):
-            found.setdefault(path.resolve(), describe_file(path, shown, format))
+        for file in _files_of(os.fspath(source), format):
+            found.setdefault((file.store, file.path if file.store else str(Path(file.path).resolve())), file)
     files = tuple(found.values())
     if len({file.format for file in files}) > 1:
         raise ConfigError("The files are of different formats.", "Give files of one format, or name it with --format.")
     return files
 
 
-def describe_file(path: Path, shown: str, format: str | None) -> DataFile:  # noqa: A002
+def describe_file(path: str, shown: str, format: str | None) -> DataFile:  # noqa: A002
     """``path`` with its format and compression, by its name or, first, by ``format``."""
-    kind, compression = _kind_of(path.name)
+    kind, compression = _kind_of(path)
     if format is not None:
-        kind, outer = _kind_of(f"x.{format}")
+        kind, outer = _named_kind(format)
         compression = outer or compression
-        if kind is None:
-            raise ConfigError(f"The format {format!r} is unknown.", "Formats are csv, tsv, jsonl and parquet.")
     if kind is None:
         raise ConfigError(
             f"The format of {shown!r} cannot be told from its name.", "Name it: --format csv, tsv, jsonl or parquet."
@@ -125,23 +150,96 @@ def spool_stdin(private_dir: Path | None) -> Path:
     return Path(temporary.name)
 
 
-def _expand(shown: str) -> list[Path]:
-    path = Path(shown).expanduser()
-    if path.is_dir():
-        raise ConfigError(f"{shown!r} is a folder.", "Name its files, with a pattern such as 'FOLDER/*.csv'.")
-    if path.is_file():
-        return [path]
-    if path.exists():
+def _files_of(shown: str, format: str | None) -> list[DataFile]:  # noqa: A002
+    """The files of one source."""
+    address = parse_address(shown)
+    if address is None:
+        require_local(shown)
+    store, path = (None, str(Path(shown).expanduser())) if address is None else (address.store, address.path)
+    base: str | None = path  # the folder below which names of folders are columns
+    listed: list[str] = []
+    match _type_of(store, path, shown):
+        case "file":
+            base, paths = None, [path]
+        case "folder":
+            listed = below(store, path, shown)
+            paths = _of_one_format(listed, path, shown, format)
+        case _:
+            if not glob.has_magic(path):
+                raise CorpusError(f"There is no file {shown!r}.", "Check the path.")
+            base = _without_wildcards(path)
+            if store is None:
+                names = map(Path, glob.glob(path, recursive=True))  # noqa: PTH207  (of absolute patterns too)
+                paths = [str(name) for name in sorted(names) if name.is_file()]
+            else:
+                pattern = names_below(path, base)
+                listed = below(store, base, shown, recursive=len(pattern) > 1 or pattern == ["**"])
+                paths = [name for name in listed if matches(names_below(name, base), pattern)]
+    if not paths:
+        raise CorpusError(f"No file matches {shown!r}.", "Check the pattern, and quote it against the shell.")
+    files = [describe_file(path, shown, format) for path in paths]
+    if any(file.format == "parquet" for file in files):
+        above = _folders_above(paths) if store is None else _above(path.rpartition("/")[0] if base is None else base)
+        refuse_versions(store, above, listed, shown)
+    if base is None:
+        return [replace(file, store=store) for file in files]
+    return [
+        replace(file, store=store, partitions=partitions(names_below(file.path, base)[:-1], shown)) for file in files
+    ]
+
+
+def _type_of(store: str | None, path: str, shown: str) -> Literal["file", "folder"] | None:
+    """What stands at a path; None for nothing."""
+    if store is not None:
+        from pyarrow.fs import FileType
+
+        found = asked(shown, lambda: file_system(store).get_file_info(path)).type
+        return "folder" if found == FileType.Directory else "file" if found == FileType.File else None
+    local = Path(path)
+    if local.exists() and not local.is_dir() and not local.is_file():
         raise ConfigError(
             f"{shown!r} is a pipe or device, which can be read only once.", "Give it as standard input, with -."
         )
-    if not glob.has_magic(shown):
-        raise CorpusError(f"There is no file {shown!r}.", "Check the path.")
-    paths = sorted(Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207  (of absolute patterns too)
-    paths = [path for path in paths if path.is_file()]
+    return "folder" if local.is_dir() else "file" if local.is_file() else None
+
+
+def _of_one_format(listed: Sequence[str], folder: str, shown: str, format: str | None) -> list[str]:  # noqa: A002
+    """The files in a folder that are not hidden and whose names tell ``format`` or, by default, the one they share."""
+    kinds = {
+        path: kind
+        for path in listed
+        if not any(map(is_hidden, names_below(path, folder))) and (kind := _kind_of(path)[0]) is not None
+    }
+    wanted = set(kinds.values()) if format is None else {_named_kind(format)[0]}
+    if len(wanted) > 1:
+        raise ConfigError(f"The folder {shown!r} holds files of different formats.", "Name one of them with --format.")
+    paths = [path for path, kind in kinds.items() if kind in wanted]
     if not paths:
-        raise CorpusError(f"No file matches {shown!r}.", "Check the pattern, and quote it against the shell.")
+        names = "csv, tsv, jsonl or parquet" if format is None else format
+        raise CorpusError(
+            f"The folder {shown!r} holds no file that is named as {names}.",
+            "Check the folder, or name its files with a pattern and --format.",
+        )
     return paths
+
+
+def _without_wildcards(pattern: str) -> str:
+    """The folder that a pattern begins in."""
+    parts = pattern.split("/")
+    fixed = next(place for place, part in enumerate(parts) if glob.has_magic(part))
+    return "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else "")
+
+
+def _folders_above(paths: Iterable[str]) -> set[str]:
+    """All folders of this machine above files, also where links lead."""
+    direct = {folder for path in map(Path, paths) for folder in (path.absolute().parent, path.resolve().parent)}
+    return {str(folder) for each in direct for folder in (each, *each.parents)}
+
+
+def _above(path: str) -> list[str]:
+    """A path in a store, and the folders above it."""
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
 def _kind_of(name: str) -> tuple[Format | None, Compression | None]:
@@ -151,6 +249,14 @@ def _kind_of(name: str) -> tuple[Format | None, Compression | None]:
         if last == compression:
             return _FORMATS.get(stem.rpartition(".")[2]), compression
     return _FORMATS.get(last), None
+
+
+def _named_kind(format: str) -> tuple[Format, Compression | None]:  # noqa: A002
+    """Format and compression that the user named."""
+    kind, compression = _kind_of(f"x.{format}")
+    if kind is None:
+        raise ConfigError(f"The format {format!r} is unknown.", "Formats are csv, tsv, jsonl and parquet.")
+    return kind, compression
 
 
 _SELF_CONTAINED = re.compile(
