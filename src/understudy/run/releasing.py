@@ -85,7 +85,7 @@ def make_release(
         _check_columns(config, corpus)
         labels = LabelSet(tuple(canonical(label) for label in corpus.labels))
         plan = make_plan(config, labels=labels)
-        preparation = _load_models(method, config, corpus, labels, plan, writing, listener)
+        preparation = _load_models(session, method, config, corpus, labels, plan, writing, listener)
         protected = plan.unit.describe() if method.private else "nobody: a yardstick without privacy"
         listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
         rows = ""
@@ -160,6 +160,7 @@ def _require_own(session: Session, made: Release) -> None:
 
 
 def _load_models(
+    session: Session,
     method: Method,
     config: RunConfig,
     corpus: Corpus,
@@ -176,7 +177,7 @@ def _load_models(
     embedder = model = None
     dimension = 0
     if method.needs_embedder or config.guide:
-        embedder = load_embedder_of(config)
+        embedder = load_embedder_of(config, session.folder.private)
         if _embeds_private_texts(method, config):
             require_trusted(embedder, trust_endpoint=config.trust_endpoint)
             listener.say("Checking on this machine that texts do not change each other's embeddings (under a minute).")
