@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
 import shutil
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -251,6 +254,28 @@ def test_vectors_do_not_change_whatever_is_evicted(tmp_path: Path) -> None:
         small = kept(Counting(), tmp_path, gigabytes=(24 + 70 * ENTRY) / 1e9)
         small.embed(WORDS[start : start + 60])
         assert bits(small, WORDS) == right
+
+
+def test_a_file_that_is_gone_before_it_is_looked_at_does_not_keep_others_from_being_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Gone:
+        name = ".another.tmp"
+
+        def stat(self) -> None:
+            raise FileNotFoundError
+
+    whole = os.scandir
+
+    @contextmanager
+    def scan(path: Path) -> Iterator[list[Any]]:
+        with whole(path) as entries:
+            yield [Gone(), *entries]
+
+    monkeypatch.setattr(os, "scandir", scan)
+    kept(Counting(), tmp_path).embed(WORDS)
+    monkeypatch.undo()
+    assert len(segments(tmp_path)) == 1
 
 
 def test_a_nearly_full_disk_gets_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -344,9 +344,7 @@ class _Segments:
         """Whether a segment of so many bytes may be added; what was not used for longest goes for it."""
         if shutil.disk_usage(self._folder).free < needed + _RESERVE:
             return False
-        with os.scandir(self._folder) as entries:
-            found = sorted((each.stat().st_mtime_ns, each.stat().st_size, each.name) for each in entries)
-        files = [(size, name) for _, size, name in found if name != _KEY]
+        files = self._files()
         spare = [(size, name) for size, name in files if name not in self._used]
         excess = needed + sum(size for size, _ in files) - self._most_bytes
         if excess > sum(size for size, _ in spare):
@@ -357,6 +355,15 @@ class _Segments:
             self._remove(name)
             excess -= size
         return True
+
+    def _files(self) -> list[tuple[int, str]]:
+        """Size and name of all but the key, the longest unused first."""
+        found = []
+        with os.scandir(self._folder) as entries:
+            for each in entries:
+                with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                    found.append((each.stat().st_mtime_ns, each.stat().st_size, each.name))
+        return [(size, name) for _, size, name in sorted(found) if name != _KEY]
 
     def _remove(self, name: str) -> None:
         self._known.pop(name, None)

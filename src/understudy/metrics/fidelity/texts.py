@@ -198,12 +198,16 @@ def distinct(numbers: Ints) -> float:
 
 def ngrams(words: Words, n: int) -> tuple[Ints, Ints]:
     """For every n-gram in order: a number, the same for equal ones, and the place of its text."""
-    known: dict[tuple[str, ...], int] = {}
-    grams = (gram for text in words for gram in zip(*(text[start:] for start in range(n)), strict=False))
-    numbers = [known.setdefault(gram, len(known)) for gram in grams]
-    return np.asarray(numbers, np.int64), np.repeat(
-        np.arange(len(words)), [max(0, len(text) - n + 1) for text in words]
-    )
+    known: dict[str, int] = {}
+    sizes = np.fromiter(map(len, words), np.int64, len(words))
+    single = np.fromiter((known.setdefault(word, len(known)) for text in words for word in text), np.int64, sizes.sum())
+    left = np.repeat(np.cumsum(sizes), sizes) - np.arange(len(single))  # words from here to the end of the text
+    begins = np.flatnonzero(left >= n)
+    numbers = single[begins]
+    for step in range(1, n):  # by pairs of what came before and the next word
+        pairs = numbers * len(known) + single[begins + step]
+        numbers = np.unique(pairs, return_inverse=True)[1].reshape(-1).astype(np.int64, copy=False)
+    return numbers, np.repeat(np.arange(len(words)), np.maximum(sizes - n + 1, 0))
 
 
 def distinct_values(words: Words, of: str, *, total: int, seed: int, resamples: int) -> list[MetricValue]:
