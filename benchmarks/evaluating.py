@@ -32,7 +32,7 @@ from understudy.metrics.leakage.near import measure_near_duplicates, measure_nei
 from understudy.metrics.leakage.phrases import normal_words
 from understudy.metrics.leakage.replay import measure_replay
 from understudy.metrics.overview import make_overview
-from understudy.metrics.sample import Sample
+from understudy.metrics.sample import Sample, words_of
 from understudy.metrics.value import REAL, SYNTHETIC
 from understudy.vocabulary.words import split_words
 
@@ -61,10 +61,11 @@ def table(count: int, seed: int, *, near: Sample | None = None) -> Sample:
 
 
 def each_words(real: Sample, other: Sample, split: Callable[[str], list[str]]) -> tuple[list[list[str]], ...]:
-    return tuple([split(text) for text in each.texts] for each in (real, other))
+    return tuple(words_of(each.texts, split) for each in (real, other))
 
 
 METRICS: dict[str, Callable[[Sample, Sample], Any]] = {
+    "words": lambda real, other: each_words(real, other, split_words),
     "frechet": lambda real, other: frechet_values(real, other, of=SYNTHETIC, **SAMPLING),
     "kernel": lambda real, other: kernel_values(real, other, of=SYNTHETIC, **SAMPLING),
     "mauve": lambda real, other: mauve_values(real, other, of=SYNTHETIC, **SAMPLING),
@@ -78,7 +79,7 @@ METRICS: dict[str, Callable[[Sample, Sample], Any]] = {
         *each_words(real, other, split_words), of=SYNTHETIC, **SAMPLING
     ),
     "distinct": lambda real, other: distinct_values(
-        [split_words(text) for text in other.texts], SYNTHETIC, total=10**9, **SAMPLING
+        words_of(other.texts, split_words), SYNTHETIC, total=10**9, **SAMPLING
     ),
     "self_bleu": lambda real, other: self_bleu_values(other.texts, SYNTHETIC, **SAMPLING),
     "copying": lambda real, other: (
@@ -112,7 +113,7 @@ def one(metric: str, count: int, limit: float) -> None:
 
     def told(*, whole: bool) -> None:
         seconds, peak = time.perf_counter() - started, memory("VmHWM") - before
-        values = [each.value for each in made[0] if hasattr(each, "value")] if made and metric != "overview" else None
+        values = [each.value for each in made[0]] if made and metric not in ("overview", "words") else None
         line = {"metric": metric, "texts": count, "peak_mb": round(peak), "seconds": round(seconds, 1), "whole": whole}
         print(json.dumps({**line, "values": values}), flush=True)
 

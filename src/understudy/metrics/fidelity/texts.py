@@ -200,13 +200,16 @@ def ngrams(words: Words, n: int) -> tuple[Ints, Ints]:
     """For every n-gram in order: a number, the same for equal ones, and the place of its text."""
     known: dict[str, int] = {}
     sizes = np.fromiter(map(len, words), np.int64, len(words))
-    single = np.fromiter((known.setdefault(word, len(known)) for text in words for word in text), np.int64, sizes.sum())
-    left = np.repeat(np.cumsum(sizes), sizes) - np.arange(len(single))  # words from here to the end of the text
-    begins = np.flatnonzero(left >= n)
-    numbers = single[begins]
+    single = np.fromiter((known.setdefault(word, len(known)) for text in words for word in text), np.int32, sizes.sum())
+    begins = np.flatnonzero(np.repeat(np.cumsum(sizes), sizes) - np.arange(len(single)) >= n)  # n words are left
+    numbers = single[begins].astype(np.int64)
     for step in range(1, n):  # by pairs of what came before and the next word
-        pairs = numbers * len(known) + single[begins + step]
-        numbers = np.unique(pairs, return_inverse=True)[1].reshape(-1).astype(np.int64, copy=False)
+        numbers *= len(known)
+        numbers += single[begins + step]
+        order = np.argsort(numbers)
+        ranked = numbers[order]
+        numbers[order[:1]] = 0
+        numbers[order[1:]] = np.cumsum(ranked[1:] != ranked[:-1])
     return numbers, np.repeat(np.arange(len(words)), np.maximum(sizes - n + 1, 0))
 
 
