@@ -46,7 +46,7 @@ def remembering(embedder: Embedder, private: Path | None, *, gigabytes: float) -
     """``embedder``, with its vectors kept in the folder ``embeddings`` of ``private``; itself where none are kept.
 
     None are kept without a folder, with 0 gigabytes, and of an embedder that is not local: whoever runs an endpoint
-    may put another model behind its name at any time, and then a text's vector would hang on when it was asked for.
+    may put another model behind its name at any time, and then a text's vector would depend on when it was asked for.
     """
     if private is None or not gigabytes or getattr(embedder, "local", None) is not True:
         return embedder
@@ -62,7 +62,7 @@ class CachedEmbedder:
     """An embedder that looks first whether it knows a text's vector. Many processes and machines may share a folder.
 
     **A stored vector is, bit for bit, the one that would be computed here.** Otherwise a record's vector would tell
-    what was embedded before it, in this run or another, and so hang on other records: a bound on one record's influence
+    what was embedded before it, in this run or another, and so depend on other records: a bound on one record's influence
     would fail. So a vector is found only under the text, the embedder's fingerprint and all that decides its bits:
     processor, GPU, versions of the libraries, and the bits of some public texts, embedded anew by every process that
     opens the folder. A vector is a function of its record alone, whether it is looked up or computed; what is stored,
