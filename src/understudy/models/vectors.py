@@ -62,8 +62,8 @@ class CachedEmbedder:
     """An embedder that looks first whether it knows a text's vector. Many processes and machines may share a folder.
 
     **A stored vector is, bit for bit, the one that would be computed here.** Otherwise a record's vector would tell
-    what was embedded before it, in this run or another, and so depend on other records: a bound on one record's influence
-    would fail. So a vector is found only under the text, the embedder's fingerprint and all that decides its bits:
+    what was embedded before it, in this run or another, and so depend on other records: a bound on one record's
+    influence would fail. So a vector is found only under the text, the embedder's fingerprint and all that decides its bits:
     processor, GPU, versions of the libraries, and the bits of some public texts, embedded anew by every process that
     opens the folder. A vector is a function of its record alone, whether it is looked up or computed; what is stored,
     evicted, damaged or lost decides only how long it takes. This rests, as all embedding does, on an embedder whose
