@@ -63,11 +63,12 @@ class CachedEmbedder:
 
     **A stored vector is, bit for bit, the one that would be computed here.** Otherwise a record's vector would tell
     what was embedded before it, in this run or another, and so depend on other records: a bound on one record's
-    influence would fail. So a vector is found only under the text, the embedder's fingerprint and all that decides its bits:
-    processor, GPU, versions of the libraries, and the bits of some public texts, embedded anew by every process that
-    opens the folder. A vector is a function of its record alone, whether it is looked up or computed; what is stored,
-    evicted, damaged or lost decides only how long it takes. This rests, as all embedding does, on an embedder whose
-    vectors do not change with the texts beside them (:mod:`understudy.models.trials`, which goes round this class).
+    influence would fail. So a vector is found only under the text, the embedder's fingerprint and all that decides its
+    bits: processor, GPU, versions of the libraries, and the bits of some public texts, embedded anew by every process
+    that opens the folder. A vector is a function of its record alone, whether it is looked up or computed; what is
+    stored, evicted, damaged or lost decides only how long it takes. This rests, as all embedding does, on an embedder
+    whose vectors do not change with the texts beside them (:mod:`understudy.models.trials`, which goes round this
+    class).
 
     **What lies in the folder** (mode 0700, files 0600): a random key, and immutable *segments*, each written at once
     and under a name of its own, so that no lock is needed. An entry is 8 bytes of the text's keyed hash, by which it is
