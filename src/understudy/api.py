@@ -82,6 +82,7 @@ class FormatOptions(TypedDict, total=False):
 class EmbedderOptions(TypedDict, total=False):
     embedder: str
     trust_endpoint: bool
+    embedding_cache_gb: float
 
 
 class PrivateModelOptions(TypedDict, total=False):

@@ -31,6 +31,10 @@ MOST_RECORDS = 10_000_000
 """Of one synthetic table, which is held in memory while it is made."""
 
 
+EMBEDDING_CACHE_GB = 4.0
+Gigabytes = Annotated[float, Field(ge=0, le=1_000_000)]
+
+
 def _exactly_typed(value: object) -> object:
     return value if value is None else typed(value)
 
@@ -208,6 +212,8 @@ class EmbedderParameters(Parameters):
     """``builtin`` or ``hf:ORG/NAME``."""
     trust_endpoint: bool = False
     """Whoever runs the endpoint of an embedder that is not local may read the private texts."""
+    embedding_cache_gb: Gigabytes = EMBEDDING_CACHE_GB
+    """Most gigabytes of vectors kept in ``private/embeddings``, so that no text is embedded twice. 0: none."""
 
 
 class PrivateModelParameters(Parameters):
@@ -284,7 +290,7 @@ def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
 
 
 _OPERATIONAL = {
-    *("data", "dataset", "ledger", "ledger_id", "output", "fresh", "expected_records"),
+    *("data", "dataset", "ledger", "ledger_id", "output", "fresh", "expected_records", "embedding_cache_gb"),
     *("engine", "engine_address", "workers", "worker_gpus", "scratch"),
     *("base_url", "api_key_env", "max_concurrency", "price_input", "price_output", "spending_cap", "token_cap"),
 }

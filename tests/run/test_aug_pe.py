@@ -54,7 +54,7 @@ def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..
         *("aug-pe.release", "statement.json", "statement.md", "synthetic.parquet")
     }
     assert sorted(path.name for path in (tmp_path / "out" / "private").iterdir()) == [
-        *("diary.jsonl", "run.lock", "run.sqlite")
+        *("diary.jsonl", "embeddings", "run.lock", "run.sqlite")
     ]
     said = understudy("show", str(tmp_path / "out" / "release" / "aug-pe.release"))
     assert "votes-2" in said.out
@@ -199,7 +199,7 @@ def test_private_embeddings_are_their_owners_alone_and_gone_at_the_end(
     monkeypatch.setattr(VoteHistogram, "of_batch", evaluate)
     run(tmp_path)
     assert modes == [(0o600, 0o700)] * 2
-    assert not list((tmp_path / "out").rglob("*embeddings*"))
+    assert not list((tmp_path / "out").rglob("embeddings.bin"))
 
 
 # -- texts out of it --------------------------------------------------------------------------------------------------

@@ -406,10 +406,14 @@ def killed(tmp_path: Path) -> dict[str, Any]:
     return values
 
 
-def test_private_embeddings_are_gone_after_a_run(tmp_path: Path) -> None:
-    values = evolving(tmp_path)
+def test_of_private_embeddings_a_run_leaves_those_that_may_be_kept_or_none(tmp_path: Path) -> None:
+    values = evolving(tmp_path, embedding_cache_gb=0)
     running.run(run_config(values))
     assert private(values) == {"run.lock", "run.sqlite", "diary.jsonl"}
+    (tmp_path / "kept").mkdir()
+    values = evolving(tmp_path / "kept")
+    running.run(run_config(values))
+    assert private(values) == {"run.lock", "run.sqlite", "diary.jsonl", "embeddings"}
 
 
 def test_private_embeddings_of_a_killed_run_are_gone_when_it_was_resumed(killed: dict[str, Any]) -> None:

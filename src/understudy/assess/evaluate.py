@@ -35,6 +35,7 @@ from understudy.metrics.sample import Sample
 from understudy.metrics.value import REAL, SYNTHETIC, MetricValue
 from understudy.models.trials import require_trusted
 from understudy.models.types import Embedder
+from understudy.models.vectors import remembering
 from understudy.outputs import OutputFolder
 from understudy.privacy.exact import require_epsilon
 from understudy.privacy.sealed import SYSTEM
@@ -216,7 +217,7 @@ def evaluate(
         wanted = None if config.charge_metrics is None else _wanted(config, corpus, made)
         tables = _read(config, corpus, made)
         made.require_unchanged()
-        embedder = _load_embedder(config)
+        embedder = _load_embedder(config, folder)
         tables = replace(tables.embedded(embedder, listener), tuned=_tuned_model(config, made, listener))
         if wanted is not None:
             assert folder is not None, "checked with what is wanted"
@@ -353,15 +354,17 @@ def _unit(config: EvaluationConfig, corpus: Corpus, statement: Statement) -> Uni
     return unit
 
 
-def _load_embedder(config: EvaluationConfig) -> Embedder | None:
-    """The embedder, if there is one; it may read the real texts. What is private needs no more of it."""
+def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None) -> Embedder | None:
+    """The embedder, if there is one; it may read the real texts. What is private needs no more of it. Its vectors are
+    those of the folder's run, where that is here."""
     if config.embedder == "none":
         return None
     from understudy.models.catalog import load_embedder
 
     embedder = load_embedder(config.embedder)
     require_trusted(embedder, trust_endpoint=config.trust_endpoint)
-    return embedder
+    private = None if folder is None else folder.private
+    return remembering(embedder, private, gigabytes=config.embedding_cache_gb)
 
 
 def _tuned_model(config: EvaluationConfig, made: Made, listener: Listener) -> TunedModel | None:

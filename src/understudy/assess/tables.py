@@ -12,7 +12,7 @@ import numpy as np
 
 from understudy.assess.parameters import ChargeParameters, EvaluationParameters
 from understudy.assess.synthetic import origins, table_sha256
-from understudy.config import LedgerParameters, TableParameters
+from understudy.config import EMBEDDING_CACHE_GB, Gigabytes, LedgerParameters, TableParameters
 from understudy.corpus import Corpus, canonical, no_table, read_corpus
 from understudy.errors import ConfigError, CorpusError
 from understudy.methods.registry import load_release
@@ -86,6 +86,8 @@ class ResultParameters(Parameters):
 
     output: str | None = None
     """Folder for the results. Default: the output folder that is evaluated."""
+    embedding_cache_gb: Gigabytes = EMBEDDING_CACHE_GB
+    """Most gigabytes of vectors kept in its ``private/embeddings``, so that no text is embedded twice. 0: none."""
     fresh: bool = False
     """Release metrics anew in a folder that holds some; charges again."""
 

@@ -42,6 +42,7 @@ from understudy.corpus import Corpus
 from understudy.errors import ConfigError
 from understudy.files import disk_faults, private_folder
 from understudy.models.trials import require_trusted
+from understudy.models.vectors import remembering
 from understudy.outputs import OutputFolder
 from understudy.parameters import CommaSeparated, Parameters
 from understudy.privacy.guarantee import Budget
@@ -121,6 +122,8 @@ def audit_run(
 
         embedder = load_embedder(config.embedder)
         require_trusted(embedder, trust_endpoint=config.trust_endpoint)  # canaries begin like private records
+        of_the_run = OutputFolder(Path(config.output) / "private" / FOLDER / RUN).private
+        embedder = remembering(embedder, of_the_run, gigabytes=config.embedding_cache_gb)
     from understudy.ledger import Ledger
 
     private = Path(config.output) / "private"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from understudy.metrics import require_evaluate
-from understudy.metrics.sample import Sample
+from understudy.metrics.sample import Sample, words_of
 from understudy.metrics.value import Count, Number
 from understudy.vocabulary.terms import load_stop_words
 from understudy.vocabulary.words import split_words
@@ -101,7 +101,7 @@ def make_overview(tables: Mapping[str, Sample], *, points: int = 1500, topics: i
     import sklearn.manifold  # noqa: F401  only libraries that are loaded can be limited
     from threadpoolctl import threadpool_limits
 
-    words = {name: [split_words(text) for text in table.texts] for name, table in tables.items()}
+    words = {name: words_of(table.texts, split_words) for name, table in tables.items()}
     with threadpool_limits(1):
         placed = with_vectors(tables, words, seed=seed)
         found = find_topics(placed, words, topics, seed=seed)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from understudy.errors import ModelError
 from understudy.models.types import Embedder
+from understudy.models.vectors import uncached
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
@@ -76,7 +77,7 @@ def require_embeds_all(embedder: Embedder) -> int:
             of
             a plain text of length 1.
     """
-    texts = [_PLAIN, *ODD_TEXTS]
+    embedder, texts = uncached(embedder), [_PLAIN, *ODD_TEXTS]
     vectors, none = _tried(lambda: (np.asarray(embedder.embed(texts)), np.asarray(embedder.embed([]))), embedder)
     if vectors.ndim != 2 or len(vectors) != len(texts) or none.shape != (0, vectors.shape[1]):
         raise ModelError(
@@ -116,7 +117,7 @@ def require_text_invariance(embedder: Embedder) -> None:
     Raises:
         ModelError: a vector changes, or there is not one vector per text.
     """
-    rng = np.random.default_rng(0)
+    embedder, rng = uncached(embedder), np.random.default_rng(0)
     longest, batch = getattr(embedder, "longest", _LONGEST), getattr(embedder, "batch_tokens", _BATCH_TOKENS)
     lengths = _lengths(longest)
 

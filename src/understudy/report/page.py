@@ -18,9 +18,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from understudy import __version__
+from understudy.config import EMBEDDING_CACHE_GB
 from understudy.errors import ConfigError, UnderstudyError
 from understudy.files import PRIVATE_MODE, SHARED_MODE, atomic_file
 from understudy.models.types import Embedder
+from understudy.models.vectors import FOLDER, remembering
 from understudy.outputs import OutputFolder
 from understudy.report.contents import Contents, internal, shareable
 from understudy.report.numbers import hundredths, paragraphs, percent, short, span
@@ -154,6 +156,8 @@ def write_reports(folder: OutputFolder, *, embedder: Embedder | None, seed: int 
 
 
 def _write_reports(folder: OutputFolder, *, embedder: Embedder | None, seed: int) -> ReportPaths:
+    if embedder is not None and (folder.private / FOLDER).is_dir():  # never made beside what was handed out
+        embedder = remembering(embedder, folder.private, gigabytes=EMBEDDING_CACHE_GB)
     public = shareable(folder.shareable, embedder=embedder, seed=seed)
     write_page(folder.report_file, page(public, seed=seed), private=False)
     inside = internal(public, folder.shareable, folder.private)

@@ -153,7 +153,8 @@ def write_texts(
     """
     method = make_method(config.method, config.method_parameters)
     asked = _counts(config, made, method, listener, capped=capped)
-    chooser = GuidedChooser.of(made, config, listener)
+    private = session.folder.private
+    chooser = GuidedChooser.of(made, config, private, listener)
     counts = [count * candidates(config, method) for count in asked]
     if chooser is not None and (there := method.available(made)) is not None:
         counts = [max(want, min(count, held)) for want, count, held in zip(asked, counts, there, strict=True)]
@@ -161,7 +162,7 @@ def write_texts(
     writer = writing.writer(config, made.schema.labels, listener, known=made.terms)
     if chat is not None:
         listener.say(f"Making {total} texts with {chat.model_id}; it sees released values only.")
-    embedder = load_embedder_of(config) if method.needs.generation_embedder else None
+    embedder = load_embedder_of(config, private) if method.needs.generation_embedder else None
     model = load_private_model_of(config) if method.needs.generation_model else None
     if method.needs.generation_llm == "never" and config.llm != ModelParameters().llm:
         listener.say(f"The language model {config.llm} is not used: a Release of {made.method} needs none.")

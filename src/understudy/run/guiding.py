@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from understudy.guide.released import guide_of
 from understudy.methods.base import Method, Released, ReleaseTools
 from understudy.methods.guided_evolution.release import release as release_guide
 from understudy.models.types import Embedder
+from understudy.models.vectors import remembering
 from understudy.privacy.facts import Facts
 from understudy.privacy.plan import Plan
 from understudy.release import Release
@@ -40,11 +42,11 @@ def with_guide(released: Released, corpus: BoundedCorpus, plan: Plan, tools: Rel
     )
 
 
-def load_embedder_of(config: RunConfig) -> Embedder:
-    """The configured public embedder."""
+def load_embedder_of(config: RunConfig, private: Path) -> Embedder:
+    """The configured public embedder, which keeps its vectors in the run's ``private`` folder."""
     from understudy.models.catalog import load_embedder
 
-    return load_embedder(config.embedder)
+    return remembering(load_embedder(config.embedder), private, gigabytes=config.embedding_cache_gb)
 
 
 def has_guide(made: Release) -> bool:
@@ -97,14 +99,14 @@ class GuidedChooser:
     _known: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def of(cls, made: Release, config: RunConfig, listener: Listener) -> GuidedChooser | None:
+    def of(cls, made: Release, config: RunConfig, private: Path, listener: Listener) -> GuidedChooser | None:
         """None where the Release has no guide, or it is to be ignored.
 
         Raises ReleaseError if the embedder is not the one that the Release names, or there is no guide of it.
         """
         if not has_guide(made) or config.ignore_guide:
             return None
-        embedder = load_embedder_of(config)
+        embedder = load_embedder_of(config, private)
         cure = "Generate with the embedder that it was made with (--embedder), or with --ignore-guide."
         return cls(guide_of(made, embedder, cure=cure), embedder, config.guide_moves, listener.say)
 

@@ -39,7 +39,7 @@ from understudy.run.guiding import guide_parameters, load_embedder_of, with_guid
 from understudy.run.measuring import dataset_name, open_ledger, pay
 from understudy.run.planning import make_plan
 from understudy.run.session import RELEASED, SILENT, Listener, Session
-from understudy.run.working import open_engine, require_same_vectors, statement_of
+from understudy.run.working import embedder_of_workers, open_engine, require_same_vectors, statement_of
 from understudy.statement import Sealed, Statement
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def make_release(
         _check_columns(config, corpus)
         labels = LabelSet(tuple(canonical(label) for label in corpus.labels))
         plan = make_plan(config, labels=labels)
-        preparation = _load_models(method, config, corpus, labels, plan, writing, listener, engine)
+        preparation = _load_models(session, method, config, corpus, labels, plan, writing, listener, engine)
         protected = plan.unit.describe() if method.private else "nobody: a yardstick without privacy"
         listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
         found = None
@@ -170,6 +170,7 @@ def _require_own(session: Session, made: Release) -> None:
 
 
 def _load_models(
+    session: Session,
     method: Method,
     config: RunConfig,
     corpus: Corpus,
@@ -187,7 +188,7 @@ def _load_models(
     embedder = model = None
     dimension = 0
     if method.needs_embedder or config.guide:
-        embedder = load_embedder_of(config)
+        embedder = embedder_of_workers(config, load_embedder_of(config, session.folder.private))
         if _embeds_private_texts(method, config):
             require_trusted(embedder, trust_endpoint=config.trust_endpoint)
             listener.say("Checking on this machine that texts do not change each other's embeddings (under a minute).")

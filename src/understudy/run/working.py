@@ -18,6 +18,7 @@ from understudy.errors import ConfigError, EngineError
 from understudy.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.models.trials import require_text_invariance
 from understudy.models.types import Embedder
+from understudy.models.vectors import uncached
 from understudy.privacy.measurement import Engine
 
 _PACKAGES = ("understudy", "numpy", "pyarrow", "torch", "transformers", "sentence-transformers", "tokenizers")
@@ -69,9 +70,16 @@ def require_same_vectors(engine: Engine, embedder: Embedder) -> None:
     engine.ask(partial(kind_of_worker, embedder), always=True)
 
 
+def embedder_of_workers(config: EngineParameters, embedder: Embedder) -> Embedder:
+    """The embedder with which workers embed: without stored vectors where they may not see the output's folder."""
+    return uncached(embedder) if config.engine == "ray" and config.scratch is not None else embedder
+
+
 def kind_of_worker(embedder: Embedder | None = None) -> tuple[object, ...]:
     """What decides the bits that a worker computes: versions, processor, and what it makes of public texts."""
-    vectors = "" if embedder is None else hashlib.sha256(np.asarray(embedder.embed(_TEXTS)).tobytes()).hexdigest()
+    vectors = (
+        "" if embedder is None else hashlib.sha256(np.asarray(uncached(embedder).embed(_TEXTS)).tobytes()).hexdigest()
+    )
     instructions = tuple(np.show_config(mode="dicts")["SIMD Extensions"].get("found", ()))
     return platform.python_version(), *map(_version, _PACKAGES), platform.machine(), instructions, vectors
 

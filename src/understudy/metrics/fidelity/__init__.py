@@ -39,7 +39,7 @@ from understudy.metrics.fidelity.texts import (
     vocabulary_values,
 )
 from understudy.metrics.intervals import LEAST_TO_TELL
-from understudy.metrics.sample import Sample
+from understudy.metrics.sample import Sample, words_of
 from understudy.metrics.value import HOLDOUT, REAL, SYNTHETIC, Metric, MetricValue
 from understudy.vocabulary.words import split_words
 
@@ -84,7 +84,8 @@ def measure_fidelity(
     uneven = any(len(table) > fewest for table in tables.values())
     sampling = {"seed": seed, "resamples": resamples}
     placed, placed_cut = ({of: t for of, t in each.items() if t.embeddings is not None} for each in (tables, cut))
-    words, words_cut = ({of: [split_words(x) for x in t.texts] for of, t in each.items()} for each in (tables, cut))
+    words = {of: words_of(table.texts, split_words) for of, table in tables.items()}
+    words_cut = {of: words[of] if t is tables[of] else words_of(t.texts, split_words) for of, t in cut.items()}
     lengths = {of: np.asarray([len(text) for text in texts], np.int64) for of, texts in words_cut.items()}
     labels = {of: table.labels for of, table in tables.items() if table.labels}
     labels_cut = {of: table.labels for of, table in cut.items() if table.labels is not None}

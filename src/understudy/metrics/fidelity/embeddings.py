@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from understudy.metrics.intervals import (
     LEAST_TO_TELL,
-    between_subsamples,
+    over_subsamples,
     value_of_subsamples,
     whole_and_subsamples,
 )
@@ -80,6 +80,8 @@ COVERAGE = Metric(
 )
 
 _BLOCK = 2**22  # kernel values or distances at a time, 32 MiB
+_COLUMNS = 2**14  # texts of the other table at a time, beside which kernel values are computed
+_ROWS = 2**13  # texts at a time that are read in float64: no table is copied whole
 _EQUAL = 1e-12  # squared distances that differ by less are equal: rounding must not part duplicates
 _KEPT = 8  # neighbours that are kept, times k
 _HALF = (
@@ -90,29 +92,46 @@ Rows = NDArray[np.float64]
 Chosen = NDArray[np.bool_]
 
 
-def frechet_distance(a: Rows, b: Rows) -> float:
+def frechet_distance(
+    a: NDArray[np.floating], b: NDArray[np.floating], chosen_a: Chosen | None = None, chosen_b: Chosen | None = None
+) -> float:
     """``|m_a - m_b|^2 + tr(C_a + C_b - 2 (C_a C_b)^(1/2))`` of the rows of ``a`` and ``b``, each at least two.
+
+    ``chosen_a`` and ``chosen_b``, ``Bool[n]`` and ``Bool[m]``, name the rows; None: all.
 
     With centred rows ``A = Q_a R_a``, divided by the root of n - 1, the root's trace is the sum of the singular values
     of ``R_a R_b^T``. No product of covariances is formed and no root of a rounded eigenvalue taken, so it is as exact
     with fewer texts than dimensions as with more.
     """
-    (mean_a, root_a), (mean_b, root_b) = _gaussian(a), _gaussian(b)
+    (mean_a, root_a), (mean_b, root_b) = _gaussian(a, chosen_a), _gaussian(b, chosen_b)
     overlap = np.linalg.svd(root_a @ root_b.T, compute_uv=False).sum()
     traces = (root_a**2).sum() + (root_b**2).sum()
     return max(0.0, float(((mean_a - mean_b) ** 2).sum() + traces - 2 * overlap))
 
 
-def frechet_values(real: Sample, other: Sample, *, of: str, **sampling: int) -> list[MetricValue]:
+def frechet_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
     """The distance, with an interval from subsamples of both tables."""
     a, b = _both(real, other)
-    return [between_subsamples(FRECHET, frechet_distance, a, b, of, **sampling)]
+
+    def between(one: Chosen, two: Chosen) -> float:
+        return frechet_distance(a, b, one, two)
+
+    return [over_subsamples(FRECHET, between, (len(a), len(b)), of, seed=seed, resamples=resamples)]
 
 
-def _gaussian(rows: Rows) -> tuple[Rows, Rows]:
-    """The mean, and R with ``R^T R`` the covariance."""
-    mean: Rows = rows.mean(axis=0)
-    root: Rows = np.asarray(np.linalg.qr((rows - mean) / np.sqrt(len(rows) - 1), mode="r"))
+def _gaussian(rows: NDArray[np.floating], chosen: Chosen | None) -> tuple[Rows, Rows]:
+    """The mean, and R with ``R^T R`` the covariance; some rows at a time, each R over the rows and the R before it."""
+    places = np.arange(len(rows)) if chosen is None else np.flatnonzero(chosen)
+
+    def parts() -> Iterator[Rows]:
+        for start in range(0, len(places), _ROWS):
+            yield rows[places[start : start + _ROWS]].astype(np.float64)
+
+    mean: Rows = sum(part.sum(axis=0) for part in parts()) / len(places)
+    root: Rows = np.empty((0, rows.shape[1]))
+    for part in parts():
+        centred = (part - mean) / np.sqrt(len(places) - 1)
+        root = np.asarray(np.linalg.qr(np.concatenate([root, centred]), mode="r"))
     return mean, root
 
 
@@ -127,10 +146,9 @@ def kernel_distance(
 
     Source: Gretton et al. 2012, equation 3.
     """
-    x, y = a.astype(np.float64), b.astype(np.float64)
-    one, two = (_chosen(each, rows).astype(np.float64) for each, rows in ((chosen_a, x), (chosen_b, y)))
-    between = _sums(x, y, one, two) / (one.sum(1) * two.sum(1))
-    found: Rows = _within(x, one) + _within(y, two) - 2 * between
+    one, two = _chosen(chosen_a, a), _chosen(chosen_b, b)
+    between = _sums(a, b, one, two) / (one.sum(1) * two.sum(1))
+    found: Rows = _within(a, one) + _within(b, two) - 2 * between
     return found
 
 
@@ -141,22 +159,32 @@ def kernel_values(real: Sample, other: Sample, *, of: str, seed: int, resamples:
     return [value_of_subsamples(KERNEL, kernel_distance(a, b, *chosen), of)]
 
 
-def _within(rows: Rows, chosen: Rows) -> Rows:
+def _within(rows: NDArray[np.floating], chosen: Chosen) -> Rows:
     """The mean kernel of pairs of different chosen rows."""
     count = chosen.sum(1)
-    of_itself = chosen @ ((1 + (rows**2).sum(1)) / 2) ** 3
+    of_itself = chosen.astype(np.float64) @ ((1 + _squared_lengths(rows)) / 2) ** 3
     found: Rows = (_sums(rows, rows, chosen, chosen) - of_itself) / (count * (count - 1))
     return found
 
 
-def _sums(a: Rows, b: Rows, chosen_a: Rows, chosen_b: Rows) -> Rows:
+def _sums(a: NDArray[np.floating], b: NDArray[np.floating], chosen_a: Chosen, chosen_b: Chosen) -> Rows:
     """The sum of the kernel over pairs of chosen rows, for every choice."""
     total = np.zeros(len(chosen_a))
-    step = max(1, _BLOCK // len(b))
-    for start in range(0, len(a), step):
-        base = (1 + a[start : start + step] @ b.T) / 2
-        total += np.einsum("id,di->d", (base**2 * base) @ chosen_b.T, chosen_a[:, start : start + step])
+    for first in range(0, len(b), _COLUMNS):
+        columns = b[first : first + _COLUMNS].astype(np.float64)
+        weights = chosen_b[:, first : first + _COLUMNS].astype(np.float64)
+        step = max(1, _BLOCK // len(columns))
+        for start in range(0, len(a), step):
+            base = (1 + a[start : start + step].astype(np.float64) @ columns.T) / 2
+            chosen = chosen_a[:, start : start + step].astype(np.float64)
+            total += np.einsum("id,di->d", (base**2 * base) @ weights.T, chosen)
     return total
+
+
+def _squared_lengths(rows: NDArray[np.floating]) -> Rows:
+    """Of each row, in float64."""
+    parts = (rows[start : start + _ROWS].astype(np.float64) for start in range(0, len(rows), _ROWS))
+    return np.concatenate([np.zeros(0), *((part**2).sum(1) for part in parts)])
 
 
 @dataclass(frozen=True)
@@ -193,18 +221,17 @@ def neighbourhoods(
         k: a ball reaches to the k-th nearest chosen text of its own table. A choice that holds fewer than k of a
             text's 8 k nearest (of a half sample, one in ten million) gives it the ball to the last of those.
     """
-    x, y = real.astype(np.float64), other.astype(np.float64)
-    ours, theirs = _chosen(chosen_real, x), _chosen(chosen_other, y)
-    reach, reach_other = _reach(x, ours, k), _reach(y, theirs, k)
+    ours, theirs = _chosen(chosen_real, real), _chosen(chosen_other, other)
+    reach, reach_other = _reach(real, ours, k), _reach(other, theirs, k)
     furthest, furthest_other = reach.max(axis=0)[:, None], reach_other.max(axis=0)
     balls = np.zeros(theirs.shape, np.int64)
     reached, covered = np.zeros(ours.shape, bool), np.zeros(ours.shape, bool)
-    for start, squared in _squared_distances(x, y):
+    for start, squared in _squared_distances(real, other):
         rows, columns = np.nonzero(squared <= np.maximum(furthest[start : start + len(squared)], furthest_other))
         distances, rows = squared[rows, columns], rows + start
         for choice in range(len(ours)):
             inside = (distances <= reach[choice, rows]) & theirs[choice, columns]
-            balls[choice] += np.bincount(columns[inside], minlength=len(y))
+            balls[choice] += np.bincount(columns[inside], minlength=len(other))
             covered[choice, rows[inside]] = True
             reached[choice, rows[(distances <= reach_other[choice, columns]) & ours[choice, rows]]] = True
     sizes, sizes_other = ours.sum(axis=1), theirs.sum(axis=1)
@@ -227,7 +254,7 @@ def neighbour_values(real: Sample, other: Sample, *, of: str, seed: int, resampl
     ]
 
 
-def _reach(rows: Rows, chosen: Chosen, k: int) -> Rows:
+def _reach(rows: NDArray[np.floating], chosen: Chosen, k: int) -> Rows:
     """How far each chosen row's ball reaches, squared, ``Float64[choices, n]``; below 0 for rows not chosen."""
     kept = min(len(rows) - 1, _KEPT * k)
     found = np.empty(chosen.shape)
@@ -244,25 +271,25 @@ def _reach(rows: Rows, chosen: Chosen, k: int) -> Rows:
     return np.where(chosen, found + _EQUAL, -1.0)
 
 
-def _squared_distances(a: Rows, b: Rows) -> Iterator[tuple[int, Rows]]:
+def _squared_distances(a: NDArray[np.floating], b: NDArray[np.floating]) -> Iterator[tuple[int, Rows]]:
     """Squared distances of some rows of ``a`` at a time, and the first row's number, to all of ``b``."""
-    lengths = (b**2).sum(1)
+    columns, lengths = b.astype(np.float64), _squared_lengths(b)
     step = max(1, _BLOCK // len(b))
     for start in range(0, len(a), step):
-        rows = a[start : start + step]
-        squared = rows @ b.T
+        rows = a[start : start + step].astype(np.float64)
+        squared = rows @ columns.T
         squared *= -2
         squared += (rows**2).sum(1)[:, None]
         squared += lengths
         yield start, np.maximum(squared, 0.0, out=squared)
 
 
-def _chosen(chosen: Chosen | None, rows: Rows) -> Chosen:
+def _chosen(chosen: Chosen | None, rows: NDArray[np.floating]) -> Chosen:
     return np.ones((1, len(rows)), bool) if chosen is None else chosen
 
 
-def _both(real: Sample, other: Sample) -> tuple[Rows, Rows]:
+def _both(real: Sample, other: Sample) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The embeddings of two tables that have some."""
     assert real.embeddings is not None
     assert other.embeddings is not None
-    return real.embeddings.astype(np.float64), other.embeddings.astype(np.float64)
+    return real.embeddings, other.embeddings

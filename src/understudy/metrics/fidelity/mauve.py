@@ -91,12 +91,15 @@ def clusterings(
 
 
 def reduced(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The principal components that together hold 90 % of the rows' variance; one column of 0 where there is none."""
+    """The principal components that together hold 90 % of the rows' variance; one column of 0 where there is none.
+
+    ``rows`` are centred in place.
+    """
     from sklearn.decomposition import PCA
 
     if np.ptp(rows, axis=0).max() < _NOTHING:
         return np.zeros((len(rows), 1), np.float32)
-    found: NDArray[np.float32] = PCA(VARIANCE, svd_solver="full").fit_transform(rows)
+    found: NDArray[np.float32] = PCA(VARIANCE, svd_solver="full", copy=False).fit_transform(rows)
     return found
 
 

@@ -198,12 +198,19 @@ def distinct(numbers: Ints) -> float:
 
 def ngrams(words: Words, n: int) -> tuple[Ints, Ints]:
     """For every n-gram in order: a number, the same for equal ones, and the place of its text."""
-    known: dict[tuple[str, ...], int] = {}
-    grams = (gram for text in words for gram in zip(*(text[start:] for start in range(n)), strict=False))
-    numbers = [known.setdefault(gram, len(known)) for gram in grams]
-    return np.asarray(numbers, np.int64), np.repeat(
-        np.arange(len(words)), [max(0, len(text) - n + 1) for text in words]
-    )
+    known: dict[str, int] = {}
+    sizes = np.fromiter(map(len, words), np.int64, len(words))
+    single = np.fromiter((known.setdefault(word, len(known)) for text in words for word in text), np.int32, sizes.sum())
+    begins = np.flatnonzero(np.repeat(np.cumsum(sizes), sizes) - np.arange(len(single)) >= n)  # n words are left
+    numbers = single[begins].astype(np.int64)
+    for step in range(1, n):  # by pairs of what came before and the next word
+        numbers *= len(known)
+        numbers += single[begins + step]
+        order = np.argsort(numbers)
+        ranked = numbers[order]
+        numbers[order[:1]] = 0
+        numbers[order[1:]] = np.cumsum(ranked[1:] != ranked[:-1])
+    return numbers, np.repeat(np.arange(len(words)), np.maximum(sizes - n + 1, 0))
 
 
 def distinct_values(words: Words, of: str, *, total: int, seed: int, resamples: int) -> list[MetricValue]:

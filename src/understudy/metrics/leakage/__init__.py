@@ -14,7 +14,7 @@ from understudy.metrics.intervals import NO_TEXTS, chance_of_none, mean_of_choic
 from understudy.metrics.leakage.near import measure_near_duplicates, measure_neighbours
 from understudy.metrics.leakage.phrases import Ints, Phrases, normal_words
 from understudy.metrics.leakage.replay import measure_replay
-from understudy.metrics.sample import Sample
+from understudy.metrics.sample import Sample, words_of
 from understudy.metrics.value import HOLDOUT, SYNTHETIC, Metric, MetricValue
 
 __all__ = ["measure_leakage"]
@@ -142,8 +142,8 @@ def measure_leakage(
     tables = {SYNTHETIC: synthetic} if holdout is None else {SYNTHETIC: synthetic, HOLDOUT: holdout}
     texts = {of: table.texts for of, table in tables.items()}
     replayed = measure_replay(real.texts, texts, public=public, detectors=detectors)
-    real_words = [normal_words(text) for text in real.texts]
-    words = {of: [normal_words(text) for text in table] for of, table in texts.items()}
+    real_words = words_of(real.texts, normal_words)
+    words = {of: words_of(table, normal_words) for of, table in texts.items()}
     return (
         *measure_copying(real_words, words, seed=seed, resamples=resamples),
         *measure_near_duplicates(real_words, words, seed=seed),

@@ -22,6 +22,10 @@ _CONFIRMED = 100
 _PERMUTATIONS, _BANDS, _ROWS = 128, 32, 4
 """Texts with half of their distinct words in common are found with probability 0.87, with two thirds 0.999."""
 
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_AT_ONCE = 512
+"""Texts whose candidates are looked for together."""
+
 NEAR = Metric(
     "near_duplicates",
     "Texts with a near duplicate among the real ones",
@@ -48,53 +52,91 @@ def measure_near_duplicates(
     index = _Index(real, others, seed)
     values: list[MetricValue] = []
     for of, texts in others.items():
-        most = np.array([index.most_similar(words) for words in texts])
+        most = index.most_similar(texts)
         values += [share_of_texts(NEAR, most >= level, of, {"similarity": level}) for level in SIMILAR]
     return values
 
 
 class _Index:
-    """The distinct real texts, to be asked for what is similar."""
+    """The distinct real texts, to be asked for what is similar.
+
+    Texts are candidates of each other where a band of their sketches is the same. Bands are found by a number that is
+    made of each, and compared whole: about a kilobyte per text, where a table in memory for each band takes 16.
+    """
 
     def __init__(self, real: Sequence[Sequence[str]], others: Mapping[str, Sequence[Sequence[str]]], seed: int) -> None:
-        from datasketch import MinHash, MinHashLSH, sha1_hash32
+        from datasketch import MinHash, sha1_hash32
 
         vocabulary = set(chain.from_iterable(chain(real, *others.values())))
         self._hashes = {word: sha1_hash32(word.encode("utf-8", "surrogatepass")) for word in vocabulary}
         self._empty = MinHash(num_perm=_PERMUTATIONS, seed=seed % 2**32, hashfunc=int)
-        self._lsh = MinHashLSH(num_perm=_PERMUTATIONS, params=(_BANDS, _ROWS))
         self._texts = list(dict.fromkeys(" ".join(words) for words in real if words))
-        sketches = [self._sketch(text.split(" ")) for text in self._texts]
-        for number, sketch in enumerate(sketches):
-            self._lsh.insert(number, sketch, check_duplication=False)
-        self._hash_values = np.array([sketch.hashvalues for sketch in sketches])
         self._known = set(self._texts)
+        self._sketches = np.empty((len(self._texts), _PERMUTATIONS), dtype=np.uint32)
+        for row, text in enumerate(self._texts):
+            self._sketches[row] = self._sketch(text.split(" "))
+        self._order = np.empty((_BANDS, len(self._texts)), dtype=np.int32)
+        self._sorted = np.empty((_BANDS, len(self._texts)), dtype=np.uint64)
+        for band in range(_BANDS):
+            numbers = _numbers(self._sketches, band)
+            self._order[band] = np.argsort(numbers, kind="stable")
+            self._sorted[band] = numbers[self._order[band]]
 
-    def most_similar(self, words: Sequence[str]) -> float:
-        """The highest similarity of any candidate, 0 where it is below all of ``SIMILAR``."""
+    def most_similar(self, texts: Sequence[Sequence[str]]) -> NDArray[np.float64]:
+        """``Float64[len(texts)]``: the highest similarity of any candidate, 0 where it is below all of ``SIMILAR``."""
+        found = np.zeros(len(texts))
+        for start in range(0, len(texts), _AT_ONCE):
+            some = texts[start : start + _AT_ONCE]
+            joined = [" ".join(words) for words in some]
+            unknown = [row for row, text in enumerate(joined) if text not in self._known]
+            found[start : start + len(some)] = 1.0
+            found[[start + row for row in unknown]] = self._most_similar([joined[row] for row in unknown])
+        return found
+
+    def _most_similar(self, texts: Sequence[str]) -> list[float]:
+        """Of texts that are none of the real ones."""
         from rapidfuzz.fuzz import ratio
         from rapidfuzz.process import extractOne
 
-        text = " ".join(words)
-        if text in self._known:
-            return 1.0
-        if not words or not self._texts:
-            return 0.0
-        sketch = self._sketch(words)
-        numbers = np.array(sorted(self._lsh.query(sketch)), dtype=np.int64)
-        agreeing = (self._hash_values[numbers] == sketch.hashvalues).sum(axis=1)
-        numbers = numbers[np.argsort(-agreeing, kind="stable")[:_CONFIRMED]]
-        candidates = (self._texts[number] for number in numbers)
-        found = extractOne(text, candidates, scorer=ratio, score_cutoff=100 * min(SIMILAR))
-        return 0.0 if found is None else found[1] / 100
+        sketches = np.array([self._sketch(text.split(" ")) if text else self._empty.hashvalues for text in texts])
+        sketches = sketches.reshape(-1, _PERMUTATIONS).astype(np.uint32, copy=False)
+        asked = [_numbers(sketches, band) for band in range(_BANDS)]
+        firsts = [np.searchsorted(known, each) for known, each in zip(self._sorted, asked, strict=True)]
+        ends = [np.searchsorted(known, each, side="right") for known, each in zip(self._sorted, asked, strict=True)]
+        found = []
+        for row, text in enumerate(texts):
+            bands = [self._order[band, firsts[band][row] : ends[band][row]] for band in range(_BANDS)]
+            numbers = np.unique(np.concatenate(bands)) if text else np.empty(0, dtype=np.int32)
+            same = self._sketches[numbers] == sketches[row]
+            numbers, same = _with_a_band(numbers, same)
+            nearest = numbers[np.argsort(-same.sum(axis=1), kind="stable")[:_CONFIRMED]]
+            candidates = (self._texts[number] for number in nearest)
+            best = extractOne(text, candidates, scorer=ratio, score_cutoff=100 * min(SIMILAR))
+            found.append(0.0 if best is None else best[1] / 100)
+        return found
 
-    def _sketch(self, words: Sequence[str]) -> Any:
+    def _sketch(self, words: Sequence[str]) -> NDArray[Any]:
         sketch = self._empty.copy()
         sketch.update_batch([self._hashes[word] for word in set(words)])
-        return sketch
+        return np.asarray(sketch.hashvalues)
+
+
+def _numbers(sketches: NDArray[np.uint32], band: int) -> NDArray[np.uint64]:
+    """A number for each sketch's band: equal ones have the same, and hardly any others."""
+    found = np.zeros(len(sketches), dtype=np.uint64)
+    for column in range(band * _ROWS, (band + 1) * _ROWS):
+        found = found * _FACTOR + sketches[:, column]  # modulo 2^64
+    return found
+
+
+def _with_a_band(numbers: NDArray[np.int32], same: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """The candidates that have a whole band in common, and where their sketches agree."""
+    there = np.any(np.all(same.reshape(-1, _BANDS, _ROWS), axis=2), axis=1)
+    return numbers[there], same[there]
 
 
 QUANTILES = (0.05, 0.5)
+_BLOCK = 8192  # texts at a time that are read in float64
 
 NO_EMBEDDINGS = "The texts have no embeddings."
 
@@ -165,9 +207,12 @@ def _distances(texts: Sample, reference: Sample, count: int) -> NDArray[np.float
         return np.empty((0, 0))
     search = NearestNeighbors(n_neighbors=count, algorithm="brute").fit(reference.embeddings)
     nearest = search.kneighbors(texts.embeddings, return_distance=False)
-    vectors, distances = texts.embeddings.astype(np.float64), np.empty(nearest.shape)
-    for column in range(count):  # anew, as the search's own rounding tells equal vectors apart
-        distances[:, column] = np.linalg.norm(vectors - reference.embeddings[nearest[:, column]], axis=1)
+    distances = np.empty(nearest.shape)
+    for start in range(0, len(nearest), _BLOCK):
+        vectors = texts.embeddings[start : start + _BLOCK].astype(np.float64)
+        for column in range(count):  # anew, as the search's own rounding tells equal vectors apart
+            found = reference.embeddings[nearest[start : start + _BLOCK, column]]
+            distances[start : start + _BLOCK, column] = np.linalg.norm(vectors - found, axis=1)
     return np.sort(distances, axis=1)
 
 
