@@ -191,7 +191,7 @@ def test_a_node_that_is_lost_changes_nothing_and_ray_keeps_no_text(
             time.sleep(0.05)
         two_nodes.remove_node(next(iter(two_nodes.worker_nodes)), allow_graceful=False)
 
-    loser = threading.Thread(target=lose_a_node)
+    loser = threading.Thread(target=lose_a_node, daemon=True)
     loser.start()
     made = released(values, "ray", engine_address=two_nodes.address, workers=None)
     loser.join()
