@@ -1,7 +1,6 @@
 """What a local chat model holds after so many prompts, call by call as a run asks: does it keep what it needs no more?
 
-Each setting of the C library's allocator is tried in a process of its own. The floor is what must be there at once: the
-weights, and the keys and values of the batches that are worked on.
+Each way of the C library's allocator is tried in a process of its own; the model loaded and idle is the floor.
 """
 
 from __future__ import annotations
@@ -18,12 +17,14 @@ from benchmarks.results import Row
 from understudy.models.types import ChatRequest, Message
 
 SEED = corpora.SEED
-SETTINGS = {
-    "as it is": {},
-    "one arena": {"MALLOC_ARENA_MAX": "1"},
-    "large blocks given back": {"MALLOC_MMAP_THRESHOLD_": "65536"},
+AS_IT_IS, KEPT = "as it is: given back after each batch", "all kept"
+WAYS: dict[str, dict[str, str]] = {
+    AS_IT_IS: {},
+    KEPT: {},
+    "all kept, one arena for all threads": {"MALLOC_ARENA_MAX": "1"},
+    "all kept, blocks from 128 KiB mapped one by one": {"MALLOC_MMAP_THRESHOLD_": "131072"},
 }
-"""Of the allocator (glibc)."""
+"""The environment of each, as glibc reads it."""
 
 
 def requests(count: int, words: int, answer: int, *, seed: int) -> list[ChatRequest]:
@@ -40,10 +41,13 @@ def requests(count: int, words: int, answer: int, *, seed: int) -> list[ChatRequ
     return found
 
 
-def measure_one(calls: int, count: int, words: int, answer: int) -> Row:
+def measure_one(way: str, calls: int, count: int, words: int, answer: int) -> Row:
     """``calls`` calls of ``count`` prompts each; to be called in a process of its own."""
+    from understudy.models import local
     from understudy.models.catalog import load_chat
 
+    if way != AS_IT_IS:
+        local.give_back_memory = lambda: None
     chat = load_chat("builtin")
     loaded, after = anonymous_mb(), []
 
@@ -59,22 +63,23 @@ def measure_one(calls: int, count: int, words: int, answer: int) -> Row:
 
 
 def run(options: Namespace) -> Iterator[Row]:
-    for name in options.allocator:
+    for name in options.ways:
         found = in_own_process(
             measure_one,
+            name,
             options.calls,
             options.prompts,
             options.words,
             options.answer_tokens,
-            environment={**ONE_THREAD, **SETTINGS[name]},
+            environment={**ONE_THREAD, **WAYS[name]},
         )
         say(f"{name}: {found['anonymous_mb']} MiB at most, {found['after_each_call_mb'][-1]} in the end")
-        yield {"allocator": name, **found}
+        yield {"way": name, "floor": "the model, loaded", "floor_mb": found["loaded_mb"], **found}
 
 
 def options(parser: ArgumentParser) -> None:
-    parser.add_argument("--allocator", nargs="+", choices=SETTINGS, default=list(SETTINGS))
-    parser.add_argument("--calls", type=int, default=4)
-    parser.add_argument("--prompts", type=int, default=100, help="in each call")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--calls", type=int, default=3)
+    parser.add_argument("--prompts", type=int, default=32, help="in each call")
     parser.add_argument("--words", type=int, default=200, help="of the longest prompt")
-    parser.add_argument("--answer-tokens", type=int, default=60)
+    parser.add_argument("--answer-tokens", type=int, default=40)

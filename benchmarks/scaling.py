@@ -43,13 +43,13 @@ class Case:
         what: shown on the page.
         columns: that are read; the floor decodes these.
         make: makes the release of a corpus, with a folder for what it needs.
-        grows: what its memory holds per record or unit; empty where it should be flat.
+        grows: what its memory holds of each record or unit, where it is found to grow.
     """
 
     what: str
     columns: dict[str, Any]
     make: Callable[[us.Corpus, Path], object]
-    grows: str = ""
+    grows: str = "the table's columns as they are stored, which Arrow reads ahead"
 
 
 def releasing(method: Any, budget: Any = _BUDGET, **options: Any) -> Callable[[us.Corpus, Path], object]:
@@ -74,8 +74,8 @@ def _sec_pe(folder: Path) -> us.SecPE:
 
 
 PLAIN: dict[str, Any] = {"text": "text", "label": "label"}
-_OWNERS = "a hash per owner and per record of an owner that is used, and a number per owner"
-_VECTORS = "nothing of its own; the embeddings lie in a file, whose pages count as resident until they are needed"
+_OWNERS = "hashes of owners and of their records that are used, a number per owner; stored columns"
+_UNITS = "a number per record, to find its block in the file of embeddings; stored columns"
 CASES = {
     "label-counts": Case("label counts alone (one sum)", PLAIN, _count_labels),
     "dp-kps": Case("dp-kps, defaults", PLAIN, releasing(us.DPKPS())),
@@ -91,21 +91,20 @@ CASES = {
         "aug-pe, one round, 200 candidates per label",
         PLAIN,
         releasing(us.AugPE(rounds=1, population=50, variations=3), llm="benchmark:hash"),
-        _VECTORS,
+        _UNITS,
     ),
     "sec-pe": Case(
         "sec-pe, one record in ten with a secret",
         {**PLAIN, "secrets": ["secret"]},
         releasing(_sec_pe, _SECRETS, max_records_per_secret=5),
-        "each secret, to count in how many records it is",
+        "each secret, to count in how many records it is; stored columns",
     ),
 }
 
 
 def measure_one(name: str, file: Path) -> Row:
     """The release ``name`` of one table; to be called in a process of its own."""
-    case = CASES[name]
-    return {"release": name, "what": case.what, "grows": case.grows, **measure_release(case, file)}
+    return {"release": name, **measure_release(CASES[name], file)}
 
 
 def measure_release(case: Case, file: Path, *, labels: int = corpora.LABELS) -> Row:
