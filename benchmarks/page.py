@@ -122,6 +122,9 @@ class Costs:
         line = self.line(release, "anonymous_mb")
         return line.value if self.is_flat(release) else line(records)
 
+    def most_memory_mb(self, records: float) -> float:
+        return max(self.memory_mb(release, records) for release in self.releases)
+
     def bytes_per_record(self, release: str) -> float:
         return self.line(release, "anonymous_mb").slope * 2**20
 
