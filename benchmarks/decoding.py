@@ -161,10 +161,10 @@ def run(options: Namespace) -> Iterator[Row]:
 
 
 def options(parser: ArgumentParser) -> None:
-    parser.add_argument("--sizes", type=int, nargs="+", default=[16, 64, 256])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[16, 64])
     parser.add_argument("--candidates", type=int, nargs="+", default=[20, 0], help="0 for the whole vocabulary")
     parser.add_argument("--clipping", choices=CLIP, default="difference")
     parser.add_argument("--distance", action="store_true", help="measure the distance from the public prediction too")
     parser.add_argument("--flight", type=int, default=0, help="batches at once; 0 for as many as the tool has")
-    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--repetitions", type=int, default=2)
     parser.add_argument("--steps", type=int, default=4)

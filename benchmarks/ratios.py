@@ -247,11 +247,11 @@ PAIRS = {
         "embedding texts that do not change each other's vectors",
         "the network's forward pass, texts sorted and padded to the longest of 32",
         "text",
-        512,
+        256,
         _embedding,
         "Batches of a few fixed shapes, filled up with copies, so that kernels never change with a text's neighbours; "
         "and the tokenizer.",
-        3,
+        2,
     ),
     "prediction": Pair(
         "a private token of 16 texts, candidates and noise included (top 20)",
@@ -260,7 +260,7 @@ PAIRS = {
         16 * 8,
         lambda size, repetitions: _decoding(size // 8, repetitions),
         "The model itself. The public prompt is one row more; blocks of one shape carry a few rows that nobody needs.",
-        3,
+        2,
     ),
     "prediction-all": Pair(
         "the same over the whole vocabulary",
@@ -269,7 +269,7 @@ PAIRS = {
         16 * 8,
         lambda size, repetitions: _decoding(size // 8, repetitions, candidates=0),
         "The model's head over 49,152 tokens for every row, and their clipped sum.",
-        3,
+        2,
     ),
     "teachers": Pair(
         "16 teachers trained at once on one trunk (seq-pate)",
@@ -287,7 +287,7 @@ PAIRS = {
         8,
         _gradients,
         "The backward pass. A leaf per row makes gradients of rank 8, small beside the activations.",
-        3,
+        2,
     ),
     "sequences": Pair(
         "sampling 1,000 sequences of 10 terms for each of 4 labels, iterative (dp-kps)",

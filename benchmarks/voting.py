@@ -132,5 +132,5 @@ def run(options: Namespace) -> Iterator[Row]:
 
 
 def options(parser: ArgumentParser) -> None:
-    parser.add_argument("--records", type=int, nargs="+", default=[12_500, 25_000, 50_000])
-    parser.add_argument("--candidates", type=int, default=10_000)
+    parser.add_argument("--records", type=int, nargs="+", default=[10_000, 20_000, 40_000])
+    parser.add_argument("--candidates", type=int, default=5_000)
