@@ -193,13 +193,13 @@ _UNITS = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, 
 
 
 def time_words(seconds: float) -> str:
-    """In the largest unit of which there are two or more.
+    """In the largest unit of which there is one, or two of minutes and more.
 
-    >>> time_words(7300), time_words(119), time_words(0.0125), time_words(3e5)
-    ('2 h', '119 s', '12 ms', '3.5 days')
+    >>> time_words(7300), time_words(119), time_words(1.51), time_words(0.0125), time_words(3e5)
+    ('2 h', '119 s', '1.5 s', '12 ms', '3.5 days')
     """
     for size, unit in _UNITS:
-        if seconds >= 2 * size or unit == "ns":
+        if seconds >= (2 if size > 1 else 1) * size or unit == "ns":
             return f"{number(seconds / size, 2 if seconds / size < 100 else 3)} {unit}"
     raise AssertionError("nanoseconds are the last")
 

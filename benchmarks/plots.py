@@ -61,4 +61,5 @@ def against_records(
         *marks,
         *_apart(labels, frame.x[1] + 4),
     )
-    return str(image).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1) + "\n"
+    size = f'xmlns="http://www.w3.org/2000/svg" width="{frame.width:g}" height="{frame.height:g}"'
+    return str(image).replace("<svg ", f"<svg {size} ", 1) + "\n"

@@ -49,7 +49,7 @@ class Case:
     what: str
     columns: dict[str, Any]
     make: Callable[[us.Corpus, Path], object]
-    grows: str = "the table's columns as they are stored, which Arrow reads ahead"
+    grows: str = "the columns of a file as they are stored, which Arrow reads ahead"
 
 
 def releasing(method: Any, budget: Any = _BUDGET, **options: Any) -> Callable[[us.Corpus, Path], object]:
