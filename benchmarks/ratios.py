@@ -241,7 +241,7 @@ PAIRS = {
         "record",
         20_000,
         _faiss,
-        "The same matrix product; faiss keeps a heap per record and computes norms besides.",
+        "The same matrix product; what else faiss does was not looked into.",
     ),
     "embedding": Pair(
         "embedding texts that do not change each other's vectors",
@@ -277,7 +277,8 @@ PAIRS = {
         "teacher",
         16,
         _teachers,
-        "A text of 64 tokens is already a product that keeps a core busy, so stacking saves less than it shares.",
+        "A text of 64 tokens is already a product that keeps a core busy, so stacking saves little; that the trunk runs "
+        "once saves nothing here, as each text is read once.",
         1,
     ),
     "gradients": Pair(
