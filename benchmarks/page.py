@@ -42,7 +42,13 @@ def files(folder: Path = FOLDER) -> dict[Path, str]:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"time": time_words, "number": number, "memory": memory_words, "percent": percent}
+    environment.filters |= {
+        "time": time_words,
+        "number": number,
+        "memory": memory_words,
+        "times": times,
+        "percent": percent,
+    }
     costs = Costs(results)
     page = environment.get_template("performance.md.jinja").render(
         results=results, costs=costs, pairs=PAIRS, cases=CASES, sizes=SIZES, summaries=BENCHMARKS, settings=settings
@@ -189,6 +195,15 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:g}"
 
 
+def times(ratio: float) -> str:
+    """A ratio: two decimals below ten.
+
+    >>> times(1.002), times(59.13), times(999.1)
+    ('1.00', '59', '999')
+    """
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:,.0f}"
+
+
 _UNITS = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -213,4 +228,4 @@ def memory_words(megabytes: float) -> str:
     for size, unit in ((2.0**20, "TiB"), (2.0**10, "GiB")):
         if megabytes >= size:
             return f"{number(megabytes / size, 2 if megabytes < 100 * size else 3)} {unit}"
-    return f"{number(megabytes)} MiB"
+    return f"{number(megabytes) if megabytes >= 1 else 0} MiB"
