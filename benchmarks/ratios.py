@@ -277,8 +277,8 @@ PAIRS = {
         "teacher",
         16,
         _teachers,
-        "A text of 64 tokens is already a product that keeps a core busy, so stacking saves little; that the trunk runs "
-        "once saves nothing here, as each text is read once.",
+        "A text of 64 tokens is already a product that keeps a core busy, so stacking saves little; that the trunk "
+        "runs once saves nothing here, as each text is read once.",
         1,
     ),
     "gradients": Pair(
