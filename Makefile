@@ -24,7 +24,7 @@ help:
 	@echo "make test        every test but those marked slow, which .ci/run runs too"
 	@echo "make lint        style, types and import contracts"
 	@echo "make models      download the built-in models into the cache"
-	@echo "make bench       speed, memory and utility on real text sets, if you have them"
+	@echo "make bench       what each method costs here, and docs/performance.md made of it (an hour or two)"
 	@echo "make clean       remove $(VENV), the demo's results and the caches of the tools"
 
 install: $(INSTALLED)
@@ -79,8 +79,7 @@ clean:
 		.mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
 
 bench: models
-	@echo "Measuring speed, memory and utility on the sets of UNDERSTUDY_BENCHMARK_DATA (see benchmarks/README.md)."
-	@cd benchmarks && for what in matching sequences release memory; do $(abspath $(BIN))/python speed.py $$what || exit 1; done
-	@cd benchmarks && $(abspath $(BIN))/python voting.py ratio
-	@cd benchmarks && $(abspath $(BIN))/python decoding.py --sizes 16 64 --repetitions 1 --steps 2 --candidates 20 0
-	@cd benchmarks && for set in ag_news dbpedia14; do $(abspath $(BIN))/python utility.py texts --set $$set --epsilon 6 || exit 1; done
+	@echo "Measuring what it costs, with the machine as busy as it is (an hour or two), and making docs/performance.md of it."
+	@for name in $$($(BIN)/python -m benchmarks --list | cut -d' ' -f1); do \
+		$(BIN)/python -m benchmarks $$name >/dev/null || exit 1; done
+	@$(BIN)/python -m benchmarks --page

@@ -1,6 +1,6 @@
 """Requests per second of the endpoint client against a local server that takes 50 ms for each answer.
 
-    python benchmarks/chat_client.py
+    python -m benchmarks.chat_client
 
 The server is a process of its own. At 64 requests in flight nothing can do better than 64 / 0.05 = 1,280
 requests/s. The floor is a bare client: asyncio streams, the body encoded beforehand, the answer not parsed.

@@ -1,11 +1,11 @@
 """All methods side by side on labelled sets: their texts, the accuracy of classifiers trained on them, a table.
 
-    python benchmarks/comparison.py generate --set ag_news --out DIR [--rows aug-pe-e6 ...] [--repetitions 3]
-    python benchmarks/comparison.py evaluate --set ag_news --out DIR
-    python benchmarks/comparison.py table --set ag_news --out DIR        # as Markdown
-    python benchmarks/comparison.py leaks --set ag_news --out DIR        # as Markdown
-    python benchmarks/comparison.py report --out DIR                     # DIR/comparison.html, of all sets
-    python benchmarks/comparison.py speed [METRIC ...]
+    python -m benchmarks.comparison generate --set ag_news --out DIR [--rows aug-pe-e6 ...] [--repetitions 3]
+    python -m benchmarks.comparison evaluate --set ag_news --out DIR
+    python -m benchmarks.comparison table --set ag_news --out DIR        # as Markdown
+    python -m benchmarks.comparison leaks --set ag_news --out DIR        # as Markdown
+    python -m benchmarks.comparison report --out DIR                     # DIR/comparison.html, of all sets
+    python -m benchmarks.comparison speed [METRIC ...]
 
 Folders are ``DIR/SET/ROW/REPETITION``, each as ``understudy run`` makes it (comparison_rows.py); what is there is kept.
 """
@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-import comparison_speed
 import understudy as us
-from comparison_rows import REAL, ROWS, SIZES, Place, Remembering
+from benchmarks import comparison_speed
+from benchmarks.comparison_rows import REAL, ROWS, SIZES, Place, Remembering
 from understudy.metrics.fidelity.embeddings import kernel_values
 from understudy.metrics.leakage import measure_leakage
 from understudy.metrics.results import Evaluation, load_evaluation

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 import understudy as us
 import understudy.models.catalog as catalog
-from sets import DATA, VOCABULARIES, embed, embedder
+from benchmarks.sets import DATA, VOCABULARIES, embed, embedder
 from understudy.evolution.parameters import EvolutionParameters
 from understudy.evolution.variation import TextAPI, keywords_of_labels
 from understudy.ledger import Ledger

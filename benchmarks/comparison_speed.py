@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from sets import DATA, embed
+from benchmarks.sets import DATA, embed
 from understudy.metrics.fidelity.embeddings import frechet_values, kernel_values, neighbour_values
 from understudy.metrics.fidelity.mauve import mauve_values
 from understudy.metrics.fidelity.texts import (
@@ -117,7 +117,11 @@ def measure_one(name: str) -> None:
 def measure(names: list[str]) -> None:
     """Each metric in a process of its own, whose peak memory is its own, with one thread for matrix products."""
     for name in names or METRICS:
-        subprocess.run([sys.executable, __file__, name], check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        subprocess.run(
+            [sys.executable, "-m", "benchmarks.comparison_speed", name],
+            check=False,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
 
 
 if __name__ == "__main__":

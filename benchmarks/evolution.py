@@ -4,8 +4,8 @@ Small populations (100 texts, L = 3, 3 rounds), each method without noise and wi
 distance between the texts it chose and the private embeddings, with a 95 % bootstrap interval; and the time that the
 language model and the voting took.
 
-    python benchmarks/evolution.py --set yelp_augpe
-    python benchmarks/evolution.py --set pubmed --method sec-pe
+    python -m benchmarks.evolution --set yelp_augpe
+    python -m benchmarks.evolution --set pubmed --method sec-pe
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 import understudy as us
 import understudy.models.catalog as catalog
-from sets import CACHE, DATA, embed, embedder
+from benchmarks.sets import CACHE, DATA, embed, embedder
 from understudy.corpus.bounding import BoundedBatch
 from understudy.evolution.embeddings import PrivateEmbeddings, integer_vectors
 from understudy.evolution.loop import Round, evolve

@@ -2,8 +2,8 @@
 
 Whole releases with a ledger of their own. Of the exemplars: how many ended, how long one took, gauges of the texts.
 
-    python benchmarks/exemplars.py --set ag_news --epsilon 4 --results FILE
-    python benchmarks/exemplars.py --set mit_movies --no-noise --results FILE
+    python -m benchmarks.exemplars --set ag_news --epsilon 4 --results FILE
+    python -m benchmarks.exemplars --set mit_movies --no-noise --results FILE
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import understudy as us
-from sets import CACHE, DATA
-from textquality import known_pairs, known_words, nearness
+from benchmarks.sets import CACHE, DATA
+from benchmarks.textquality import known_pairs, known_words, nearness
 from understudy.ledger import Ledger
 from understudy.methods.few_shot.method import FewShot
 from understudy.methods.few_shot.plan import mechanism_of

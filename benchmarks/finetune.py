@@ -1,8 +1,8 @@
 """DP-SGD fine-tuning: held-out perplexity of the base model, dp-finetune and training without privacy, by step.
 
-    python benchmarks/finetune.py --set ag_news --epsilon 6 --out DIR      # dp-finetune; --epsilon inf: without privacy
-    python benchmarks/finetune.py --set ag_news --epsilon 6 --out DIR --records 3000     # of so many records
-    python benchmarks/finetune.py --set europarl --epsilon 3 --out DIR --owners          # speakers are protected
+    python -m benchmarks.finetune --set ag_news --epsilon 6 --out DIR      # dp-finetune; --epsilon inf: without privacy
+    python -m benchmarks.finetune --set ag_news --epsilon 6 --out DIR --records 3000     # of so many records
+    python -m benchmarks.finetune --set europarl --epsilon 3 --out DIR --owners          # speakers are protected
 
 A whole run each (ledger, run store and all); the perplexity at each checkpoint is that of the stored weights.
 """
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import understudy as us
-from sets import DATA
+from benchmarks.sets import DATA
 from understudy.ledger import Ledger
 from understudy.methods.dp_finetune.method import DPFinetune, NonPrivateFinetune
 from understudy.metrics.sample import Sample

@@ -1,33 +1,27 @@
-"""Clipped sums of per-example LoRA gradients: ours and four other ways, each as a ratio to a plain step.
+"""Clipped sums of per-example LoRA gradients: ours and four other ways, each beside a plain step.
 
 A plain step is the gradient of the same block's mean loss: one adapter for all rows, one backward pass, nothing
-clipped. Each turn of a way stands beside a plain step right before it; medians over the repetitions, by the clock and
-(on a CPU) by processor time, which other work disturbs least. One core, as a release takes for a block.
+clipped. Each turn of a way stands right behind a plain step. One core, as a release takes for a block.
 
 ours          every row has the matrices as leaves of its own
 hooks         products of stored inputs and output gradients per row: Opacus, if it can be imported, else the same here
 vmap          torch.func: vmap(grad(...)) with the adapter as an argument
 ghost         norms by Gram matrices, then a backward pass with clip factors as loss weights (Li et al. 2022)
 book-keeping  norms by Gram matrices, then the sum from stored inputs and output gradients (Bu et al. 2023)
-
-python benchmarks/gradients.py [--tiny] [--device cuda] [--dtype float32] [--matrices both B] [--repetitions 5]
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Sequence
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
 
+from benchmarks.measuring import by_turns, in_own_process, rounded, say
+from benchmarks.results import Row
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.lora import ALL, SCALE, UP
@@ -35,6 +29,7 @@ from understudy.models.training import Block, LoRA, Shapes, TokenRow, random_row
 from understudy.privacy.gradients import DPSGD
 from understudy.queries.gradients import clipped_sum
 
+SEED = 0
 RANK, ROWS, PROMPT, TARGET = 8, 8, 16, 48
 NAMES = ("ours", "hooks", "vmap", "ghost", "book-keeping")
 MB = 2**20
@@ -68,13 +63,13 @@ class Ways:
 
     def __init__(self, model: CausalModel, *, both: bool) -> None:
         self.lora = LoRA(model, rank=RANK, targets=[ALL], layers=None, both=both)
-        generator = torch.Generator().manual_seed(0)
+        generator = torch.Generator().manual_seed(SEED)
         named = self.lora.named(torch.randn(self.lora.size, generator=generator).mul(0.02).numpy())
         self.lora.load(self.lora.joined(named))
         self.matrices = self.lora.adapters.tensors(named)
         self.learning = [number for number, name in enumerate(named) if both or UP in name]
         shapes = Shapes(PROMPT, TARGET, ROWS)
-        rows = random_rows(model, shapes, targets=[TARGET] * ROWS, prompts=[shapes.prompt] * ROWS, seed=0)
+        rows = random_rows(model, shapes, targets=[TARGET] * ROWS, prompts=[shapes.prompt] * ROWS, seed=SEED)
         rows = [TokenRow(row.prompt, row.target[number:]) for number, row in enumerate(rows)]
         self.block = shapes.block(rows, device=model.device)
         self.linears = Linears(self.lora, self.matrices, self.learning)
@@ -215,58 +210,51 @@ def kept_bytes(ways: Ways, name: str) -> tuple[int, Any]:
     return sum(storage.nbytes() for place, storage in kept.items() if place not in known), found
 
 
-def seconds(ways: Ways, name: str) -> tuple[float, float]:
-    """By the clock, and of processor time."""
-    clock, processor = time.perf_counter(), time.process_time()
-    ways.run(name)
-    if ways.lora.causal.device != "cpu":
-        torch.cuda.synchronize()
-    return time.perf_counter() - clock, time.process_time() - processor
+def measure(name: str, *, both: bool, model: str, device: str, dtype: str | None, repetitions: int) -> Row:
+    """One way beside a plain step, and what either keeps in memory."""
+    torch.set_num_threads(1)
+    ways = Ways(load_causal(model, device=device, dtype=dtype), both=both)
+    plain, true = kept_bytes(ways, "plain")[0], ways.loop()
+    kept, found = kept_bytes(ways, name)
+
+    def work(which: str) -> None:
+        ways.run(which)
+        if device != "cpu":
+            torch.cuda.synchronize()
+
+    return {
+        "way": name,
+        "matrices": "A and B" if both else "B",
+        "numbers": ways.lora.size,
+        **by_turns(partial(work, name), partial(work, "plain"), repetitions=repetitions),
+        "floor": "a plain step: one adapter, nothing clipped",
+        "floor_kept_mb": rounded(plain / MB),
+        "kept_more_mb": rounded((kept - plain) / MB) if kept else None,
+        "held_mb": rounded(ways.held / MB),
+        "error": rounded(float((found.cpu() - true.cpu()).norm() / true.norm())),
+        "rows": ROWS,
+    }
 
 
-def measure(ways: Ways, *, title: str, repetitions: int, tolerance: float | None) -> None:
-    plain, true, steps = kept_bytes(ways, "plain")[0], ways.loop(), []
-    memory: dict[str, str] = {}
-    for name in NAMES:  # a first turn, which is not timed
-        kept, found = kept_bytes(ways, name)
-        far = float((found.cpu() - true.cpu()).norm() / true.norm())
-        assert tolerance is None or far < tolerance, (name, far)
-        more = f"{(kept - plain) / MB:.0f}" if kept else "?"
-        memory[name] = f"{more} | {ways.held / MB:.0f} | {far:.1e}"
-    ratios: dict[str, list[tuple[float, float]]] = {name: [] for name in memory}
-    for _ in range(repetitions):
-        for name, found in ratios.items():
-            beside, ours = seconds(ways, "plain"), seconds(ways, name)
-            found.append((ours[0] / beside[0], ours[1] / beside[1]))
-            steps.append(beside[0])
-    print(f"{title}: {ways.lora.size:,} numbers learn; plain: {median(steps):.2f} s, {plain / MB:.0f} MB for backward")
-    print("| | by clock | by CPU time | more for backward, MB | held, MB | from a loop |\n|---|---|---|---|---|---|")
-    for name, found in ratios.items():
-        clock, processor = (median(each[kind] for each in found) for kind in (0, 1))
-        print(f"| {name} | {clock:.2f} | {processor:.2f} | {memory[name]} |", flush=True)
+def run(options: Namespace) -> Iterator[Row]:
+    for matrices in options.matrices:
+        for name in options.ways:
+            say(f"{name}, {matrices}")
+            yield in_own_process(
+                measure,
+                name,
+                both=matrices == "both",
+                model=options.model,
+                device=options.device,
+                dtype=options.dtype,
+                repetitions=options.repetitions,
+            )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="a random model in float32, on which all must agree")
+def options(parser: ArgumentParser) -> None:
+    parser.add_argument("--ways", nargs="+", choices=NAMES, default=list(NAMES))
+    parser.add_argument("--matrices", nargs="+", choices=["both", "B"], default=["B"])
+    parser.add_argument("--model", default="builtin")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], help="default: as a release takes it")
-    parser.add_argument("--matrices", nargs="+", choices=["both", "B"], default=["both", "B"])
-    parser.add_argument("--repetitions", type=int, default=5)
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    for matrices in arguments.matrices:
-        with tempfile.TemporaryDirectory() as folder:
-            spec, dtype = "builtin", arguments.dtype
-            if arguments.tiny:
-                sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "models"))
-                from local_fixtures import make_llama
-
-                spec, dtype = f"hf:{make_llama(Path(folder))}", "float32"
-            ways = Ways(load_causal(spec, device=arguments.device, dtype=dtype), both=matrices == "both")
-        tolerance = 1e-5 if arguments.tiny else None
-        measure(ways, title=matrices, repetitions=arguments.repetitions, tolerance=tolerance)
-
-
-if __name__ == "__main__":
-    main()
+    parser.add_argument("--repetitions", type=int, default=3)

@@ -1,8 +1,8 @@
 """Guides and noise-aware phrases: what classifiers learn from synthetic texts, guided and not, on many tables.
 
-    python benchmarks/guided.py --set trec --epsilon 6 1 --runs 5                # phrases
-    python benchmarks/guided.py --set ag_news --epsilon 6 --runs 2 --llm builtin --records 50
-    python benchmarks/guided.py --set trec --epsilon 6 --runs 5 stop_words='"none"'
+    python -m benchmarks.guided --set trec --epsilon 6 1 --runs 5                # phrases
+    python -m benchmarks.guided --set ag_news --epsilon 6 --runs 2 --llm builtin --records 50
+    python -m benchmarks.guided --set trec --epsilon 6 --runs 5 stop_words='"none"'
 
 Whole runs with ledgers of their own. Each row: accuracy on the real test texts of classifiers of embeddings (the
 guide's own embedder: not the only judge), of TF-IDF, and with ``--encoder`` of an encoder tuned on the synthetic texts;
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 import understudy as us
 import understudy.models.catalog as catalog
-from sets import CACHE, DATA
+from benchmarks.sets import CACHE, DATA
 from understudy.ledger import Ledger
 from understudy.metrics.fidelity.embeddings import neighbour_values
 from understudy.metrics.fidelity.texts import distinct_values, self_bleu_values

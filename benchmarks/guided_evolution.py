@@ -1,6 +1,6 @@
 """Guided evolution beside aug-pe: the same language model, calls and budget, on one private table without labels.
 
-    python benchmarks/guided_evolution.py --set yelp_augpe --epsilon 1 4
+    python -m benchmarks.guided_evolution --set yelp_augpe --epsilon 1 4
 
 Both evolve the same first texts in as many rounds. Of the texts that each ends with: kernel distance to the private
 texts, and FID, precision and recall against as many of them. Embeddings are those of the guide.
@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 
 import understudy as us
 import understudy.models.catalog as catalog
-from evolution import TYPES
-from guided import KeptEmbedder
-from sets import CACHE, DATA
+from benchmarks.evolution import TYPES
+from benchmarks.guided import KeptEmbedder
+from benchmarks.sets import CACHE, DATA
 from understudy.ledger import Ledger
 from understudy.metrics.fidelity.embeddings import frechet_values, kernel_values, neighbour_values
 from understudy.metrics.sample import Sample

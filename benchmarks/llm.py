@@ -3,7 +3,7 @@
 A whole run on the training split, 100 texts a label; a logistic regression on their embeddings is tested on the
 real test texts. Prints accuracy, the share of seed phrases kept, and keeps the synthetic texts in the cache folder.
 
-    python benchmarks/llm.py --set ag_news --epsilon 6 --runs 2
+    python -m benchmarks.llm --set ag_news --epsilon 6 --runs 2
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 import understudy as us
-from sets import CACHE, VOCABULARIES, load_set
+from benchmarks.sets import CACHE, VOCABULARIES, load_set
+from benchmarks.utility import texts_accuracy
 from understudy.ledger import Ledger
-from utility import texts_accuracy
 
 TYPES = {"ag_news": "news article", "dbpedia14": "encyclopedia article"}
 

@@ -6,9 +6,9 @@ fill its batches. Said of it: the budget, private tokens a batch (r), clip range
 those that the form of a record forces; seconds of a core; gauges of the texts (textquality.py); and what the whole
 corpus would give.
 
-    python benchmarks/prediction.py --sweep base --results FILE        # sweeps: see SWEEPS
-    python benchmarks/prediction.py --base news top_k=20 temperature=0.8 --results FILE
-    python benchmarks/prediction.py --table --results FILE             # as Markdown
+    python -m benchmarks.prediction --sweep base --results FILE        # sweeps: see SWEEPS
+    python -m benchmarks.prediction --base news top_k=20 temperature=0.8 --results FILE
+    python -m benchmarks.prediction --table --results FILE             # as Markdown
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ import pyarrow.parquet as pq
 
 import understudy as us
 import understudy.models.catalog as catalog
-from sets import CACHE, DATA
-from textquality import known_pairs, known_words, nearness, right_label
+from benchmarks.sets import CACHE, DATA
+from benchmarks.textquality import known_pairs, known_words, nearness, right_label
 from understudy.decoding.prompting import LabelPrompts
 from understudy.decoding.structured import Fault
 from understudy.ledger import Ledger

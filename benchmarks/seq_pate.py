@@ -1,9 +1,8 @@
-"""SeqPATE: speed of stacked teachers, and perplexity and BLEU of students under every ablation.
+"""SeqPATE: perplexity and BLEU of students under every ablation.
 
-    python benchmarks/seq_pate.py speed
-    python benchmarks/seq_pate.py teachers --set sgd --teachers 2000 --out DIR         # train them once
-    python benchmarks/seq_pate.py students --set sgd --out DIR --ask 480 NAME ...      # ablations of those teachers
-    python benchmarks/seq_pate.py models --set sgd FILE.release ...                    # any tuned Release, or none
+    python -m benchmarks.seq_pate teachers --set sgd --teachers 2000 --out DIR         # train them once
+    python -m benchmarks.seq_pate students --set sgd --out DIR --ask 480 NAME ...      # ablations of those teachers
+    python -m benchmarks.seq_pate models --set sgd FILE.release ...                    # any tuned Release, or none
 
 Students get the real noise of the plan (continuous, from NumPy: a simulation that promises nothing) for ``--teachers``
 teachers. To save time the mean may be taken over the first ``--ask`` of them; the noise stays that of all.
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -22,29 +20,24 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sets import DATA
-from understudy.decoding.tuned import Sampling, TunedModel, build_instructions
+from benchmarks.sets import DATA
+from benchmarks.teachers import TOKENS, faculty_of, student
+from understudy.decoding.tuned import Sampling, TunedModel
 from understudy.methods.registry import load_release, make_method, method_class
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.plan import SeqPATEParameters, noise_of, query_count, round_sizes
 from understudy.methods.seq_pate.student import Lessons, PseudoTexts, Student, project, shares_of
-from understudy.methods.seq_pate.teachers import Faculty, Group, Recipe
-from understudy.methods.tuned.model import model_to_tune
+from understudy.methods.seq_pate.teachers import Faculty, Group
 from understudy.metrics.sample import Sample
 from understudy.metrics.utility.language import UNTUNED
 from understudy.metrics.utility.released import measure_released_model
 from understudy.models.catalog import load_causal
-from understudy.models.machine import one_core, worker_pool
-from understudy.models.training import LoRA, TokenRow
-from understudy.models.trunk import Trunk
+from understudy.models.machine import worker_pool
+from understudy.models.training import TokenRow
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import COUNT_GRID
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import Prompts, load_template
 
 TYPES = {"sgd": "customer service dialogue", "europarl": "speech in the European Parliament", "ag_news": "news article"}
-TOKENS = 64
-DECLARED = 10**6  # of which nothing here depends
 ABLATIONS: dict[str, dict[str, Any]] = {
     "seq-pate": {},
     "pseudo-sentences only": {"kl_weight": 0, "pseudo_weight": 1.0, "pseudo_source": "base"},
@@ -82,22 +75,7 @@ def owned_texts(name: str, part: str, count: int | None, *, owners: bool) -> tup
 
 
 def student_to_be(name: str, **changes: Any) -> tuple[SeqPATEParameters, TunedModel]:
-    parameters = SeqPATEParameters(declared_records=DECLARED, private_text_tokens=TOKENS, **changes)
-    prompts = Prompts(WritingParameters(document_type=TYPES[name]), load_template(TYPES[name]))
-    model = load_causal("builtin")
-    asked = build_instructions(parameters, prompts, model, label_names=(), record_columns=())
-    return parameters, model_to_tune(parameters, asked, model, ())
-
-
-def faculty_of(parameters: SeqPATEParameters, tuned: TunedModel, *, group: int = 16, trunk: bool = True) -> Faculty:
-    lora = LoRA(
-        tuned.causal,
-        rank=parameters.teacher_rank,
-        targets=parameters.teacher_targets,
-        layers=parameters.teacher_layers,
-    )
-    recipe = Recipe(parameters.teacher_steps, parameters.teacher_batch, parameters.teacher_learning_rate, group)
-    return Faculty(lora, Trunk(tuned.causal, layers=parameters.teacher_layers if trunk else None), tuned, recipe)
+    return student(TYPES[name], **changes)
 
 
 def train_all(faculty: Faculty, shards: list[list[TokenRow]]) -> np.ndarray[Any, Any]:
@@ -107,26 +85,6 @@ def train_all(faculty: Faculty, shards: list[list[TokenRow]]) -> np.ndarray[Any,
     with worker_pool("cpu") as pool:
         found = list(pool.map(faculty.train, [[*each, *[[]] * (size - len(each))] for each in groups]))
     return np.concatenate(found)[: len(shards)]
-
-
-def speed(repetitions: int, steps: int) -> None:
-    """Seconds per teacher of four texts on one core, in one run: stacked or not, with the trunk computed once or at
-    every step."""
-    parameters, tuned = student_to_be("sgd", teacher_steps=steps)
-    rows = [tuned.row(text, 0) for text in texts_of("sgd", "train", 64 * 4)]
-    shards = [rows[number::64] for number in range(64)]
-    for _ in range(repetitions):
-        for group, trunk, teachers in ((1, False, 4), (1, True, 4), (16, False, 16), (16, True, 32), (64, True, 64)):
-            faculty = faculty_of(parameters, tuned, group=group, trunk=trunk)
-            with one_core():
-                start = time.perf_counter()
-                for first in range(0, teachers, group):
-                    faculty.train(shards[first : first + group])
-                seconds = (time.perf_counter() - start) / teachers
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-            what = "trunk once" if trunk else "trunk at every step"
-            print(f"{group} at once, {what}: {seconds:.3f} s per teacher; peak memory so far {peak:.2f} GB", flush=True)
-    print(f"{faculty.lora.size} numbers per teacher: {4 * faculty.lora.size * 2000 / 1e9:.2f} GB on disk for 2000")
 
 
 def teachers(name: str, out: Path, given: argparse.Namespace) -> None:
@@ -248,7 +206,7 @@ def models(name: str, files: list[str], test_texts: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["speed", "teachers", "students", "models"])
+    parser.add_argument("what", choices=["teachers", "students", "models"])
     parser.add_argument("names", nargs="*", help="ablations, or Releases")
     parser.add_argument("--set", default="sgd")
     parser.add_argument("--out", type=Path, default=Path("seq_pate"))
@@ -259,13 +217,10 @@ def main() -> None:
     parser.add_argument("--epsilon", default="3")
     parser.add_argument("--owners", action="store_true", help="shards of speakers")
     parser.add_argument("--test-texts", type=int, default=100)
-    parser.add_argument("--repetitions", type=int, default=2)
     parser.add_argument("--steps", type=int, default=4)
     given = parser.parse_intermixed_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    if given.what == "speed":
-        speed(given.repetitions, given.steps)
-    elif given.what == "teachers":
+    if given.what == "teachers":
         teachers(given.set, given.out, given)
     elif given.what == "students":
         students(given.set, given.out, given)

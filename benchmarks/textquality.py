@@ -18,7 +18,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from sets import DATA, VOCABULARIES, embed, embedder
+from benchmarks.sets import DATA, VOCABULARIES, embed, embedder
 
 _WORD = re.compile(r"[^\W_]+")
 _PAIR_SETS = ("ag_news", "dbpedia14", "wikimovies", "yelp_augpe", "mit_movies")

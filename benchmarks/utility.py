@@ -8,7 +8,7 @@
 
 Every run is a whole run of the library with a ledger of its own; nothing is tuned on the test texts inside a run.
 
-    python benchmarks/utility.py texts --set ag_news --epsilon 6 --runs 5 [--bandwidth 0.35 ...]
+    python -m benchmarks.utility texts --set ag_news --epsilon 6 --runs 5 [--bandwidth 0.35 ...]
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sklearn.linear_model import LogisticRegression
 
 import understudy as us
 import understudy.models.catalog
-from sets import VOCABULARIES, TextSet, embed, embedder, load_set
+from benchmarks.sets import VOCABULARIES, TextSet, embed, embedder, load_set
 from understudy.ledger import Ledger
 from understudy.vocabulary.matcher import TermMatcher
 

@@ -1,18 +1,9 @@
-"""Voting, the hot spot of private evolution: from the file of private embeddings to the histogram of votes.
-
-python benchmarks/voting.py ratio     20,000 x 384 against 5,000, beside a plain blocked product and argmax, by turns
-python benchmarks/voting.py growth    25,000, 50,000 and 100,000 against 35,000: seconds and memory, each in a process
-"""
+"""Voting, the hot spot of private evolution: from the file of private embeddings to the histogram of votes."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import resource
-import subprocess
-import sys
 import tempfile
-import time
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.measuring import by_turns, in_own_process, measured, rounded, say
+from benchmarks.results import Row
 from understudy.corpus.bounding import BoundedBatch
 from understudy.evolution.embeddings import PrivateEmbeddings, integer_vectors
 from understudy.methods.aug_pe.votes import VoteHistogram
@@ -27,8 +20,8 @@ from understudy.privacy.measurement import exact_sum
 from understudy.privacy.unit import Unit
 
 DIMENSION = 384
-REPETITIONS = 9
-LAST = 1_000_000  # records to which the times are extrapolated
+SEED = 0
+PLAIN_ROWS = 1024  # of a block of the plain product: 512 to 4096 take the same time
 
 
 class RandomEmbedder:
@@ -37,7 +30,7 @@ class RandomEmbedder:
     model_id = fingerprint = "random"
 
     def __init__(self) -> None:
-        self._generator = np.random.default_rng(0)
+        self._generator = np.random.default_rng(SEED)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         vectors = self._generator.standard_normal((len(texts), DIMENSION), dtype=np.float32)
@@ -71,75 +64,73 @@ def votes(candidates: int) -> VoteHistogram:
     return VoteHistogram(np.concatenate(batches), np.zeros(candidates, dtype=np.int32), Unit())
 
 
-def seconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
-def measure_ratio() -> None:
-    count, candidates = 20_000, 5_000
-    query = votes(candidates)
+def against_product(count: int, candidates: int, repetitions: int) -> dict[str, float | None]:
+    """Beside a plain blocked product and argmax of the same numbers."""
     x, y = (RandomEmbedder().embed([""] * size) for size in (count, candidates))
-
-    def plain(rows: int) -> Callable[[], object]:
-        return lambda: [(x[start : start + rows] @ y.T).argmax(axis=1) for start in range(0, count, rows)]
-
-    with tempfile.TemporaryDirectory() as folder:
-        data = records(count, folder)
-        ways = {"ours": lambda: exact_sum(query, data)}
-        ways |= {f"plain, blocks of {rows}": plain(rows) for rows in (512, 1024, 4096)}
-        times: dict[str, list[float]] = {name: [] for name in ways}
-        for repetition in range(REPETITIONS + 1):
-            for name, work in ways.items():
-                took = seconds(work)
-                if repetition:  # the first turn is for warming up
-                    times[name].append(took)
-    medians = {name: float(np.median(taken)) for name, taken in times.items()}
-    best = min(median for name, median in medians.items() if name != "ours")
-    report("20,000 x 384 against 5,000", **medians, ratio_to_best_plain=medians["ours"] / best)
-
-
-def measure_growth() -> None:
-    for count in (25_000, 50_000, 100_000):
-        subprocess.run([sys.executable, __file__, "growth-one", str(count)], check=True)
-
-
-def measure_growth_one(count: int) -> None:
-    query = votes(35_000)
-    with tempfile.TemporaryDirectory() as folder:
-        exact_sum(votes(10), records(10, folder))  # warms up: torch is imported to look for a GPU
-        data = records(count, folder)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        used = time.process_time()
-        took = seconds(lambda: exact_sum(query, data))
-        used = time.process_time() - used
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    report(
-        f"{count:,} x 384 against 35,000",
-        seconds=took,
-        cpu_seconds=used,
-        cpu_microseconds_a_record=used / count * 1e6,
-        hours_for_a_million=took / count * LAST / 3600,
-        peak_growth_mb=grown / 1024,
-        scores_all_at_once_mb=count * 35_000 * 4 / 2**20,
+    return _beside(
+        lambda: [(x[start : start + PLAIN_ROWS] @ y.T).argmax(axis=1) for start in range(0, count, PLAIN_ROWS)],
+        count,
+        candidates,
+        repetitions,
     )
 
 
-def report(what: str, **figures: float) -> None:
-    print(json.dumps({"what": what, **{name: round(value, 4) for name, value in figures.items()}}), flush=True)
+def against_faiss(count: int, candidates: int, repetitions: int) -> dict[str, float | None] | None:
+    """Beside the search of the nearest candidate by faiss, as the ``pe`` library does it; None where it is not there.
+
+    It builds a flat L2 index of the candidates and searches it for all records at once.
+    """
+    try:
+        import faiss
+    except ImportError:
+        return None
+    faiss.omp_set_num_threads(1)
+    x, y = (RandomEmbedder().embed([""] * size) for size in (count, candidates))
+
+    def search() -> None:
+        index = faiss.IndexFlatL2(DIMENSION)
+        index.add(y)
+        _, nearest = index.search(x, 1)
+        np.bincount(nearest[:, 0], minlength=candidates)
+
+    return _beside(search, count, candidates, repetitions)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["ratio", "growth", "growth-one"])
-    parser.add_argument("count", nargs="?", type=int)
-    arguments = parser.parse_args()
-    if arguments.what == "growth-one":
-        measure_growth_one(arguments.count)
-    else:
-        {"ratio": measure_ratio, "growth": measure_growth}[arguments.what]()
+def _beside(floor: Callable[[], object], count: int, candidates: int, repetitions: int) -> dict[str, float | None]:
+    query = votes(candidates)
+    with tempfile.TemporaryDirectory() as folder:
+        data = records(count, folder)
+        return by_turns(lambda: exact_sum(query, data), floor, repetitions=repetitions)
 
 
-if __name__ == "__main__":
-    main()
+def growth_one(count: int, candidates: int) -> Row:
+    query = votes(candidates)
+    with tempfile.TemporaryDirectory() as folder:
+        exact_sum(votes(10), records(10, folder))  # warms up: torch is imported to look for a GPU
+        data = records(count, folder)
+        with measured() as used:
+            exact_sum(query, data)
+        x, y = (RandomEmbedder().embed([""] * size) for size in (1024, candidates))
+        with measured() as floor:
+            (x @ y.T).argmax(axis=1)
+    plain = floor.processor_seconds * count / len(x)
+    return {
+        "records": count,
+        "candidates": candidates,
+        **used.figures(),
+        "floor": "a plain product and argmax of 1,024 records, times their number",
+        "floor_seconds": rounded(plain),
+        "ratio": rounded(used.processor_seconds / plain),
+        "nanoseconds_per_record_and_candidate": rounded(used.processor_seconds / count / candidates * 1e9),
+    }
+
+
+def run(options: Namespace) -> Iterator[Row]:
+    for count in options.records:
+        say(f"{count:,} records against {options.candidates:,} candidates")
+        yield in_own_process(growth_one, count, options.candidates)
+
+
+def options(parser: ArgumentParser) -> None:
+    parser.add_argument("--records", type=int, nargs="+", default=[10_000, 20_000, 40_000])
+    parser.add_argument("--candidates", type=int, default=5_000)

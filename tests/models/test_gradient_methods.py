@@ -11,9 +11,9 @@ from local_fixtures import make_llama
 
 from understudy.models.catalog import load_causal
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from gradients import NAMES, ROWS, Ways
+from benchmarks.gradients import NAMES, ROWS, Ways
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["A and B learn", "B alone learns"])

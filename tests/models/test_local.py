@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from local_fixtures import WINDOW, make_llama
@@ -257,6 +259,32 @@ def test_a_cancelled_batch_gives_no_answers(chat: LocalChat) -> None:
     prompt = chat._prompt(ask("hi"))
     assert prompt is not None
     assert chat._decoder.answer([prompt], cancelled=flag) == []
+
+
+def resident_megabytes() -> float:
+    """Of this process, without mapped files."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("RssAnon:")[1].split()[0]) / 1024
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library gives memory back by itself")
+def test_freed_memory_goes_back_to_the_system() -> None:
+    blocks = [np.ones(100_000, dtype=np.uint8) for _ in range(2_000)]  # too small to be mapped one by one
+    full, last = resident_megabytes(), blocks[-1]  # the last block holds the heap's end in its place
+    del blocks
+    kept = resident_megabytes()
+    local.give_back_memory()
+    assert kept > full - 50, "the allocator gave it back unasked: the test shows nothing"
+    assert resident_megabytes() < full - 150
+    assert len(last)
+
+
+def test_memory_is_given_back_after_each_batch(chat: LocalChat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(local._BATCH_TOKENS, "cpu", 1)  # every prompt is a batch
+    given: list[None] = []
+    monkeypatch.setattr(local, "give_back_memory", lambda: given.append(None))
+    answers(chat, [ask("hi"), ask("knee"), ask("what now?")])
+    assert len(given) == 3
 
 
 def test_no_requests_no_answers(chat: LocalChat) -> None:

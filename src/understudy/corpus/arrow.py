@@ -16,7 +16,7 @@ from understudy.parquet import dictionary_bytes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH_ROWS = 64
+BATCH_ROWS = 256
 BATCH_BYTES = 1 << 28
 """Of a column in a batch, about."""
 READ_BUFFER_BYTES = 1 << 20

@@ -31,29 +31,28 @@ class Contents:
     pieces: tuple[tuple[Corpus, str], ...]
 
 
-class _Rows:
-    """Keyed hashes of rows, in their order and whatever their order."""
+class _Order:
+    """A keyed hash of rows in their order."""
 
     def __init__(self, key: bytes) -> None:
-        self._key = key
         self._chain = hashlib.blake2b(key=key, digest_size=32, person=b"order")
-        self.texts = TextsHash(key)
-        self.total = 0
 
-    def add(self, batch: Batch) -> None:
-        """Count the rows of a batch in."""
-        owners = batch.owners or [""] * len(batch.texts)
-        secrets = batch.secrets or [[]] * len(batch.texts)
-        for text, label, owner, held in zip(batch.texts, batch.labels.tolist(), owners, secrets, strict=True):
-            parts = (text, str(label), owner, *held)
-            row = b"".join(len(part).to_bytes(8) + part for part in (part.encode("utf-8") for part in parts))
-            digest = hashlib.blake2b(row, key=self._key, digest_size=32, person=b"row").digest()
-            self.total = (self.total + int.from_bytes(digest)) % _MODULUS
-            self._chain.update(digest)
+    def add(self, row: bytes) -> None:
+        """Count a row in, whose end is told by how long it is."""
+        self._chain.update(len(row).to_bytes(8) + row)
 
     @property
-    def in_order(self) -> str:
+    def digest(self) -> str:
         return self._chain.hexdigest()
+
+
+def _rows_of(batch: Batch) -> Iterator[bytes]:
+    """All that each row holds, as bytes that are another row's only where all of it is the same."""
+    owners = batch.owners or [""] * len(batch.texts)
+    secrets = batch.secrets or [[]] * len(batch.texts)
+    for text, label, owner, held in zip(batch.texts, batch.labels.tolist(), owners, secrets, strict=True):
+        parts = (text, str(label), owner, *held)
+        yield b"".join(len(part).to_bytes(8) + part for part in (part.encode("utf-8") for part in parts))
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,11 +92,14 @@ def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Conten
 
 
 def _contents_of(corpus: Corpus, key: bytes) -> _Found:
-    rows = _Rows(key)
+    total, texts, order = 0, TextsHash(key), _Order(key)
     for batch in corpus.batches():
-        rows.add(batch)
-        rows.texts.add(batch.texts)
-    return _Found(rows.total, rows.texts.total, rows.in_order, tuple(corpus.noted or ()))
+        texts.add(batch.texts)
+        for row in _rows_of(batch):
+            order.add(row)
+            digest = hashlib.blake2b(row, key=key, digest_size=32, person=b"row").digest()
+            total = (total + int.from_bytes(digest)) % _MODULUS
+    return _Found(total, texts.total, order.digest, tuple(corpus.noted or ()))
 
 
 def _contents_of_piece(piece: Corpus, *, key: bytes) -> _Found:
@@ -140,12 +142,13 @@ class VerifiedCorpus(Corpus):
             for piece in pieces:
                 yield from piece.batches(batch_size)
             return
-        found = _Rows(self._key)
+        found = _Order(self._key)
         for batch in super().batches(batch_size):
-            found.add(batch)
+            for row in _rows_of(batch):
+                found.add(row)
             yield batch
         ((_, expected),) = self._expected.pieces
-        if found.in_order != expected:
+        if found.digest != expected:
             raise _changed()
 
 

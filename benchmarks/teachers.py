@@ -1,0 +1,60 @@
+"""SeqPATE's teachers: many small adapters trained at once on one trunk, beside one by one with the whole model."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+
+from benchmarks import corpora
+from benchmarks.measuring import by_turns
+from understudy.decoding.tuned import TunedModel, build_instructions
+from understudy.methods.seq_pate.plan import SeqPATEParameters
+from understudy.methods.seq_pate.teachers import Faculty, Recipe
+from understudy.methods.tuned.model import model_to_tune
+from understudy.models.catalog import load_causal
+from understudy.models.training import LoRA, TokenRow
+from understudy.models.trunk import Trunk
+from understudy.prompts.parameters import WritingParameters
+from understudy.prompts.template import Prompts, load_template
+
+TOKENS = 64
+TEXTS = 4
+"""Of a teacher, one for each of its steps."""
+_DECLARED = 10**6  # of which nothing here depends
+
+
+def student(document_type: str, **changes: object) -> tuple[SeqPATEParameters, TunedModel]:
+    """The parameters with these changes, and the built-in model as the student that they make of it."""
+    parameters = SeqPATEParameters(declared_records=_DECLARED, private_text_tokens=TOKENS, **changes)
+    prompts = Prompts(WritingParameters(document_type=document_type), load_template(document_type))
+    model = load_causal("builtin")
+    asked = build_instructions(parameters, prompts, model, label_names=(), record_columns=())
+    return parameters, model_to_tune(parameters, asked, model, ())
+
+
+def faculty_of(parameters: SeqPATEParameters, tuned: TunedModel, *, group: int = 16, trunk: bool = True) -> Faculty:
+    """Teachers trained ``group`` at a time; without ``trunk`` the whole model runs at every step."""
+    lora = LoRA(
+        tuned.causal,
+        rank=parameters.teacher_rank,
+        targets=parameters.teacher_targets,
+        layers=parameters.teacher_layers,
+    )
+    recipe = Recipe(parameters.teacher_steps, parameters.teacher_batch, parameters.teacher_learning_rate, group)
+    return Faculty(lora, Trunk(tuned.causal, layers=parameters.teacher_layers if trunk else None), tuned, recipe)
+
+
+def stacked(group: int, repetitions: int) -> dict[str, float | None]:
+    """Seconds for ``group`` teachers at once, beside as many one by one without a shared trunk."""
+    parameters, tuned = student("document", teacher_steps=TEXTS)
+    texts = next(corpora.texts(group * TEXTS))[0]
+    rows = iter([tuned.row(text, 0) for text in texts])
+    shards: list[list[TokenRow]] = [list(islice(rows, TEXTS)) for _ in range(group)]
+    together = faculty_of(parameters, tuned, group=group)
+    alone = faculty_of(parameters, tuned, group=1, trunk=False)
+
+    def one_by_one() -> None:
+        for shard in shards:
+            alone.train([shard])
+
+    return by_turns(partial(together.train, shards), one_by_one, repetitions=repetitions)
