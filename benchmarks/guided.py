@@ -80,7 +80,8 @@ def table(name: str, part: str, most: int | None = None) -> pa.Table:
     """``text`` and ``label`` of a set, records at random where there are more than ``most``."""
     rows = pq.read_table(DATA / name / f"{part}.parquet", columns=["text", LABELS[name]])
     rows = rows.rename_columns(["text", "label"])
-    rows = rows.filter(pc.is_valid(rows["label"])).set_column(1, "label", pc.cast(rows["label"], pa.string()))
+    rows = rows.filter(pc.is_valid(rows["label"]))
+    rows = rows.set_column(1, "label", pc.cast(rows["label"], pa.string()))
     rows = rows.filter(pc.not_equal(rows["label"], ""))
     return rows.take(np.random.default_rng(0).permutation(rows.num_rows)[:most])
 

@@ -34,6 +34,7 @@ BENCHMARKS = {
         Benchmark("voting", "voting", "votes for the nearest candidates, by the number of records"),
         Benchmark("decoding", "decoding", "a step of private prediction beside plain decoding"),
         Benchmark("gradients", "gradients", "clipped per-example gradients, ours and four other ways"),
+        Benchmark("engines", "engines", "the same sums on one core, on two processes and on Ray"),
         Benchmark("chat-memory", "chat_memory", "what a local chat model holds, by the number of prompts answered"),
     )
 }
