@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
-from loky import ProcessPoolExecutor, cpu_count
+from loky import ProcessPoolExecutor, cpu_count, process_executor
 
 from understudy.engine.calls import THREADS, Call, Check, Outcome, worker_died
 
@@ -92,8 +92,13 @@ class Processes:
 
     def _ready_pool(self) -> Any:
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(self.workers, env=THREADS)
+            self._pool = ProcessPoolExecutor(self.workers, env=THREADS, initializer=_keep_what_is_loaded)
         return self._pool
+
+
+def _keep_what_is_loaded() -> None:
+    """A model is no leak, for which loky would begin the worker anew."""
+    process_executor._MAX_MEMORY_LEAK_SIZE = float("inf")
 
 
 def _is_done(future: Any) -> bool:
