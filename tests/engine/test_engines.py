@@ -63,7 +63,7 @@ def test_a_worker_that_dies_once_at_every_item_changes_nothing(engine: Any, tmp_
 def test_workers_that_die_again_and_again_end_the_run(engine: Any, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="died"):
         list(engine.map(DiesAt(tmp_path, 100, (1,)), range(3)))
-    assert len(list(tmp_path.iterdir())) <= TRIES
+    assert len(list(tmp_path.iterdir())) <= 2 * TRIES, "at this item, and while one before it waited"
     assert list(engine.map(double, range(3))) == [0, 2, 4], "the engine goes on"
 
 

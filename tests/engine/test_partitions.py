@@ -123,6 +123,15 @@ def test_sums_are_the_same_on_every_partitioning(
 
 
 @pytest.mark.parametrize("unit", [RECORD, OWNER], ids=lambda unit: unit.kind)
+def test_a_run_that_goes_on_with_other_workers_takes_no_other_parts_for_its_own(unit: Unit, tmp_path: Path) -> None:
+    corpus = corpus_of(files(table(200), tmp_path, (40,)))
+    whole = sums(BoundedCorpus(corpus, unit, KEY), tmp_path / "whole", unit)
+    for workers in (1, 3, 2):
+        assert sums(divided(corpus, unit, tmp_path, workers), tmp_path / "same", unit) == whole, workers
+    assert sums(BoundedCorpus(corpus, unit, KEY), tmp_path / "same", unit) == whole
+
+
+@pytest.mark.parametrize("unit", [RECORD, OWNER], ids=lambda unit: unit.kind)
 def test_a_table_without_a_good_row_can_be_divided(unit: Unit, tmp_path: Path) -> None:
     corpus = corpus_of(files(table(20), tmp_path, (10,)), on_bad_row="skip")
     nobody = read_corpus(

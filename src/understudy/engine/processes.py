@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
-from loky import ProcessPoolExecutor, cpu_count, process_executor
+from loky import ProcessPoolExecutor, cpu_count
 
 from understudy.engine.calls import THREADS, Call, Check, Outcome, worker_died
 
@@ -17,6 +17,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 TRIES = 4
 """Of an item whose workers die."""
+_MODELS_ARE_NO_LEAK = {"LOKY_MAX_MEMORY_LEAK_SIZE": "1e15"}  # for which loky would begin a worker anew
 _AHEAD = 2  # items per worker that wait, so that none is idle
 
 
@@ -92,13 +93,8 @@ class Processes:
 
     def _ready_pool(self) -> Any:
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(self.workers, env=THREADS, initializer=_keep_what_is_loaded)
+            self._pool = ProcessPoolExecutor(self.workers, env={**THREADS, **_MODELS_ARE_NO_LEAK})
         return self._pool
-
-
-def _keep_what_is_loaded() -> None:
-    """A model is no leak, for which loky would begin the worker anew."""
-    process_executor._MAX_MEMORY_LEAK_SIZE = float("inf")
 
 
 def _is_done(future: Any) -> bool:
