@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,8 +18,9 @@ from understudy.corpus.corpus import Batch, Corpus
 from understudy.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.privacy.measurement import Engine
 
-_ROWS = 2048
-"""In a part of a table that cannot be divided: this process reads it, and sends on what it read."""
+_ROWS, _MOST_ROWS = 128, 4096
+"""In a part of a table that cannot be divided: this process reads it, and sends on what it read. The first parts are
+small, so that a small table is work for all."""
 _BUCKETS_PER_WORKER = 4
 
 
@@ -40,10 +42,10 @@ class Part:
 class _Rows:
     """Rows in memory."""
 
-    batch: Batch
+    held: tuple[Batch, ...]
 
     def batches(self) -> Iterator[Batch]:
-        yield self.batch
+        yield from self.held
 
 
 def parts_of(corpus: Corpus, engine: Engine) -> Iterator[Part]:
@@ -53,7 +55,18 @@ def parts_of(corpus: Corpus, engine: Engine) -> Iterator[Part]:
         division = f"{len(pieces)}-{engine.workers}"
         yield from (Part(f"piece-{division}-{number}", piece) for number, piece in enumerate(pieces))
     else:
-        yield from (Part(f"rows-{_ROWS}-{number}", _Rows(batch)) for number, batch in enumerate(corpus.batches(_ROWS)))
+        yield from _parts_in_memory(corpus, engine)
+
+
+def _parts_in_memory(corpus: Corpus, engine: Engine) -> Iterator[Part]:
+    """Rows as they are read, twice as many in a part after every round of the workers."""
+    batches = corpus.batches(_ROWS)
+    for number in count():
+        together = min(1 << number // (_BUCKETS_PER_WORKER * engine.workers), _MOST_ROWS // _ROWS)
+        held = tuple(islice(batches, together))
+        if not held:
+            return
+        yield Part(f"rows-{_ROWS}-{engine.workers}-{number}", _Rows(held))
 
 
 def shuffled(corpus: Corpus, engine: Engine, scratch: Path, *, key: bytes) -> list[Part]:

@@ -178,7 +178,7 @@ def _pass(files: Sequence[DataFile], schema: Schema, options: TextOptions) -> Pa
         yield from _named(file.path, _file_rows(file, schema, options))
 
 
-_FEWEST_ROWS, _MOST_ROWS = 1 << 10, 1 << 15  # of a piece of a Parquet file
+_FEWEST_ROWS, _MOST_ROWS = 1 << 7, 1 << 15  # of a piece of a Parquet file
 
 
 def _pieces(
