@@ -131,6 +131,25 @@ def test_a_run_that_goes_on_with_other_workers_takes_no_other_parts_for_its_own(
     assert sums(BoundedCorpus(corpus, unit, KEY), tmp_path / "same", unit) == whole
 
 
+def test_rows_that_changed_in_mid_pass_leave_no_vectors_behind(tmp_path: Path) -> None:
+    (name,) = files(table(200), tmp_path, (), "csv")
+    corpus = corpus_of(name)
+    whole = sums(BoundedCorpus(corpus, RECORD, KEY), tmp_path / "whole", RECORD)
+    steady, good = divided(corpus, RECORD, tmp_path), Path(name).read_bytes()
+    Path(name).write_bytes(good.replace(b"heart", b"fever"))
+    with pytest.raises(CorpusError, match="changed"):
+        list(PrivateEmbeddings(steady, WordEmbedder(), tmp_path / "same", "key").map(_count))
+    Path(name).write_bytes(good)
+    assert sums(divided(corpus, RECORD, tmp_path), tmp_path / "same", RECORD) == whole
+    lines = good.decode().splitlines(keepends=True)
+    Path(name).write_text("".join([lines[0], *lines[:0:-1]]))  # the same rows, the other way round
+    assert sums(divided(corpus, RECORD, tmp_path), tmp_path / "same", RECORD) == whole
+
+
+def _count(part: PrivateEmbeddings) -> int:
+    return sum(len(block.labels) for block in part.batches())
+
+
 @pytest.mark.parametrize("unit", [RECORD, OWNER], ids=lambda unit: unit.kind)
 def test_a_table_without_a_good_row_can_be_divided(unit: Unit, tmp_path: Path) -> None:
     corpus = corpus_of(files(table(20), tmp_path, (10,)), on_bad_row="skip")

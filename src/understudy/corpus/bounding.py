@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -112,8 +113,14 @@ class BoundedCorpus:
             yield function(self)
         else:
             bare = replace(self, corpus=_NOTHING, engine=None)
-            parts = self._owners if self.unit.kind == "owner" else parts_of(self._table, self.engine)
+            found = self._owners if self.unit.kind == "owner" else parts_of(self._table, self.engine)
+            parts = (replace(part, name=f"{self._division}-{part.name}") for part in found)
             yield from self.engine.map(partial(_of_part, bare, function), parts)
+
+    @cached_property
+    def _division(self) -> str:
+        """Of this process alone: what a killed run kept of its parts may be of other rows, or of another machine."""
+        return secrets.token_hex(8)
 
     @cached_property
     def _owners(self) -> list[Part]:

@@ -30,9 +30,7 @@ class _Table(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class Part:
-    """Some of a table's records, and a name that no other records of the table have, however it is divided: what is
-    kept of a part under its name may be met by a run that goes on with other workers.
-    """
+    """Some of a table's records, and a name that tells them from the others'."""
 
     name: str
     table: _Table
@@ -52,8 +50,7 @@ def parts_of(corpus: Corpus, engine: Engine) -> Iterator[Part]:
     """The table in parts: its pieces, or, where there is one alone, its rows, many together."""
     pieces = corpus.pieces(_BUCKETS_PER_WORKER * engine.workers)
     if len(pieces) > 1:
-        division = f"{len(pieces)}-{engine.workers}"
-        yield from (Part(f"piece-{division}-{number}", piece) for number, piece in enumerate(pieces))
+        yield from (Part(f"piece-{number}", piece) for number, piece in enumerate(pieces))
     else:
         yield from _parts_in_memory(corpus, engine)
 
@@ -66,7 +63,7 @@ def _parts_in_memory(corpus: Corpus, engine: Engine) -> Iterator[Part]:
         held = tuple(islice(batches, together))
         if not held:
             return
-        yield Part(f"rows-{_ROWS}-{engine.workers}-{number}", _Rows(held))
+        yield Part(f"rows-{number}", _Rows(held))
 
 
 def shuffled(corpus: Corpus, engine: Engine, scratch: Path, *, key: bytes) -> list[Part]:
@@ -80,7 +77,7 @@ def shuffled(corpus: Corpus, engine: Engine, scratch: Path, *, key: bytes) -> li
     write = partial(_write_buckets, folder=folder, buckets=buckets, key=key)
     names = list(engine.map(write, parts_of(corpus, engine)))
     return [
-        Part(f"owners-{buckets}-{bucket}", _Bucket(tuple(folder / _file(name, bucket) for name in names)))
+        Part(f"owners-{bucket}", _Bucket(tuple(folder / _file(name, bucket) for name in names)))
         for bucket in range(buckets)
     ]
 

@@ -119,6 +119,7 @@ class VerifiedCorpus(Corpus):
 
     def __init__(self, corpus: Corpus, *, key: bytes, expected: Contents) -> None:
         self.__dict__.update(corpus.__dict__)  # the same open table
+        self.noted = None  # bad rows are kept once
         self._corpus = corpus  # whose end is that of a temporary copy
         self._key = key
         self._expected = expected

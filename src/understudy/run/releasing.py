@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import warnings
 from contextlib import ExitStack
@@ -75,7 +74,7 @@ def make_release(
         made = load_release(file, max_bytes=sys.maxsize)  # this run's own
         _require_own(session, made)
         session.folder.write_statement(made.statement)
-        session.clear_scratch()
+        session.clear_scratch(_scratch(config, session))
         return made
     early = make_plan(config)
     dataset = dataset_name(config.dataset, config.data)
@@ -137,8 +136,7 @@ def make_release(
     )
     session.folder.write_release(made)
     session.store.mark(RELEASED)
-    session.clear_scratch()
-    shutil.rmtree(scratch, ignore_errors=True)
+    session.clear_scratch(_scratch(config, session))
     for name, entry in made.statement.public_inputs.items():
         listener.say(f"{name}: {entry['source']}")
     for line in made.noise_lines:

@@ -64,14 +64,19 @@ class Session:
         """The part of it, or of the folder named ``scratch``, that is this run's on these rows: what lies beside it is
         another's.
         """
-        own = hashlib.sha256(f"{self.store.run_id} {rows}".encode()).hexdigest()[:32]
-        return private_folder(scratch or self.scratch) / own
+        run = private_folder(self._of_this_run(private_folder(scratch or self.scratch)))
+        return private_folder(run / hashlib.sha256(rows.encode()).hexdigest()[:32])
 
-    def clear_scratch(self) -> None:
-        """Remove them, those of a run that was killed among them."""
+    def clear_scratch(self, named: Path | None = None) -> None:
+        """Remove them, those of a run that was killed among them; and what is this run's in the folder ``named``."""
         shutil.rmtree(self.scratch, ignore_errors=True)
         if self.scratch.is_file():
             self.scratch.unlink()
+        if named is not None:
+            shutil.rmtree(self._of_this_run(named), ignore_errors=True)
+
+    def _of_this_run(self, scratch: Path) -> Path:
+        return scratch / hashlib.sha256(self.store.run_id.encode()).hexdigest()[:32]
 
     def begin(self, plan: Plan | None = None) -> None:
         """Store the settings, or see that the folder's run has the same. Until then a fresh run leaves an old one be:

@@ -110,7 +110,7 @@ def _version(package: str) -> str:
 
 def _require_shared(engine: Engine, scratch: Path) -> None:
     """See that every worker reads in ``scratch`` what is written here."""
-    path, token = scratch / "shared", secrets.token_bytes(16)
+    path, token = scratch / f"shared-{secrets.token_hex(8)}", secrets.token_bytes(16)
     with atomic_file(path, mode=PRIVATE_MODE) as file:
         file.write(token)
     try:
