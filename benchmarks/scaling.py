@@ -75,8 +75,6 @@ def _sec_pe(folder: Path) -> us.SecPE:
 
 PLAIN: dict[str, Any] = {"text": "text", "label": "label"}
 _OWNERS = "hashes of owners and their used records, a number per owner (a part of them with `--engine`); stored columns"
-    "hashes of owners and of their used records, a number per owner (a part of them with `--engine`); stored columns"
-)
 _UNITS = "a number per record, to find its block in the file of embeddings; stored columns"
 CASES = {
     "label-counts": Case("label counts alone (one sum)", PLAIN, _count_labels),

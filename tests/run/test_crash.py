@@ -31,7 +31,7 @@ from understudy.store import AnswerStore, RunStore
 STEPS = (
     *((Ledger, name) for name in ("check", "open_dataset", "identify", "charge", "confirm")),
     *((RunStore, name) for name in ("begin", "keep", "mark")),
-    *((Corpus, "fingerprint"), (measuring, "measure"), (Release, "save")),
+    *((Corpus, "identity"), (measuring, "measure"), (Release, "save")),
     *(
         (OutputFolder, "clear"),
         (OutputFolder, "write_statement"),
