@@ -3,6 +3,7 @@
     python -m benchmarks.guided --set trec --epsilon 6 1 --runs 5                # phrases
     python -m benchmarks.guided --set ag_news --epsilon 6 --runs 2 --llm builtin --records 50
     python -m benchmarks.guided --set trec --epsilon 6 --runs 5 stop_words='"none"'
+    python -m benchmarks.guided --set sgd --llm builtin --only zero-shot max_tokens=80   # from the labels alone
 
 Whole runs with ledgers of their own. Each row: accuracy on the real test texts of classifiers of embeddings (the
 guide's own embedder: not the only judge), of TF-IDF, and with ``--encoder`` of an encoder tuned on the synthetic texts;
@@ -118,7 +119,7 @@ def main() -> None:
     parser.add_argument("--test", type=int, default=3000)
     parser.add_argument("--llm", default="none")
     parser.add_argument("--method", default="DPKPS")
-    parser.add_argument("--only", choices=["guided", "unguided", "real"])
+    parser.add_argument("--only", choices=["guided", "unguided", "real", "zero-shot"])
     parser.add_argument("--encoder", action="store_true")
     parser.add_argument("--cache", type=Path, default=CACHE / "texts.npz")
     parser.add_argument("--out", type=Path)
@@ -158,6 +159,20 @@ def main() -> None:
             picked = np.concatenate([order[names == label][:per_label] for label in labels])
             rows.append(scores(real.take(picked), test, few, encoder=given.encoder))
         show("real", "", rows)
+    if given.only == "zero-shot" or (given.only is None and given.llm != "none"):
+        rows = []
+        for run in range(given.runs):
+            written = us.baseline(
+                labels=labels,
+                records_per_label=per_label,
+                document_type=TYPES[given.set],
+                llm=given.llm,
+                seed=run,
+                **settings,
+            )
+            texts, names = [each.text for each in written], [labels[each.label] for each in written]
+            rows.append(scores(sample(texts, names, embedder), test, few, encoder=given.encoder))
+        show("zero-shot", "", rows)
     for epsilon in given.epsilon:
         for guided in (True, False):
             if given.only not in (None, "guided" if guided else "unguided"):

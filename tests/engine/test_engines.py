@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from working import PLANTED, DiesAt, double, fail, pid
 
-from understudy.engine.calls import Call, Outcome
-from understudy.engine.processes import TRIES, Processes
+from understudy.engine.calls import TRIES, Call, Outcome
+from understudy.engine.processes import Processes
 from understudy.errors import CorpusError, EngineError
 
 

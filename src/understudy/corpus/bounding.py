@@ -112,10 +112,9 @@ class BoundedCorpus:
         if self.engine is None:
             yield function(self)
         else:
-            bare = replace(self, corpus=_NOTHING, engine=None)
             found = self._owners if self.unit.kind == "owner" else parts_of(self._table, self.engine)
             parts = (replace(part, name=f"{self._division}-{part.name}") for part in found)
-            yield from self.engine.map(partial(_of_part, bare, function), parts)
+            yield from self.engine.map(partial(_of_part, self.unit, self.hash_key, self.json_records, function), parts)
 
     @cached_property
     def _division(self) -> str:
@@ -197,17 +196,8 @@ class BoundedCorpus:
         return hashlib.blake2b(value.encode("utf-8"), key=self.hash_key, digest_size=_DIGEST_BYTES).digest()
 
 
-@dataclass(frozen=True)
-class _Nothing:
-    def batches(self) -> Iterator[_Batch]:
-        return iter(())
-
-
-_NOTHING = _Nothing()
-
-
-def _of_part(bare: BoundedCorpus, function: Callable[[BoundedCorpus], R], part: Part) -> R:
-    return function(replace(bare, corpus=part.table, part=part.name))
+def _of_part(unit: Unit, hash_key: bytes, json_records: bool, function: Callable[[BoundedCorpus], R], part: Part) -> R:
+    return function(BoundedCorpus(part.table, unit, hash_key, json_records, part=part.name))
 
 
 def _values(record: str) -> str:

@@ -21,7 +21,8 @@ from understudy.privacy.measurement import Engine
 _ROWS, _MOST_ROWS = 128, 4096
 """In a part of a table that cannot be divided: this process reads it, and sends on what it read. The first parts are
 small, so that a small table is work for all."""
-_BUCKETS_PER_WORKER = 4
+PER_WORKER = 4
+"""Parts of a table for each worker, so that none waits long for another's."""
 
 
 class _Table(Protocol):
@@ -48,7 +49,7 @@ class _Rows:
 
 def parts_of(corpus: Corpus, engine: Engine) -> Iterator[Part]:
     """The table in parts: its pieces, or, where there is one alone, its rows, many together."""
-    pieces = corpus.pieces(_BUCKETS_PER_WORKER * engine.workers)
+    pieces = corpus.pieces(PER_WORKER * engine.workers)
     if len(pieces) > 1:
         yield from (Part(f"piece-{number}", piece) for number, piece in enumerate(pieces))
     else:
@@ -59,7 +60,7 @@ def _parts_in_memory(corpus: Corpus, engine: Engine) -> Iterator[Part]:
     """Rows as they are read, twice as many in a part after every round of the workers."""
     batches = corpus.batches(_ROWS)
     for number in count():
-        together = min(1 << number // (_BUCKETS_PER_WORKER * engine.workers), _MOST_ROWS // _ROWS)
+        together = min(1 << number // (PER_WORKER * engine.workers), _MOST_ROWS // _ROWS)
         held = tuple(islice(batches, together))
         if not held:
             return
@@ -72,7 +73,7 @@ def shuffled(corpus: Corpus, engine: Engine, scratch: Path, *, key: bytes) -> li
     The buckets are private files in ``scratch``, there until that is removed; each is written whole or not at all, so
     that a part may be read, and written, again and again.
     """
-    buckets = _BUCKETS_PER_WORKER * engine.workers
+    buckets = PER_WORKER * engine.workers
     folder = private_folder(private_folder(scratch) / f"owners-{buckets}")
     write = partial(_write_buckets, folder=folder, buckets=buckets, key=key)
     names = list(engine.map(write, parts_of(corpus, engine)))

@@ -9,11 +9,11 @@ from functools import partial
 
 from understudy.corpus.bad_rows import Noted
 from understudy.corpus.corpus import Batch, Corpus, TextsHash
+from understudy.corpus.parts import PER_WORKER
 from understudy.errors import CorpusError
 from understudy.privacy.measurement import Engine
 
 _MODULUS = 1 << 256
-PIECES_PER_WORKER = 4
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,7 +71,7 @@ def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Conten
 
     Raises CorpusError as :meth:`Corpus.batches` does.
     """
-    pieces = [corpus] if engine is None else corpus.pieces(PIECES_PER_WORKER * engine.workers)
+    pieces = [corpus] if engine is None else corpus.pieces(PER_WORKER * engine.workers)
     found: list[_Found] = []
     if engine is None or len(pieces) == 1:
         found = [_contents_of(corpus, key)]

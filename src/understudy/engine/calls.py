@@ -16,6 +16,12 @@ THREADS = {"OMP_NUM_THREADS": "1", "UNDERSTUDY_THREADS": "1", "TOKENIZERS_PARALL
 """The environment of a worker, which has one core."""
 
 
+TRIES = 4
+"""Of an item whose workers or nodes die."""
+AHEAD = 2
+"""Items per worker that wait, so that none is idle."""
+
+
 @dataclass(frozen=True, repr=False)
 class Check:
     """A function of nothing, pickled, and its answer on every worker that may be used."""
@@ -80,10 +86,10 @@ class Outcome:
         return self.value
 
 
-def worker_died(tries: int) -> EngineError:
+def worker_died() -> EngineError:
     """That the same part failed again and again without an error of Python's."""
     return EngineError(
-        f"Workers died {tries} times at the same part of the work, as they do where memory runs out.",
+        f"Workers died {TRIES} times at the same part of the work, as they do where memory runs out.",
         "Use fewer workers (--workers), or machines with more memory; the same command resumes.",
     )
 

@@ -9,14 +9,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from understudy.engine.calls import THREADS, Call, Check, Outcome, worker_died
+from understudy.engine.calls import AHEAD, THREADS, TRIES, Call, Check, Outcome, worker_died
 from understudy.errors import EngineError
 
 T = TypeVar("T")
 R = TypeVar("R")
-TRIES = 4
-"""Of an item whose workers or nodes die."""
-_AHEAD = 2
 _TASK = "understudy"  # the name of every task: dashboards and logs show it
 _START = 300.0  # seconds for a node to answer
 
@@ -35,8 +32,6 @@ class RayCluster:
     Raises:
         EngineError: Ray is not installed, or the cluster cannot be reached.
     """
-
-    name = "ray"
 
     def __init__(
         self, *, address: str | None = None, workers: int | None = None, gpus: float = 0.0, scratch: Path
@@ -79,7 +74,7 @@ class RayCluster:
         waiting: deque[Any] = deque()
         try:
             while True:
-                for item in islice(rest, _AHEAD * self.workers - len(waiting)):
+                for item in islice(rest, AHEAD * self.workers - len(waiting)):
                     waiting.append(start(call, _Sealed(item)))
                 if not waiting:
                     return
@@ -137,7 +132,7 @@ class RayCluster:
                     f"The Ray cluster cannot run a task ({type(error).__name__}).",
                     "Install the same understudy, with its extras, on all of its machines.",
                 ) from None
-            raise worker_died(TRIES) from None
+            raise worker_died() from None
         return outcome
 
 

@@ -11,14 +11,11 @@ from typing import Any, TypeVar
 
 from loky import ProcessPoolExecutor, cpu_count
 
-from understudy.engine.calls import THREADS, Call, Check, Outcome, worker_died
+from understudy.engine.calls import AHEAD, THREADS, TRIES, Call, Check, Outcome, worker_died
 
 T = TypeVar("T")
 R = TypeVar("R")
-TRIES = 4
-"""Of an item whose workers die."""
 _MODELS_ARE_NO_LEAK = {"LOKY_MAX_MEMORY_LEAK_SIZE": "1e15"}  # for which loky would begin a worker anew
-_AHEAD = 2  # items per worker that wait, so that none is idle
 
 
 @dataclass
@@ -31,8 +28,6 @@ class _Task:
 class Processes:
     """Implements :class:`~understudy.privacy.measurement.Engine` with loky's processes, which start afresh: no lock and
     no thread of this process is copied into them. A dead worker is replaced and what it worked on is done again."""
-
-    name = "processes"
 
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers or cpu_count()
@@ -48,7 +43,7 @@ class Processes:
         waiting: deque[_Task] = deque()
         try:
             while True:
-                for item in islice(rest, _AHEAD * self.workers - len(waiting)):
+                for item in islice(rest, AHEAD * self.workers - len(waiting)):
                     waiting.append(_Task(item))
                 if not waiting:
                     return
@@ -86,7 +81,7 @@ class Processes:
                 self._pool = None
                 waiting[0].tries += 1
                 if waiting[0].tries == TRIES:
-                    raise worker_died(TRIES) from None
+                    raise worker_died() from None
                 for task in waiting:
                     if task.future is not None and not _is_done(task.future):
                         task.future = None

@@ -9,8 +9,8 @@ import hashlib
 import json
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -128,9 +128,8 @@ class PrivateEmbeddings:
             yield function(self)
         else:
             assert isinstance(self.records, Divided)
-            self._told  # noqa: B018
-            bare = replace(self, records=_NOTHING, say=_silent)
-            yield from self.records.map(partial(_of_part, bare, function))
+            self._say_once(_EMBEDDING)
+            yield from self.records.map(partial(_of_part, self.embedder, self.folder, self.key, self.rows, function))
 
     @property
     def engine(self) -> Engine | None:
@@ -153,8 +152,8 @@ class PrivateEmbeddings:
             )
 
     @cached_property
-    def _told(self) -> None:
-        self.say(_EMBEDDING)
+    def _say_once(self) -> Callable[[str], None]:
+        return cache(self.say)
 
     @cached_property
     def _blocks(self) -> list[slice | NDArray[np.int64]]:
@@ -199,20 +198,10 @@ class PrivateEmbeddings:
         return _File(path, dimension, count)
 
 
-def _silent(_line: str) -> None:
-    """Nobody is told."""
-
-
-class _Nothing:
-    def batches(self) -> Iterator[Records]:
-        return iter(())
-
-
-_NOTHING = _Nothing()
-
-
-def _of_part(bare: PrivateEmbeddings, function: Callable[[PrivateEmbeddings], R], part: Any) -> R:
-    return function(replace(bare, records=part, part=part.part))
+def _of_part(
+    embedder: Embedder, folder: Path, key: str, rows: int, function: Callable[[PrivateEmbeddings], R], part: Any
+) -> R:
+    return function(PrivateEmbeddings(part, embedder, folder, key, rows, part=part.part))
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ class CachedEmbedder:
 
     @cached_property
     def _segments(self) -> _Segments | None:
-        decided = _conditions(self.uncached)
+        decided = conditions(self.uncached)
         with contextlib.suppress(OSError):
             return decided and _Segments.open(self._folder, *decided, most_bytes=self._most_bytes)
         return None
@@ -150,8 +150,8 @@ def _array(answer: object) -> Vectors | None:
         return None
 
 
-def _conditions(embedder: Embedder) -> tuple[bytes, int] | None:
-    """A digest of what decides the bits of a vector here, and its dimension; None where nothing may be kept.
+def conditions(embedder: Embedder) -> tuple[bytes, int] | None:
+    """A digest of what decides the bits of a vector here, and its dimension; None where that cannot be told.
 
     That the versions and the processor are the same is no proof that the bits are (a library's setting, a driver), so
     some public texts of several lengths are embedded, and their bits are part of it.

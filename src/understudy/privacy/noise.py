@@ -4,7 +4,7 @@ Noise added to a released vector is drawn as integers from the discrete Gaussian
 discrete Laplace distribution by OpenDP's exact samplers (Canonne, Kamath and
 Steinke 2020), which take their bits from the operating system. It is never seeded.
 One of several candidates is chosen by the exponential mechanism, drawn as exactly: by
-OpenDP, or where that is slow by :mod:`understudy.privacy.exponential`.
+OpenDP, or where that is slow by our own exact sampler (below).
 """
 
 from __future__ import annotations

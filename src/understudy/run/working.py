@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import secrets
 from collections.abc import Iterator
@@ -11,18 +10,15 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import numpy as np
-
 from understudy.config import EngineParameters
 from understudy.errors import ConfigError, EngineError
 from understudy.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.models.trials import require_text_invariance
 from understudy.models.types import Embedder
-from understudy.models.vectors import uncached
+from understudy.models.vectors import conditions, uncached
 from understudy.privacy.measurement import Engine
 
-_PACKAGES = ("understudy", "numpy", "pyarrow", "torch", "transformers", "sentence-transformers", "tokenizers")
-_TEXTS = tuple("a public text of some words " * count for count in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55))
+_PACKAGES = ("understudy", "numpy", "pyarrow")
 
 
 @contextmanager
@@ -76,12 +72,9 @@ def embedder_of_workers(config: EngineParameters, embedder: Embedder) -> Embedde
 
 
 def kind_of_worker(embedder: Embedder | None = None) -> tuple[object, ...]:
-    """What decides the bits that a worker computes: versions, processor, and what it makes of public texts."""
-    vectors = (
-        "" if embedder is None else hashlib.sha256(np.asarray(uncached(embedder).embed(_TEXTS)).tobytes()).hexdigest()
-    )
-    instructions = tuple(np.show_config(mode="dicts")["SIMD Extensions"].get("found", ()))
-    return platform.python_version(), *map(_version, _PACKAGES), platform.machine(), instructions, vectors
+    """What decides what a worker computes: versions, and for vectors all that their bits hang on."""
+    vectors = None if embedder is None else conditions(uncached(embedder))
+    return platform.python_version(), *map(_version, _PACKAGES), vectors
 
 
 def statement_of(config: EngineParameters) -> tuple[str, ...]:
