@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from clinic import FakeChat
 
 from understudy.cli import main
 from understudy.ledger import Ledger
+from understudy.run import measuring
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,19 @@ def use_chat(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeChat], FakeChat]:
         return chat
 
     return use
+
+
+@contextmanager
+def stops_after_the_charge(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is run here stops when it has charged, before anything is sampled."""
+
+    def stop(*arguments: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(measuring, "measure", stop)
+        with pytest.raises(KeyboardInterrupt):
+            yield
 
 
 def runs_charged(location: str | Path, dataset: str = "notes") -> int:

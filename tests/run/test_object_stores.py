@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 from clinic import flags, rows, settings
-from run_fixtures import Said, runs_charged
+from run_fixtures import Said, runs_charged, stops_after_the_charge
 
 from understudy.config import run_config
 from understudy.errors import CorpusError, LedgerError, ResumeError
-from understudy.run import measuring
 from understudy.run import pipeline as running
 
 Store = Callable[[str, bytes], str]
@@ -28,18 +27,6 @@ def release(values: Mapping[str, Any]) -> bytes:
     return (Path(values["output"]) / "release" / "dp-kps.release").read_bytes()
 
 
-def killed(values: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release that stops when it has charged, before anything is drawn."""
-    with monkeypatch.context() as patch:
-
-        def stop(*arguments: object, **named: object) -> None:
-            raise KeyboardInterrupt
-
-        patch.setattr(measuring, "measure", stop)
-        with pytest.raises(KeyboardInterrupt):
-            release(values)
-
-
 def test_a_release_from_a_store_resumes_and_shows_no_credential(
     tmp_path: Path, bucket: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,7 +34,8 @@ def test_a_release_from_a_store_resumes_and_shows_no_credential(
     for part in range(2):
         store(f"notes/part-{part}.jsonl", lines(table[part::2]))
     values = settings(tmp_path, data=f"{bucket}/notes", llm=None, records_per_label=None)
-    killed(values, monkeypatch)
+    with stops_after_the_charge(monkeypatch):
+        release(values)
     assert runs_charged(values["ledger"]) == 1
     made = release(values)
     assert release(values) == made
@@ -62,7 +50,8 @@ def test_a_file_that_came_meanwhile_is_noticed_before_anything_is_drawn(
     table = rows()
     store("notes/part-0.jsonl", lines(table[:30]))
     values = settings(tmp_path, data=f"{bucket}/notes", llm=None, records_per_label=None)
-    killed(values, monkeypatch)
+    with stops_after_the_charge(monkeypatch):
+        release(values)
     store("notes/part-1.jsonl", lines(table[30:]))
     with pytest.raises((ResumeError, CorpusError, LedgerError)):
         release(values)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from clinic import TERMS, FakeChat, flags, rows, settings, write_csv
-from run_fixtures import Said, runs_charged
+from run_fixtures import Said, runs_charged, stops_after_the_charge
 from server import FakeEndpoint, answer
 
 from understudy.config import run_config
@@ -19,24 +19,11 @@ from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.release import Release
-from understudy.run import measuring
 from understudy.run import pipeline as running
 
 
 def run(values: dict[str, Any], **changes: Any) -> running.Result:
     return running.run(run_config({**values, **changes}))
-
-
-def killed(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that stops when it has charged, before anything is drawn."""
-    with monkeypatch.context() as patch:
-
-        def stop(*arguments: object, **named: object) -> None:
-            raise KeyboardInterrupt
-
-        patch.setattr(measuring, "measure", stop)
-        with pytest.raises(KeyboardInterrupt):
-            run(values)
 
 
 def test_a_finished_run_is_not_charged_drawn_or_read_again(tmp_path: Path) -> None:
@@ -81,7 +68,8 @@ def test_a_changed_setting_is_an_error_that_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     values = settings(tmp_path)
-    killed(values, monkeypatch)
+    with stops_after_the_charge(monkeypatch):
+        run(values)
     with pytest.raises(ResumeError, match=f"{name}: .* became"):
         run(values, **{name: CHANGED[name]})
     assert runs_charged(values["ledger"]) == 1
@@ -111,7 +99,8 @@ def test_a_public_file_that_changed_is_an_error(
     }
     named = {key: str(path) for key, path in files.items()}
     values = settings(tmp_path, **named, examples_are_public=True, llm="fake")
-    killed(values, monkeypatch)
+    with stops_after_the_charge(monkeypatch):
+        run(values)
     before = files[name].read_text("utf-8")
     files[name].write_text(before + "\n", "utf-8")
     with pytest.raises(ResumeError, match=rf"\(content of files: {name}\)"):
@@ -134,7 +123,8 @@ def test_a_moved_ledger_is_the_same_ledger_and_another_one_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = settings(tmp_path)
-    killed(values, monkeypatch)
+    with stops_after_the_charge(monkeypatch):
+        run(values)
     with pytest.raises(ResumeError, match="charged in another ledger"):
         run(values, ledger=str(tmp_path / "other.sqlite"))
     assert runs_charged(tmp_path / "other.sqlite") == 0
@@ -147,7 +137,8 @@ def test_private_data_that_changed_are_an_error_and_leave_the_ledger_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = settings(tmp_path)
-    killed(values, monkeypatch)
+    with stops_after_the_charge(monkeypatch):
+        run(values)
     write_csv(tmp_path / "notes.csv", rows(39))
     with pytest.raises(ResumeError, match="private data, or the ledger, are not those"):
         run(values)
