@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -110,6 +112,27 @@ def test_a_run_whose_workers_always_die_resumes_and_is_charged_once(tmp_path: Pa
     use_embedder(WordEmbedder())
     made = released(values, "in-process", output=values["output"])
     assert made.statement.private
+    assert runs_charged(values["ledger"]) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["processes", pytest.param("ray", marks=RAY)])
+def test_a_run_that_is_killed_with_its_engine_goes_on_without_one(engine: str, tmp_path: Path) -> None:
+    write_csv(tmp_path / "notes.csv", rows(4000))
+    values = settings(tmp_path, llm=None, records_per_label=None)
+    here = ["release", *flags(values)]
+    script = [sys.executable, "-m", "understudy"]
+    with subprocess.Popen(
+        [*script, *here, "--engine", engine, "--workers", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as driver:
+        while not runs_charged(values["ledger"]):
+            assert driver.poll() is None
+            time.sleep(0.05)
+        driver.kill()
+    assert not list((tmp_path / "out").rglob("*.release"))
+    subprocess.run([*script, *here], check=True, capture_output=True)
+    assert list((tmp_path / "out").rglob("*.release"))
+    assert not (tmp_path / "out" / "private" / "scratch").exists()
     assert runs_charged(values["ledger"]) == 1
 
 
