@@ -3,7 +3,8 @@
     python -m benchmarks.guided_evolution --set yelp_augpe --epsilon 1 4
 
 Both evolve the same first texts in as many rounds. Of the texts that each ends with: kernel distance to the private
-texts, and FID, precision and recall against as many of them. Embeddings are those of the guide.
+texts, and FID, precision and recall against as many of them. Embeddings are those of the guide. And the perplexity of
+the built-in language model, tuned on the texts, on 100 test texts.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from benchmarks.sets import CACHE, DATA
 from understudy.ledger import Ledger
 from understudy.metrics.fidelity.embeddings import frechet_values, kernel_values, neighbour_values
 from understudy.metrics.sample import Sample
+from understudy.metrics.utility.language import PERPLEXITY, measure_language_model
 from understudy.models.cached import CachedChat
 from understudy.store import RunStore
 
@@ -47,6 +49,9 @@ def main() -> None:
     table = pq.read_table(DATA / given.set / "train.parquet", columns=["text"]).slice(0, given.most)
     texts = table.column("text").to_pylist()
     real = Sample(tuple(texts), None, embedder.embed(texts))
+    embedder.save()
+    tested = pq.read_table(DATA / given.set / "test.parquet", columns=["text"]).column("text").to_pylist()
+    test = Sample(tuple(tested), None).at_most(100, seed=0)
     settings = {
         "population": given.population,
         "rounds": given.rounds,
@@ -83,6 +88,11 @@ def main() -> None:
                         *frechet_values(few, ours, of="ours", **_SAMPLING),
                         *neighbour_values(few, ours, of="ours", **_SAMPLING),
                     )
+                }
+                values |= {
+                    f"perplexity ({value.of})": round(value.value or 0.0, 2)
+                    for value in measure_language_model(None, test, {"synthetic": ours}, seed=0)
+                    if value.metric == PERPLEXITY
                 }
                 line = {"set": given.set, "method": method.name, "epsilon": epsilon, "texts": len(found), **values}
                 print(json.dumps({**line, "seconds": round(time.perf_counter() - start)}), flush=True)
