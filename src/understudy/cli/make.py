@@ -48,6 +48,7 @@ from understudy.run.generating import Result
 
 _BUDGET = ("epsilon", "delta", "dataset")
 _DATA = ("data", *TABLE, *_BUDGET)
+_MAIN = (*_DATA, "private_model", "guide", "engine", *WRITING)
 
 
 _method_option = click.option(
@@ -96,7 +97,7 @@ def _is_file(word: str) -> bool:
         return False
 
 
-@click.command(cls=ParametersCommand, groups=_run_groups, main=(*_DATA, "private_model", *WRITING))
+@click.command(cls=ParametersCommand, groups=_run_groups, main=_MAIN)
 @_method_option
 @config_option
 @json_option
@@ -109,7 +110,9 @@ def run(config: str | None, as_json: bool, **values: Any) -> None:
         _show(pipeline.run(settings, listener=told), settings.output_format, as_json)
 
 
-@click.command(cls=ParametersCommand, groups=_release_groups, main=(*_DATA, "private_model", *WRITING))
+@click.command(
+    cls=ParametersCommand, groups=_release_groups, main=(*_DATA, "private_model", "guide", "engine", *WRITING)
+)
 @_method_option
 @config_option
 @json_option
@@ -137,7 +140,9 @@ def generate(release: str, config: str | None, as_json: bool, max_release_bytes:
     _show(result, str(settings.get("output_format", "parquet")), as_json)
 
 
-@click.command(cls=ParametersCommand, groups=_run_groups, main=(*TABLE[1:], *_BUDGET, "expected_records", *WRITING))
+@click.command(
+    cls=ParametersCommand, groups=_run_groups, main=(*TABLE[1:], *_BUDGET, "guide", "expected_records", *WRITING)
+)
 @_method_option
 @config_option
 @json_option
