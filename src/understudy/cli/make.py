@@ -110,9 +110,7 @@ def run(config: str | None, as_json: bool, **values: Any) -> None:
         _show(pipeline.run(settings, listener=told), settings.output_format, as_json)
 
 
-@click.command(
-    cls=ParametersCommand, groups=_release_groups, main=(*_DATA, "private_model", "guide", "engine", *WRITING)
-)
+@click.command(cls=ParametersCommand, groups=_release_groups, main=_MAIN)
 @_method_option
 @config_option
 @json_option
