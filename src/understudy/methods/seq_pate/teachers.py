@@ -4,8 +4,8 @@ A shard's records are those whose keyed hash names the teacher. A teacher takes 
 ``batch`` texts of its shard, in the order of their hashes, and begins again where they end. A teacher without records
 reads the public row, a prompt without a text, and stays the base model.
 
-Groups are trained, and asked, wherever the corpus is worked on: here, or by the workers of its engine, who are sent
-their rows. A group is the same bit for bit whoever trains it (:func:`kind_of_teachers`).
+Groups are trained and asked in this process, or by the workers of the corpus's engine, which are sent their rows. A
+group is the same bit for bit whoever trains it (:func:`kind_of_teachers`).
 
 **One shard, one teacher.** A record must change the adapters of its own teacher and of no other, by no bit. So a
 teacher has a fixed place in a fixed group, and all computations of a group have one public shape, whatever the shards
@@ -222,12 +222,12 @@ class Teachers:
         groups = [(self._kept[number].file, shards[number * size : (number + 1) * size]) for number in missing]
         one = partial(_train, self.faculty)
         if self.engine is not None:
-            self._tell(self.engine.map(one, groups), missing=len(missing))
+            self._report(self.engine.map(one, groups), missing=len(missing))
         else:
             with worker_pool(self.faculty.lora.causal.device) as pool:
-                self._tell(pool.map(one, groups), missing=len(missing))
+                self._report(pool.map(one, groups), missing=len(missing))
 
-    def _tell(self, trained: Iterable[None], *, missing: int) -> None:
+    def _report(self, trained: Iterable[None], *, missing: int) -> None:
         for done, _ in enumerate(trained, 1):
             if done == missing or done % 10 == 0:
                 teachers = min(self.count, (self.groups - missing + done) * self.faculty.recipe.group)
@@ -235,8 +235,8 @@ class Teachers:
 
     @cached_property
     def _kept(self) -> list[_Kept]:
-        """Groups of another size or from another kind of machine, of a run that was begun there, have other names:
-        with some of theirs a shard might be in two groups, or others' shards decide who trained a teacher."""
+        """All groups. Those of another size, or of another kind of machine (a killed run's), have other names and are
+        not used: a shard might be in two groups, or its teacher depend on which machine trained it."""
         size = self.faculty.recipe.group
         names = (f"teachers-{self.kind}-{size}-{number}.npy" for number in range(self.groups))
         return [_Kept(self.folder / name, min(size, self.count - number * size)) for number, name in enumerate(names)]
@@ -316,8 +316,8 @@ def _public_group(faculty: Faculty, generator: np.random.Generator) -> list[list
 def kind_of_teachers(faculty: Faculty) -> str:
     """A digest of the bits to which a public group is trained here, and of what it then computes.
 
-    Where it is another, so may any teacher be: with teachers of both kinds it would hang on who was free to train a
-    shard, and so on how long others took.
+    Machines that differ in it train different teachers. Teachers of both must not be mixed: which machine trained a
+    teacher would follow from scheduling, and so from the records of others.
     """
     weights = faculty.train(_public_group(faculty, np.random.default_rng(_SEED)))
     return _digest(weights, _computed(faculty, weights))
@@ -331,10 +331,15 @@ def _digest(weights: NDArray[np.float32], computed: Sequence[Any]) -> str:
 
 
 def require_same_teachers(engine: Engine, faculty: Faculty) -> str:
-    """See that on every kind of worker teachers do not change one another, and that all workers, and such as join
-    later, train and compute the very same ones; their :func:`kind_of_teachers`.
+    """See that on every kind of worker teachers do not change one another, and that all workers train and compute the
+    very same teachers; workers that join later are checked before they work.
 
-    Raises PrivacyError as :func:`require_separate_teachers`, or EngineError.
+    Returns:
+        Their :func:`kind_of_teachers`.
+
+    Raises:
+        PrivacyError: as :func:`require_separate_teachers`.
+        EngineError: workers differ.
     """
     engine.ask(partial(require_separate_teachers, faculty))
     return engine.ask(partial(kind_of_teachers, faculty), always=True)
