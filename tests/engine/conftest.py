@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 _TESTS = Path(__file__).parents[1]
-_PATHS = [str(_TESTS / "engine"), str(_TESTS / "run"), str(_TESTS / "methods")]
+_PATHS = [str(_TESTS / "engine"), str(_TESTS / "run"), str(_TESTS / "methods"), str(_TESTS / "models")]
 sys.path[:0] = _PATHS
 os.environ["PYTHONPATH"] = os.pathsep.join([*_PATHS, os.environ.get("PYTHONPATH", "")])  # of Ray's workers
 

@@ -85,12 +85,22 @@ def test_a_worker_that_is_not_like_the_others_does_not_work(engine: Any) -> None
     assert engine.ask(os.getpid, always=True) != os.getpid()  # which the workers' answers are not, all but one's
     with pytest.raises(EngineError, match="not like the others"):
         list(engine.map(_slowly, range(12)))
+    engine._checks = ()
     engine.ask(_seven, always=True)
     assert list(engine.map(double, range(3))) == [0, 2, 4]
+    engine.ask(_pid, always=True)  # stays asked when more is
+    engine.ask(_seven, always=True)
+    with pytest.raises(EngineError, match="not like the others"):
+        list(engine.map(_slowly, range(12)))
+    engine._checks = ()
 
 
 def _seven() -> int:
     return 7
+
+
+def _pid() -> int:
+    return os.getpid()
 
 
 def _slowly(item: int) -> int:

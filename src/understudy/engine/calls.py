@@ -42,25 +42,25 @@ class Call:
 
     Args:
         function: of one item, pickled.
-        check: None where there is nothing to check.
     """
 
     function: bytes
-    check: Check | None = None
+    checks: tuple[Check, ...] = ()
 
     @classmethod
-    def of(cls, function: Callable[[Any], Any], check: Check | None = None) -> Call:
-        return cls(cloudpickle.dumps(function), check)
+    def of(cls, function: Callable[[Any], Any], checks: tuple[Check, ...] = ()) -> Call:
+        return cls(cloudpickle.dumps(function), checks)
 
     @classmethod
     def asking(cls, probe: Callable[[], Any]) -> Call:
         """A function of nothing as one of an item."""
-        return cls.of(lambda _item: probe())
+        pickled = cloudpickle.dumps(probe)
+        return cls.of(lambda _item: _answer(pickled))
 
     def __call__(self, item: Any) -> Outcome:
         """The function of the item. Whatever it raises is told without its message, which may quote a private text."""
         try:
-            if self.check is not None and _answer(self.check.probe) != self.check.answer:
+            if any(_answer(check.probe) != check.answer for check in self.checks):
                 raise EngineError(
                     "A worker joined that is not like the others: another processor, device or version.",
                     "Run on machines of one kind, with one installation.",

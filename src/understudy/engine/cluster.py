@@ -15,7 +15,7 @@ from understudy.errors import EngineError
 T = TypeVar("T")
 R = TypeVar("R")
 _TASK = "understudy"  # the name of every task: dashboards and logs show it
-_START = 300.0  # seconds for a node to answer
+_START, _TRIAL = 300.0, 3600.0  # seconds for a node to answer at first, and to try a model
 
 
 class RayCluster:
@@ -64,12 +64,12 @@ class RayCluster:
             "runtime_env": {"env_vars": THREADS},
         }
         self._gpus = gpus
-        self._check: Check | None = None
+        self._checks: tuple[Check, ...] = ()
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """As :meth:`Engine.map <understudy.privacy.measurement.Engine.map>`."""
         ray, rest = self._ray, iter(items)
-        call = ray.put(Call.of(function, self._check))
+        call = ray.put(Call.of(function, self._checks))
         start = ray.remote(_done).options(**self._options).remote
         waiting: deque[Any] = deque()
         try:
@@ -96,7 +96,8 @@ class RayCluster:
             ).remote(call, _Sealed(None))
             for node in nodes
         ]
-        answers = [self._outcome(each, timeout=_START).get() for each in asked]
+        timeout = _TRIAL if self._checks else _START
+        answers = [self._outcome(each, timeout=timeout).get() for each in asked]
         if not answers:
             raise EngineError(
                 "No machine of the Ray cluster has the cores, or GPUs, that a task asks for.",
@@ -109,7 +110,7 @@ class RayCluster:
             )
         answer: R = answers[0]
         if always:
-            self._check = Check.of(probe, answer)
+            self._checks += (Check.of(probe, answer),)
         return answer
 
     def close(self) -> None:

@@ -32,11 +32,11 @@ class Processes:
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers or cpu_count()
         self._pool: Any = None
-        self._check: Check | None = None
+        self._checks: tuple[Check, ...] = ()
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """As :meth:`Engine.map <understudy.privacy.measurement.Engine.map>`."""
-        return self._map(Call.of(function, self._check), items)
+        return self._map(Call.of(function, self._checks), items)
 
     def _map(self, call: Call, items: Iterable[Any]) -> Iterator[Any]:
         rest = iter(items)
@@ -59,7 +59,7 @@ class Processes:
         """As :meth:`Engine.ask <understudy.privacy.measurement.Engine.ask>`; processes of one machine are alike."""
         answer: R = next(self._map(Call.asking(probe), [None]))
         if always:
-            self._check = Check.of(probe, answer)
+            self._checks += (Check.of(probe, answer),)
         return answer
 
     def close(self) -> None:

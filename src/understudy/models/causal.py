@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from understudy.errors import ModelError
+from understudy.models.builtin import CHAT, builtin_path, is_builtin
 from understudy.models.contexts import Contexts, find_head
-from understudy.models.machine import best_device, require_local, worker_count
+from understudy.models.machine import best_device, require_device, require_local, worker_count
 from understudy.models.row_invariance import Shape, require_row_invariance, require_separate_rows, separate_positions
 from understudy.models.types import Message
 from understudy.models.weights import end_tokens, load_weights, model_window, render
@@ -56,6 +57,7 @@ class CausalModel:
         require_local()
         from understudy.models.kv_cache import can_go_back, sliding_window
 
+        self._folder, self._name = folder.absolute(), name
         self.device = device or best_device()
         self.network, self._tokenizer, self.fingerprint = load_weights(
             folder, name=name, device=self.device, dtype=dtype
@@ -75,6 +77,11 @@ class CausalModel:
         self.ends = end_tokens(self.network, self._tokenizer)
         self._tried: set[Shape] = set()
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, tuple[Path, str, str, str, str]]:
+        """A copy in another process is loaded from the same folder there, once."""
+        dtype = str(self.network.dtype).removeprefix("torch.")
+        return _again, (self._folder, self._name, self.device, dtype, self.fingerprint)
 
     @property
     def has_chat_template(self) -> bool:
@@ -189,6 +196,19 @@ class CausalModel:
 
         probe = Contexts(self, [[0]], prefix=(), width=1, suffix=(), tokens=0, rows_at_once=1)
         return probe.cache_bytes // columns(2)
+
+
+@lru_cache(maxsize=1)
+def _again(folder: Path, name: str, device: str, dtype: str, fingerprint: str) -> CausalModel:
+    """The model that another process has, from this machine's own cache where it is built in.
+
+    Raises ModelError where it cannot be loaded, or is another one here.
+    """
+    require_device(device)
+    found = CausalModel(builtin_path(CHAT) if is_builtin(name) else folder, name=name, device=device, dtype=dtype)
+    if found.fingerprint != fingerprint:
+        raise ModelError(f"{name} is another model on a worker's machine.", "Copy the same files to every machine.")
+    return found
 
 
 def whole_rows(rows: int) -> int:

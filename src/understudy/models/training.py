@@ -202,11 +202,16 @@ class LoRA:
         self, causal: CausalModel, *, rank: int, targets: Sequence[str], layers: int | None, both: bool = False
     ) -> None:
         self.causal = causal
+        self._again = partial(LoRA, rank=rank, targets=targets, layers=layers, both=both)
         self.network = causal.network.requires_grad_(False)
         self.adapters = Adapters(self.network, find_sites(self.network, targets=targets, layers=layers), rank=rank)
         self._learning = {name: shape for name, shape in self.adapters.shapes.items() if both or UP in name}
         self._matrices = self.adapters.start(seed=0)
         self._tensors: list[Any] = []
+
+    def __reduce__(self) -> tuple[Any, tuple[CausalModel]]:
+        """A copy in another process is made of the model there, without weights that were loaded."""
+        return self._again, (self.causal,)
 
     @property
     def size(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from understudy.errors import ConfigError
@@ -29,7 +30,7 @@ class Trunk:
     """
 
     def __init__(self, causal: CausalModel, *, layers: int | None) -> None:
-        network = causal.network
+        self._causal, network = causal, causal.network
         self._name, blocks = transformer_blocks(network)
         self.layers = len(blocks) if layers is None else min(layers, len(blocks))
         self._now = threading.local()
@@ -47,6 +48,10 @@ class Trunk:
         self._below = part(range(first, len(blocks)), self._keep)
         self._above = part(range(first), lambda _states: self._now.states)
         self._require_same(causal)
+
+    def __reduce__(self) -> tuple[Any, tuple[CausalModel]]:
+        """A copy in another process is made of the model there."""
+        return partial(Trunk, layers=self.layers), (self._causal,)
 
     def below(self, tokens: Any) -> Any:
         """What the trunk gives for ``Int64[R, L]``: the states ``Float[R, L, H]`` that the last blocks read."""

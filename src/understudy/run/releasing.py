@@ -101,7 +101,7 @@ def make_release(
         planned = _planned_release(method, config, corpus, plan, dataset, preparation)
         require_readable(planned)
         json_records = bool(corpus.schema.record_columns)
-        unkeyed = BoundedCorpus(corpus, plan.unit, b"", json_records=json_records)  # the key comes with the charge
+        unkeyed = BoundedCorpus(corpus, plan.unit, b"", json_records, engine)  # the key comes with the charge
         scratch = session.scratch_of("" if found is None else found.digest, _scratch(config, session))
         prepared = _prepared(method, unkeyed, plan, replace(preparation, resuming=session.begun))
         paid = pay(ledger, dataset, plan, corpus, found, session, listener)
@@ -119,7 +119,7 @@ def make_release(
         if config.on_bad_row == "skip":
             listener.say("Rows that cannot be used are left out; private/skipped_rows.json counts them.")
         listener.say("Reading the private records.")
-        bounded = replace(unkeyed, hash_key=paid.hash_key, engine=engine, scratch=scratch)
+        bounded = replace(unkeyed, hash_key=paid.hash_key, scratch=scratch)
         released = method.release(bounded, plan, tools)
         if config.guide:
             released = with_guide(released, bounded, plan, tools)

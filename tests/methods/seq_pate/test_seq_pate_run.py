@@ -119,7 +119,7 @@ class Killed(BaseException):
 def no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried and timed before the charge calls what these tests count."""
     seconds = dict.fromkeys(("teacher_seconds", "answer_seconds", "student_seconds"), 1.0)
-    monkeypatch.setattr("understudy.methods.seq_pate.preparing.require_separate_teachers", lambda _faculty: None)
+    monkeypatch.setattr("understudy.methods.seq_pate.preparing.require_separate_teachers", lambda _faculty: "")
     monkeypatch.setattr("understudy.methods.seq_pate.preparing._seconds", lambda *_, **__: seconds)
 
 

@@ -79,14 +79,14 @@ class SeqPATE(Method, SeqPATEParameters):
     def forecast_work(self, plan: Plan, preparation: Preparation) -> Facts:
         from understudy.methods.seq_pate.preparing import try_out
 
-        return try_out(self._ready(preparation), self, planned_queries(plan.charges))
+        return try_out(self._ready(preparation), self, planned_queries(plan.charges))[1]
 
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:
         from understudy.methods.seq_pate.preparing import require_rare_phrases, try_out
 
         found = self._ready(preparation)
         require_rare_phrases(self, corpus)
-        work = try_out(found, self, planned_queries(plan.charges))
+        found, work = try_out(found, self, planned_queries(plan.charges), engine=corpus.engine)
         for line in [*plan.forecast.lines(), *work.lines()]:
             preparation.say(line[:1].upper() + line[1:])
         return found

@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +20,20 @@ from understudy.files import UnreadableText, cannot_read, read_lines
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.plan import SeqPATEParameters, teacher_count
 from understudy.methods.seq_pate.student import Lessons, Student
-from understudy.methods.seq_pate.teachers import Faculty, Group, Recipe, require_separate_teachers
+from understudy.methods.seq_pate.teachers import (
+    Faculty,
+    Group,
+    Recipe,
+    require_same_teachers,
+    require_separate_teachers,
+)
 from understudy.methods.tuned.model import model_to_tune
 from understudy.models.causal import CausalModel
 from understudy.models.machine import is_out_of_memory, one_core, worker_count
 from understudy.models.training import LoRA, random_rows
 from understudy.models.trunk import Trunk
 from understudy.privacy.facts import Fact, Facts
+from understudy.privacy.measurement import Engine
 from understudy.prompts.template import Prompts
 
 _GROUP = {"cpu": 16, "cuda": 64}
@@ -41,6 +48,7 @@ class Ready:
     Args:
         tuned: the model that becomes the student.
         prefixes: public beginnings of texts; empty where there are none.
+        kind: of the machines that train the teachers; "" before that is tried.
     """
 
     asked: LabelPrompts
@@ -48,6 +56,7 @@ class Ready:
     faculty: Faculty
     prefixes: tuple[str, ...]
     prefixes_sha256: str
+    kind: str = ""
 
     @property
     def columns(self) -> int:
@@ -89,7 +98,8 @@ def ready(
         parameters.teacher_learning_rate,
         parameters.teachers_at_once or _GROUP[model.device],
     )
-    faculty = Faculty(lora, Trunk(model, layers=parameters.teacher_layers), tuned, recipe)
+    reading = TunedModel(lora, tuned.instructions, tokens=tuned.tokens)  # workers are not sent the student
+    faculty = Faculty(lora, Trunk(model, layers=parameters.teacher_layers), reading, recipe)
     return Ready(asked, tuned, faculty, prefixes, sha256)
 
 
@@ -144,11 +154,18 @@ def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -
         )
 
 
-def try_out(found: Ready, parameters: SeqPATEParameters, queries: int) -> Facts:
-    """Try that teachers are separate, and measure on public text what the release will take.
+def try_out(
+    found: Ready, parameters: SeqPATEParameters, queries: int, *, engine: Engine | None = None
+) -> tuple[Ready, Facts]:
+    """Try that teachers are separate, here and on the engine's workers, and measure on public text what the release
+    will take.
+
+    Returns:
+        ``found`` with the kind of the machines that train, and the measures.
 
     Raises:
-        PrivacyError: a teacher changes with the texts of others on this device.
+        PrivacyError: a teacher changes with the texts of others on this device, or a worker's.
+        EngineError: workers train different teachers.
         ConfigError: the answers would not fit into a Release, or a group of teachers not into memory.
     """
     teachers = teacher_count(parameters)
@@ -164,21 +181,23 @@ def try_out(found: Ready, parameters: SeqPATEParameters, queries: int) -> Facts:
             f"Ask fewer --queries ({_MOST_NUMBERS // columns} at most), or about fewer --candidates.",
         )
     try:
-        require_separate_teachers(found.faculty)
-        seconds = _seconds(found, parameters, teachers=teachers, queries=queries)
+        kind = require_separate_teachers(found.faculty)
+        seconds = _seconds(found, parameters, teachers=teachers, queries=queries, engine=engine)
     except Exception as error:
         if not is_out_of_memory(error):
             raise
         raise ConfigError(
             f"{found.faculty.recipe.group} teachers at once do not fit into memory.", "Lower --teachers-at-once."
         ) from None
+    if engine is not None:
+        kind = require_same_teachers(engine, found.faculty)
     names = {
         "teacher_seconds": "training of the teachers",
         "answer_seconds": "the teachers' answers",
         "student_seconds": "training of the student",
     }
     size = found.faculty.lora.size
-    return Facts(
+    return replace(found, kind=kind), Facts(
         (
             Fact("teacher_numbers", size, "numbers that each teacher learns"),
             Fact("teacher_gigabytes", 4 * size * teachers / 1e9, "teachers on disk, in the private folder (GB)"),
@@ -190,10 +209,12 @@ def try_out(found: Ready, parameters: SeqPATEParameters, queries: int) -> Facts:
     )
 
 
-def _seconds(found: Ready, parameters: SeqPATEParameters, *, teachers: int, queries: int) -> dict[str, float]:
+def _seconds(
+    found: Ready, parameters: SeqPATEParameters, *, teachers: int, queries: int, engine: Engine | None
+) -> dict[str, float]:
     """Of each part of the release, from one group, one pseudo-sentence and one block of the student's."""
     faculty, model = found.faculty, found.tuned.causal
-    recipe, workers = faculty.recipe, worker_count(model.device)
+    recipe, workers = faculty.recipe, worker_count(model.device) if engine is None else engine.workers
     shapes = found.tuned.shapes()
     rows = random_rows(
         model, shapes, targets=[shapes.target] * recipe.slots, prompts=[shapes.prompt] * recipe.slots, seed=4
@@ -220,7 +241,7 @@ def _seconds(found: Ready, parameters: SeqPATEParameters, *, teachers: int, quer
     found.tuned.trainable.load(found.tuned.trainable.start())
     return {
         "teacher_seconds": training * groups / min(workers, groups),
-        "answer_seconds": answering * groups * sentences / min(workers, sentences),
+        "answer_seconds": answering * groups * sentences / min(workers, sentences if engine is None else groups),
         "student_seconds": learning * steps * parameters.student_batch / len(texts),
     }
 

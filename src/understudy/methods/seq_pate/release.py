@@ -54,7 +54,7 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, *,
     found: Ready = tools.prepared
     counts = label_counts(parameters.label_sizes, LABELS, corpus, tools)
     count, tuned = teacher_count(parameters), found.tuned
-    teachers = Teachers(found.faculty, count, corpus, tools.scratch, tools.say)
+    teachers = Teachers(found.faculty, count, corpus, tools.scratch, tools.say, found.kind)
     student, prompts = Student(tuned, parameters), tuned.instructions.prompts
     std = plan.mechanism(answers_name(1)).noise_std / count
     sizes = [plan.mechanism(answers_name(number + 1)).shape[0] for number in range(parameters.rounds)]

@@ -4,6 +4,9 @@ A shard's records are those whose keyed hash names the teacher. A teacher takes 
 ``batch`` texts of its shard, in the order of their hashes, and begins again where they end. A teacher without records
 reads the public row, a prompt without a text, and stays the base model.
 
+Groups are trained and asked in this process, or by the workers of the corpus's engine, which are sent their rows. A
+group is the same bit for bit whoever trains it (:func:`kind_of_teachers`).
+
 **One shard, one teacher.** A record must change the adapters of its own teacher and of no other, by no bit. So a
 teacher has a fixed place in a fixed group, and all computations of a group have one public shape, whatever the shards
 hold: slot j of a group is the j-th text of each of its teachers, or the public row. :func:`require_separate_teachers`
@@ -12,11 +15,12 @@ tries on the device that nothing in a place depends on the texts in others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +28,13 @@ from numpy.typing import NDArray
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.decoding.tuned import TunedModel
 from understudy.errors import PrivacyError
-from understudy.models.machine import single_threaded_inference, worker_pool
+from understudy.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.models.machine import one_core, single_threaded_inference, worker_pool
 from understudy.models.training import AdamW, Block, LearningRate, LoRA, Shapes, TokenRow, logits_of, losses_of
 from understudy.models.trunk import Trunk
+from understudy.privacy.measurement import Engine
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,7 @@ class Faculty:
             device=self.lora.causal.device,
         )
 
+    @one_core()
     def train(self, shards: Sequence[Sequence[TokenRow]]) -> NDArray[np.float32]:
         """The adapters of one group, ``Float32[G, P]``; ``shards`` are as many as a group has teachers."""
         import torch
@@ -164,8 +173,12 @@ class Group:
 class Teachers:
     """All teachers, group by group; what is trained is kept in the private ``folder``, so that a killed run goes on.
 
-    Implements :class:`~understudy.privacy.measurement.Batches`. Memory: the tokens of all texts that are read, and what
-    a group takes, once per worker.
+    Implements :class:`~understudy.privacy.measurement.Batches`, and
+    :class:`~understudy.privacy.measurement.Divided` with groups as parts. Memory: the tokens of all texts that are
+    read, and what a group takes, once per worker.
+
+    Args:
+        kind: of the machines that train: :func:`kind_of_teachers`.
     """
 
     faculty: Faculty
@@ -173,12 +186,26 @@ class Teachers:
     corpus: BoundedCorpus
     folder: Path
     say: Callable[[str], None] = lambda _line: None
+    kind: str = ""
 
     def batches(self) -> Iterator[Group]:
         """Every teacher once, in order."""
         self.train()
-        for number in range(self.groups):
-            yield self._group(number)
+        for each in self._kept:
+            yield from each.batches()
+
+    @property
+    def engine(self) -> Engine | None:
+        """Where groups are trained and asked."""
+        return self.corpus.engine
+
+    def map(self, function: Callable[[Any], R]) -> Iterator[R]:
+        """``function`` of every group, or here of all."""
+        if self.engine is None:
+            yield function(self)
+        else:
+            self.train()
+            yield from self.engine.map(function, self._kept)
 
     @property
     def groups(self) -> int:
@@ -186,37 +213,33 @@ class Teachers:
 
     def train(self) -> None:
         """Train those that are not there yet."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        missing = [number for number in range(self.groups) if not self._file(number).exists()]
+        private_folder(self.folder)
+        size = self.faculty.recipe.group
+        missing = [number for number, each in enumerate(self._kept) if not each.file.exists()]
         if not missing:
             return
-        shards = self._shards
+        shards = [*self._shards, *[[]] * (-self.count % size)]
+        groups = [(self._kept[number].file, shards[number * size : (number + 1) * size]) for number in missing]
+        one = partial(_train, self.faculty)
+        if self.engine is not None:
+            self._report(self.engine.map(one, groups), missing=len(missing))
+        else:
+            with worker_pool(self.faculty.lora.causal.device) as pool:
+                self._report(pool.map(one, groups), missing=len(missing))
 
-        def one(number: int) -> None:
-            size = self.faculty.recipe.group
-            here = shards[number * size : (number + 1) * size]
-            weights = self.faculty.train([*here, *[[]] * (size - len(here))])
-            part = self._file(number).with_suffix(".part")
-            with part.open("wb") as file:
-                np.save(file, weights)
-            part.replace(self._file(number))
+    def _report(self, trained: Iterable[None], *, missing: int) -> None:
+        for done, _ in enumerate(trained, 1):
+            if done == missing or done % 10 == 0:
+                teachers = min(self.count, (self.groups - missing + done) * self.faculty.recipe.group)
+                self.say(f"{teachers} of {self.count} teachers are trained.")
 
-        with worker_pool(self.faculty.lora.causal.device) as pool:
-            for done, _ in enumerate(pool.map(one, missing), 1):
-                if done == len(missing) or done % 10 == 0:
-                    self.say(
-                        f"{min(self.count, (self.groups - len(missing) + done) * self.faculty.recipe.group)} of "
-                        f"{self.count} teachers are trained."
-                    )
-
-    def _file(self, number: int) -> Path:
-        """Groups of another size, of a run that was begun on another device, have other names: with some of theirs a
-        shard might be in two groups."""
-        return self.folder / f"teachers-{self.faculty.recipe.group}-{number}.npy"
-
-    def _group(self, number: int) -> Group:
+    @cached_property
+    def _kept(self) -> list[_Kept]:
+        """All groups. Those of another size, or of another kind of machine (a killed run's), have other names and are
+        not used: a shard might be in two groups, or its teacher depend on which machine trained it."""
         size = self.faculty.recipe.group
-        return Group(np.load(self._file(number)), min(size, self.count - number * size))
+        names = (f"teachers-{self.kind}-{size}-{number}.npy" for number in range(self.groups))
+        return [_Kept(self.folder / name, min(size, self.count - number * size)) for number, name in enumerate(names)]
 
     @cached_property
     def _shards(self) -> list[list[TokenRow]]:
@@ -232,6 +255,24 @@ class Teachers:
         for shard in found:
             _cut(shard, most)
         return [[row for _, _, row in shard] for shard in found]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A group on disk, of which ``real`` are teachers."""
+
+    file: Path
+    real: int
+
+    def batches(self) -> Iterator[Group]:
+        yield Group(np.load(self.file), self.real)
+
+
+def _train(faculty: Faculty, group: tuple[Path, Sequence[Sequence[TokenRow]]]) -> None:
+    """Train a group from its shards into its file, which appears whole or not at all."""
+    path, shards = group
+    with atomic_file(path, mode=PRIVATE_MODE) as file:
+        np.save(file, faculty.train(shards))
 
 
 def _cut(shard: list[tuple[int, str, TokenRow]], most: int) -> None:
@@ -255,33 +296,76 @@ def _computed(faculty: Faculty, weights: NDArray[np.float32]) -> list[Any]:
     return found
 
 
-_CANDIDATES = 50
+_CANDIDATES, _SEED = 50, 5
 
 
-def require_separate_teachers(faculty: Faculty) -> None:
+def _public_shard(faculty: Faculty, generator: np.random.Generator, texts: int) -> list[TokenRow]:
+    prompt = faculty.tuned.instructions.prompts[0]
+    lengths = generator.integers(1, faculty.tuned.tokens + 2, size=texts)
+    return [
+        TokenRow(prompt, generator.integers(faculty.lora.causal.vocabulary, size=length).astype(np.int32))
+        for length in lengths.tolist()
+    ]
+
+
+def _public_group(faculty: Faculty, generator: np.random.Generator) -> list[list[TokenRow]]:
+    most = faculty.recipe.slots + 1
+    return [_public_shard(faculty, generator, number % most) for number in range(faculty.recipe.group)]
+
+
+def kind_of_teachers(faculty: Faculty) -> str:
+    """A digest of the bits to which a public group is trained here, and of what it then computes.
+
+    Machines that differ in it train different teachers. Teachers of both must not be mixed: which machine trained a
+    teacher would follow from scheduling, and so from the records of others.
+    """
+    weights = faculty.train(_public_group(faculty, np.random.default_rng(_SEED)))
+    return _digest(weights, _computed(faculty, weights))
+
+
+def _digest(weights: NDArray[np.float32], computed: Sequence[Any]) -> str:
+    found = hashlib.sha256(weights.tobytes())
+    for each in computed:
+        found.update(each.double().cpu().numpy().tobytes())
+    return found.hexdigest()[:32]
+
+
+def require_same_teachers(engine: Engine, faculty: Faculty) -> str:
+    """See that on every kind of worker teachers do not change one another, and that all workers train and compute the
+    very same teachers; workers that join later are checked before they work.
+
+    Returns:
+        Their :func:`kind_of_teachers`.
+
+    Raises:
+        PrivacyError: as :func:`require_separate_teachers`.
+        EngineError: workers differ.
+    """
+    engine.ask(partial(require_separate_teachers, faculty))
+    return engine.ask(partial(kind_of_teachers, faculty), always=True)
+
+
+def require_separate_teachers(faculty: Faculty) -> str:
     """Try on this device that a group's teachers do not change one another, in training and in what they then compute.
 
     A group is trained on random public texts; then once more for each half of its teachers, with other texts for the
     other half, or none.
+
+    Returns:
+        The :func:`kind_of_teachers` here.
 
     Raises:
         PrivacyError: a teacher's adapters or its answers change with the texts of the others.
     """
     import torch
 
-    generator, size, tokens = np.random.default_rng(5), faculty.recipe.group, faculty.tuned.tokens
-
-    def shard(texts: int) -> list[TokenRow]:
-        prompt = faculty.tuned.instructions.prompts[0]
-        lengths = generator.integers(1, tokens + 2, size=texts)
-        return [
-            TokenRow(prompt, generator.integers(faculty.lora.causal.vocabulary, size=length).astype(np.int32))
-            for length in lengths.tolist()
-        ]
-
-    one = [shard(number % (faculty.recipe.slots + 1)) for number in range(size)]
+    generator, size = np.random.default_rng(_SEED), faculty.recipe.group
+    one = _public_group(faculty, generator)
     changed = [
-        [each if number % 2 == kept else shard((size - number) % 3) for number, each in enumerate(one)]
+        [
+            each if number % 2 == kept else _public_shard(faculty, generator, (size - number) % 3)
+            for number, each in enumerate(one)
+        ]
         for kept in range(min(2, size))
     ]
     with worker_pool(faculty.lora.causal.device) as pool:
@@ -299,3 +383,4 @@ def require_separate_teachers(faculty: Faculty) -> None:
             "Take a rank that is a multiple of 4 (--teacher-rank), one teacher at a time (--teachers-at-once 1), or "
             "another precision (--private-dtype) or device.",
         )
+    return _digest(first, before)
