@@ -16,10 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from understudy.corpus.labels import canonical
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, UnderstudyError
 from understudy.files import PRIVATE_MODE, atomic_file, only_owner_writes, require_local, shared_folder, storage_error
+from understudy.labels import canonical
 from understudy.methods.registry import load_release, method_names
 from understudy.release import PublicSchema, Release
 from understudy.statement import Statement

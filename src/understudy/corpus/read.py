@@ -17,11 +17,12 @@ from understudy.corpus.arrow import ColumnTypes
 from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog
 from understudy.corpus.corpus import Corpus, OnBadRow, OpenTable, Pass
 from understudy.corpus.delimited import Quotes, csv_rows
-from understudy.corpus.labels import LABEL_TYPES, Label, LabelType, declared_labels, output_type, typed_labels
+from understudy.corpus.labels import declared_labels, output_type, typed_labels
 from understudy.corpus.readers import Row
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import DataFile, check_encoding, describe_file, find_files, spool_stdin
 from understudy.errors import ConfigError, CorpusError
+from understudy.labels import LABEL_TYPES, Label, LabelType
 
 if TYPE_CHECKING:
     import pyarrow as pa

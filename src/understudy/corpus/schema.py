@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from understudy.corpus.labels import Label, LabelType, canonical
 from understudy.errors import ConfigError
+from understudy.labels import Label, LabelType, canonical
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from understudy.corpus.delimited import escaped
-from understudy.corpus.labels import canonical
 from understudy.errors import ConfigError
 from understudy.files import atomic_file
+from understudy.labels import canonical
 
 
 def write_table(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from understudy.config import MOST_RECORDS, RunConfig
-from understudy.corpus.labels import canonical, declared_labels
+from understudy.corpus.labels import declared_labels
 from understudy.errors import ConfigError
 from understudy.guide.parameters import GuideParameters
 from understudy.guide.plan import plan_with_guide
-from understudy.labels import LabelSet
+from understudy.labels import LabelSet, canonical
 from understudy.methods.public import PublicFacts
 from understudy.methods.registry import make_method, method_class
 from understudy.privacy.plan import Plan
