@@ -56,6 +56,8 @@ class Row(NamedTuple):
     text: str
     label: int = 0
     owner: str = "somebody"
+    value: int = 0
+    """Cell of the one typed column."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class _Batch:
     texts: Sequence[str]
     labels: NDArray[np.int32]
     owners: Sequence[str] | None
+    cells: NDArray[np.int32] | None
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,9 @@ class _Table:
     rows: Sequence[Row]
 
     def batches(self) -> Iterator[_Batch]:
-        texts, labels, owners = zip(*self.rows, strict=True) if self.rows else ((), (), ())
-        yield _Batch(texts, np.array(labels, dtype=np.int32), owners)
+        texts, labels, owners, values = zip(*self.rows, strict=True) if self.rows else ((), (), (), ())
+        cells = np.array(values, dtype=np.int32).reshape(len(texts), 1)
+        yield _Batch(texts, np.array(labels, dtype=np.int32), owners, cells)
 
 
 def corpus(rows: Sequence[Row], unit: Unit) -> BoundedCorpus:
