@@ -172,7 +172,6 @@ class Column:
             if cell is None:
                 raise _unknown(self, part)
             found[cell] = True
-        return found
 
     def arrow_type(self) -> Any:
         """Of the synthetic column."""
@@ -226,7 +225,7 @@ class Column:
             return min(max(math.floor(share * self.bins), 0), self.bins - 1)
         low, high = (int(_number(end)) for end in (self.least, self.most))
         place = min(max(int(_number(value)), low), high) - low
-        return int(place * self.bins // (high - low + 1))
+        return cast(int, place * self.bins // (high - low + 1))
 
     def _whole_bin(self, cell: int) -> tuple[int, int]:
         """First and last number of a bin of whole ones."""

@@ -9,6 +9,9 @@ from understudy.columns import Column
 from understudy.errors import ConfigError
 from understudy.labels import Label, LabelType, canonical
 
+WRITTEN = ("text", "label", "provenance")
+"""Columns that every synthetic table has."""
+
 
 @dataclass(frozen=True)
 class Schema:
@@ -59,11 +62,11 @@ class Schema:
             )
         if self.labels and self.label is None:
             raise ConfigError("Labels are declared without a label column.", "Name the column with --label.")
-        taken = {self.text, *self.record_columns, self.label, self.owner, *self.secrets}
+        taken = {self.text, *self.record_columns, self.label, self.owner, *self.secrets, *WRITTEN}
         if twice := [column.name for column in self.typed if column.name in taken]:
             raise ConfigError(
-                f"The column {twice[0]!r} is a typed column and the text, the label, the owner or secrets as well.",
-                "Declare it once; the label's domain is that of --labels.",
+                f"The typed column {twice[0]!r} is also the text, the label, the owner, or a column that is written.",
+                f"Declare it once, and rename columns called {', '.join(WRITTEN)}; the label's domain is --labels.",
             )
 
     @cached_property

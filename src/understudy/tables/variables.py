@@ -71,7 +71,7 @@ class Variables:
                     f"Write A*B,B*C with these columns: {', '.join(self.names)}; or tree, all or none.",
                 )
             found.append(ends)
-        return tuple(found)  # type: ignore[arg-type]  # two each
+        return tuple(found)
 
     def allowed(self, where: str | Mapping[str, Any] | None) -> list[NDArray[np.bool_]]:
         """Per variable ``Bool[size]``: the cells that a condition leaves.
