@@ -172,6 +172,7 @@ class Column:
             if cell is None:
                 raise _unknown(self, part)
             found[cell] = True
+        return found
 
     def arrow_type(self) -> Any:
         """Of the synthetic column."""
@@ -221,11 +222,11 @@ class Column:
 
     def _bin(self, value: Any) -> int:
         if self.kind == "number":
-            share = (float(value) - self.least) / (self.most - self.least)
+            share = (float(value) - float(self.least)) / float(self.most - self.least)
             return min(max(math.floor(share * self.bins), 0), self.bins - 1)
         low, high = (int(_number(end)) for end in (self.least, self.most))
         place = min(max(int(_number(value)), low), high) - low
-        return cast(int, place * self.bins // (high - low + 1))
+        return place * self.bins // (high - low + 1)
 
     def _whole_bin(self, cell: int) -> tuple[int, int]:
         """First and last number of a bin of whole ones."""
