@@ -352,7 +352,7 @@ def _of_short(text: str) -> Column:
         return Column(name, "category", values=tuple(map(_as_written, values)))
     ends, slash, bins = domain.partition("/")
     first, _, last = (end.strip() for end in ends.partition(".."))
-    if slash and not bins.strip().isdecimal():
+    if slash and (not bins.strip().isdecimal() or not int(bins)):
         raise _no_column(name, "its bins are no number from 1")
     found: dict[str, Any] = {"bins": int(bins) if slash else 0, "least": first, "most": last}
     for kind, parses in _KINDS_OF_ENDS:
