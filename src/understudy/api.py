@@ -222,7 +222,7 @@ class BaselineOptions(WritingOptions, OutputOptions, EvolutionOptions, total=Fal
     labels: Labels | None
 
 
-class EvaluateOptions(LedgerOptions, ColumnOptions, FormatOptions, EmbedderOptions, total=False):
+class EvaluateOptions(LedgerOptions, ColumnOptions, FormatOptions, EmbedderOptions, EngineOptions, total=False):
     """Of ``evaluate``."""
 
     max_records_per_owner: int

@@ -24,16 +24,18 @@ from understudy.labels import LabelSet
 from understudy.metrics.results import ReleasedMetrics
 from understudy.metrics.sample import Sample
 from understudy.metrics.utility.classifiers import kind_named
-from understudy.models.trials import require_embeds_all, require_text_invariance, trusted_with_texts
+from understudy.models.trials import require_embeds_all, require_text_invariance
 from understudy.models.types import Embedder
 from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.measurement import Engine
 from understudy.privacy.mechanisms import NoisySum
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import SYSTEM, Seal
 from understudy.privacy.unit import Unit
 from understudy.run.measuring import open_ledger, pay
 from understudy.run.session import Listener, Session, noise_source
+from understudy.run.working import embedding_on, require_same_vectors
 from understudy.statement import Sealed
 
 if TYPE_CHECKING:
@@ -96,6 +98,8 @@ def release_metrics(
     folder: OutputFolder,
     settings: LedgerParameters,
     embedder: Embedder | None,
+    engine: Engine | None,
+    trusted: Sequence[str],
     fresh: bool,
     listener: Listener,
 ) -> ReleasedMetrics:
@@ -106,6 +110,8 @@ def release_metrics(
         synthetic: released texts, on which the classifiers are trained.
         table_sha256: of the table that they are from, as :func:`understudy.assess.synthetic.table_sha256` has it.
         folder: whose ``private/metrics`` keeps the noisy counts.
+        engine: whose workers embed; None: this process.
+        trusted: who could read the real texts, one sentence each.
 
     Raises:
         ConfigError: if secrets are protected, labels are not declared, or a classifier cannot be trained.
@@ -127,12 +133,14 @@ def release_metrics(
     labels = [canonical(label) for label in corpus.labels]
     if embedder is not None and any(kind_named(name).embeddings for name in wanted.classifiers):
         require_embeds_all(embedder)
-    classifiers = _classifiers(wanted, synthetic, labels, embedder)
+    classifiers = _classifiers(wanted, synthetic, labels, embedding_on(engine, embedder))
     query = MetricCounts(LabelSet(tuple(labels)).size, classifiers, wanted.unit)
     mechanism = wanted.mechanism(query)
     if embedder is not None and any(kind_named(name).embeddings for name in classifiers):
         listener.say("Checking that texts do not change the embeddings of others (under a minute).")
         require_text_invariance(embedder)
+        if engine is not None:
+            require_same_vectors(engine, embedder)
     plan, noise = wanted.plan(mechanism, list(classifiers)), noise_source(settings)
     insecure = {"insecure_no_noise": settings.insecure_no_noise, "insecure_noise_seed": settings.insecure_noise_seed}
     lasting = _lasting(wanted, labels, synthetic, embedder) | insecure
@@ -160,7 +168,7 @@ def release_metrics(
         dataset=wanted.dataset,
         values=values,
         settings={"classifiers": list(classifiers), "seed": wanted.seed},
-        trusted=trusted_with_texts(embedder),  # the metrics in private/ have it read the real texts in any case
+        trusted=trusted,
         table_sha256=table_sha256,
     )
     made.save(folder.metrics_file)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,15 +36,17 @@ from understudy.methods.registry import make_method, own_parameters
 from understudy.metrics.results import Evaluation
 from understudy.metrics.sample import Sample
 from understudy.metrics.value import REAL, SYNTHETIC, MetricValue
-from understudy.models.trials import require_trusted
+from understudy.models.trials import require_trusted, trusted_with_texts
 from understudy.models.types import Embedder
 from understudy.models.vectors import remembering
 from understudy.outputs import OutputFolder
 from understudy.privacy.exact import require_epsilon
+from understudy.privacy.measurement import Engine
 from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
 from understudy.run.measuring import ledger_of
 from understudy.run.session import SILENT, Listener
+from understudy.run.working import embedder_of_workers, embedding_on, open_engine, require_alike, statement_of
 from understudy.statement import Statement
 
 if TYPE_CHECKING:
@@ -211,14 +216,17 @@ def evaluate(
         if folder is not None:
             stack.enter_context(disk_faults(folder.root))
         _check_folder(folder, made)
+        working = stack.enter_context(ExitStack())
+        engine = working.enter_context(_open_engine(config, folder))
         corpus = open_real(real, config, private_dir)
         if not isinstance(real, Corpus):
             stack.enter_context(corpus)
         wanted = None if config.charge_metrics is None else _wanted(config, corpus, made)
         tables = _read(config, corpus, made)
         made.require_unchanged()
-        embedder = _load_embedder(config, folder)
-        tables = replace(tables.embedded(embedder, listener), tuned=_tuned_model(config, made, listener))
+        embedder = _load_embedder(config, folder, engine)
+        embedding = embedding_on(engine, embedder)
+        tables = replace(tables.embedded(embedding, listener), tuned=_tuned_model(config, made, listener))
         if wanted is not None:
             assert folder is not None, "checked with what is wanted"
             assert made.sha256 is not None, "checked likewise"
@@ -230,6 +238,8 @@ def evaluate(
                 folder=folder,
                 settings=config.part(LedgerParameters),
                 embedder=embedder,
+                engine=engine,
+                trusted=_trusted(config, embedder),
                 fresh=config.fresh,
                 listener=listener,
             )
@@ -244,7 +254,8 @@ def evaluate(
         if len(sample) < _FEWEST:  # what was charged for is out: how this ends must not tell how many records there are
             evaluation = Evaluation((), None, {"nothing_measured": "too few real texts to compare with"})
         else:
-            sample = embedded(sample, embedder, told, "real")
+            sample = embedded(sample, embedding, told, "real")
+            working.close()  # idle workers would keep their models in memory
             evaluation = measure(config.part(EvaluationParameters), sample, tables, told)
     if made.folder is not None:
         evaluation = replace(evaluation, table_sha256=made.sha256)
@@ -354,9 +365,25 @@ def _unit(config: EvaluationConfig, corpus: Corpus, statement: Statement) -> Uni
     return unit
 
 
-def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None) -> Embedder | None:
-    """The embedder, if there is one; it may read the real texts. What is private needs no more of it. Its vectors are
-    those of the folder's run, where that is here."""
+@contextmanager
+def _open_engine(config: EvaluationConfig, folder: OutputFolder | None) -> Iterator[Engine | None]:
+    """Where texts are embedded: an engine with a scratch folder beside the results, which goes with it; None for this
+    process."""
+    if folder is not None and config.engine != "in-process":
+        private_folder(folder.private)
+    private = Path(tempfile.gettempdir()) if folder is None else folder.private
+    own = private / f"scratch-{secrets.token_hex(8)}"
+    scratch = own if config.scratch is None else Path(config.scratch).expanduser()
+    try:
+        with open_engine(config, scratch.resolve()) as engine:
+            yield engine
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None, engine: Engine | None) -> Embedder | None:
+    """The embedder, if there is one; it may read the real texts, and all workers embed alike. What is private needs no
+    more of it. Its vectors are those of the folder's run, where that is here."""
     if config.embedder == "none":
         return None
     from understudy.models.catalog import load_embedder
@@ -364,7 +391,15 @@ def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None) -> Emb
     embedder = load_embedder(config.embedder)
     require_trusted(embedder, trust_endpoint=config.trust_endpoint)
     private = None if folder is None else folder.private
-    return remembering(embedder, private, gigabytes=config.embedding_cache_gb)
+    embedder = embedder_of_workers(config, remembering(embedder, private, gigabytes=config.embedding_cache_gb))
+    if engine is not None:
+        require_alike(engine, embedder)
+    return embedder
+
+
+def _trusted(config: EvaluationConfig, embedder: Embedder | None) -> tuple[str, ...]:
+    """Whom the user trusts with the real texts: the metrics in ``private/`` have them embedded in any case."""
+    return () if embedder is None else (*trusted_with_texts(embedder), *statement_of(config))
 
 
 def _tuned_model(config: EvaluationConfig, made: Made, listener: Listener) -> TunedModel | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from understudy.assess.parameters import ChargeParameters, EvaluationParameters
 from understudy.assess.synthetic import origins, table_sha256
-from understudy.config import EMBEDDING_CACHE_GB, Gigabytes, LedgerParameters, TableParameters
+from understudy.config import EMBEDDING_CACHE_GB, EngineParameters, Gigabytes, LedgerParameters, TableParameters
 from understudy.corpus import Corpus, canonical, no_table, read_corpus
 from understudy.errors import ConfigError, CorpusError
 from understudy.methods.registry import load_release
@@ -92,7 +92,9 @@ class ResultParameters(Parameters):
     """Release metrics anew in a folder that holds some; charges again."""
 
 
-class EvaluationConfig(TableParameters, EvaluationParameters, ChargeParameters, LedgerParameters, ResultParameters):
+class EvaluationConfig(
+    TableParameters, EvaluationParameters, ChargeParameters, LedgerParameters, EngineParameters, ResultParameters
+):
     """Every setting of an evaluation."""
 
 

@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 def _evaluate_groups(_args: Sequence[str]) -> Groups:
     from understudy.assess.parameters import ChargeParameters, EvaluationParameters
     from understudy.assess.tables import ResultParameters
-    from understudy.config import LedgerParameters, TableParameters
+    from understudy.config import EngineParameters, LedgerParameters, TableParameters
 
-    return (EvaluationParameters, TableParameters, ChargeParameters, LedgerParameters, ResultParameters)
+    return (
+        *(EvaluationParameters, TableParameters, ChargeParameters, LedgerParameters),
+        *(EngineParameters, ResultParameters),
+    )
 
 
 @click.command(

@@ -77,7 +77,7 @@ class ReleasedMetrics:
         table_sha256: of the synthetic table of the output folder.
         sealed: what the seals of the released counts say of them.
         dataset: what the ledger calls it.
-        trusted: endpoints that could read private texts.
+        trusted: endpoints and clusters that could read private texts.
         unit, protects: the privacy unit, also in words.
         budget: what they cost.
         charges: what was charged.

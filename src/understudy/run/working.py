@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import platform
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from understudy.config import EngineParameters
 from understudy.errors import ConfigError, EngineError
@@ -19,6 +23,7 @@ from understudy.models.vectors import conditions, uncached
 from understudy.privacy.measurement import Engine
 
 _PACKAGES = ("understudy", "numpy", "pyarrow")
+_CHUNKS_PER_WORKER, _MOST_TEXTS = 4, 4096  # of texts that are only embedded
 
 
 @contextmanager
@@ -63,12 +68,50 @@ def require_same_vectors(engine: Engine, embedder: Embedder) -> None:
         EngineError: the workers' vectors differ: a record's would hang on who embedded it.
     """
     engine.ask(partial(require_text_invariance, embedder))
+    require_alike(engine, embedder)
+
+
+def require_alike(engine: Engine, embedder: Embedder) -> None:
+    """See that every worker, also one that joins later, gives some public texts the same vectors; else an EngineError.
+
+    Enough where no bound on one record's influence rests on the vectors.
+    """
     engine.ask(partial(kind_of_worker, embedder), always=True)
 
 
 def embedder_of_workers(config: EngineParameters, embedder: Embedder) -> Embedder:
     """The embedder with which workers embed: without stored vectors where they may not see the output's folder."""
     return uncached(embedder) if config.engine == "ray" and config.scratch is not None else embedder
+
+
+def embedding_on(engine: Engine | None, embedder: Embedder | None) -> Embedder | None:
+    """An embedder with which the engine's workers embed; the same one where there is no engine."""
+    return embedder if engine is None or embedder is None else _EngineEmbedder(engine, embedder)
+
+
+@dataclass(frozen=True)
+class _EngineEmbedder:
+    """An embedder whose texts are embedded by an engine's workers, in chunks, and whose vectors come back in order."""
+
+    engine: Engine
+    embedder: Embedder
+
+    @property
+    def model_id(self) -> str:
+        return self.embedder.model_id
+
+    @property
+    def local(self) -> bool:
+        return self.embedder.local
+
+    @property
+    def fingerprint(self) -> str:
+        return self.embedder.fingerprint
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        size = min(_MOST_TEXTS, 1 + len(texts) // (_CHUNKS_PER_WORKER * self.engine.workers))
+        chunks = [texts[start : start + size] for start in range(0, len(texts), size)] or [texts]
+        return np.concatenate(list(self.engine.map(self.embedder.embed, chunks)))
 
 
 def kind_of_worker(embedder: Embedder | None = None) -> tuple[object, ...]:
