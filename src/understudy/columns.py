@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -323,6 +323,21 @@ def declared_columns(declared: object) -> tuple[Column, ...]:
         if any(column.name == other.name for other in columns[:place]):
             raise ConfigError(f"The column {column.name!r:.60} is declared twice.", "Declare each column once.")
     return tuple(columns)
+
+
+WRITTEN = ("text", "label", "provenance")
+"""Columns that every synthetic table has."""
+
+
+def require_own_names(columns: Sequence[Column], others: Iterable[str | None]) -> None:
+    """See that no typed column is one of the ``others``, or of those that every synthetic table has; else
+    ConfigError."""
+    taken = {*others, *WRITTEN}
+    if twice := [column.name for column in columns if column.name in taken]:
+        raise ConfigError(
+            f"The typed column {twice[0]!r} is also the text, the label, the owner, or a column that is written.",
+            f"Declare it once, and rename columns called {', '.join(WRITTEN)}; the label's domain is --labels.",
+        )
 
 
 def _are_columns(declared: object) -> TypeGuard[tuple[Column, ...]]:

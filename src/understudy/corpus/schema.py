@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from understudy.columns import Column
+from understudy.columns import Column, require_own_names
 from understudy.errors import ConfigError
 from understudy.labels import Label, LabelType, canonical
-
-WRITTEN = ("text", "label", "provenance")
-"""Columns that every synthetic table has."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +59,7 @@ class Schema:
             )
         if self.labels and self.label is None:
             raise ConfigError("Labels are declared without a label column.", "Name the column with --label.")
-        taken = {self.text, *self.record_columns, self.label, self.owner, *self.secrets, *WRITTEN}
-        if twice := [column.name for column in self.typed if column.name in taken]:
-            raise ConfigError(
-                f"The typed column {twice[0]!r} is also the text, the label, the owner, or a column that is written.",
-                f"Declare it once, and rename columns called {', '.join(WRITTEN)}; the label's domain is --labels.",
-            )
+        require_own_names(self.typed, (self.text, *self.record_columns, self.label, self.owner, *self.secrets))
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from understudy.columns import require_own_names
 from understudy.config import MOST_RECORDS, RunConfig
 from understudy.corpus.labels import declared_labels
 from understudy.errors import ConfigError
@@ -81,6 +82,7 @@ def variables_of(config: RunConfig, labels: LabelSet) -> Variables | None:
         raise ConfigError(
             "Settings of typed columns are given, and no columns.", "Declare them with --columns, or leave these out."
         )
+    require_own_names(columns, (config.text, *config.record_columns, config.label, config.owner, *config.secrets))
     return Variables(config.label, labels, columns) if columns else None
 
 

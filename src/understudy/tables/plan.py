@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from understudy.errors import ConfigError
 from understudy.models.machine import require_memory
+from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity, Shape, require_releasable
@@ -50,15 +51,23 @@ def plan_with_columns(
             cells.
     """
     require_measurable(variables, parameters)
-    divided = parts(variables, parameters)
 
     def plan_columns(multipliers: Sequence[float]) -> Addition:
-        noise = dict(zip(divided, multipliers, strict=True))
-        charges = tuple(_charge(name, noise[name], variables, parameters) for name in divided)
+        charges = _charges(multipliers, variables, parameters)
         return Addition(charges, _forecast(charges, variables, expected_records))
 
-    shares = [parameters.columns_share * part for part in divided.values()]
+    shares = [parameters.columns_share * part for part in parts(variables, parameters).values()]
     return plan_beside(plan_method, budget, plan_columns, shares=shares, what="columns")
+
+
+def column_charges(budget: Budget, variables: Variables, parameters: TablesParameters) -> tuple[Charge, ...]:
+    """The columns' charges where they get the whole of ``budget``."""
+    return _charges(gaussian_split(budget, list(parts(variables, parameters).values())), variables, parameters)
+
+
+def _charges(multipliers: Sequence[float], variables: Variables, parameters: TablesParameters) -> tuple[Charge, ...]:
+    names = parts(variables, parameters)
+    return tuple(_charge(name, noise, variables, parameters) for name, noise in zip(names, multipliers, strict=True))
 
 
 def measured_pairs(variables: Variables, parameters: TablesParameters) -> int:
