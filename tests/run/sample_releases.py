@@ -282,6 +282,7 @@ SAMPLES: dict[str, Callable[[], Release]] = {
     "dp-kps": dp_kps,
     "dp-kps iterative": dp_kps_iterative,
     "dp-kps guided": lambda: with_guide(dp_kps(sequence_candidates=2, swap_rounds=1)),
+    "dp-kps with columns": lambda: with_columns(dp_kps()),
     "guided-evolution": guided_evolution,
     "aug-pe": aug_pe,
     "sec-pe": sec_pe,
