@@ -10,7 +10,7 @@ VENV ?= .venv
 TORCH_INDEX ?=
 TESTS ?= -m "not slow" -rs --numprocesses auto --dist worksteal
 
-EXTRAS := dev,evaluate,local,postgres
+EXTRAS := dev,evaluate,local,postgres,tables
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 INSTALLED := $(VENV)/.installed
 DEMO := out/demo

@@ -139,6 +139,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Iter
     products = ("router", "phone")
     tickets = [f"{number} times it failed,{products[number % 2]},Ann {number % 30}" for number in range(60)]
     (tmp_path / "tickets.csv").write_text("\n".join(["message,product,customer", *tickets]), "utf-8")
+    requests = [
+        f"The {products[number % 2]} fails since {number},{products[number % 2]},{('low', 'high')[number % 3 // 2]},"
+        f"{number % 50}.90,2024-{number % 12 + 1:02}-01,no"
+        for number in range(60)
+    ]
+    header = "message,product,priority,paid,opened,urgent"
+    (tmp_path / "requests.csv").write_text("\n".join([header, *requests]), "utf-8")
     posts = [f"Has anyone seen error {number}?" for number in range(120)]
     (tmp_path / "forum.csv").write_text("\n".join(["text", *posts]), "utf-8")
     monkeypatch.delenv("UNDERSTUDY_LEDGER", raising=False)

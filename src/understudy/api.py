@@ -14,6 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
+from understudy.columns import Column
 from understudy.config import RunConfig, budget_fields, run_config
 from understudy.corpus import Corpus, Label, LabelType, OnBadRow
 from understudy.errors import ConfigError, ModelError, UnderstudyWarning
@@ -68,6 +69,7 @@ class ColumnOptions(TypedDict, total=False):
     labels_from_data: bool
     label_type: LabelType | None
     owner: str | None
+    columns: str | Mapping[str, Any] | None
 
 
 class FormatOptions(TypedDict, total=False):
@@ -126,6 +128,15 @@ class ChoosingOptions(TypedDict, total=False):
     ignore_guide: bool
 
 
+class TablesOptions(TypedDict, total=False):
+    columns_share: float
+    column_pairs: str
+
+
+class RowsOptions(TypedDict, total=False):
+    where: str | Mapping[str, Any] | None
+
+
 class EngineOptions(TypedDict, total=False):
     engine: Literal["in-process", "processes", "ray"]
     engine_address: str | None
@@ -151,8 +162,10 @@ class RunOptions(
     PrivateModelOptions,
     WritingOptions,
     GuideOptions,
+    TablesOptions,
     EngineOptions,
     ChoosingOptions,
+    RowsOptions,
     OutputOptions,
     total=False,
 ):
@@ -172,7 +185,9 @@ class EvolutionOptions(TypedDict, total=False):
     keywords_are_public: bool
 
 
-class GenerateOptions(EmbedderOptions, WritingOptions, ChoosingOptions, OutputOptions, EvolutionOptions, total=False):
+class GenerateOptions(
+    EmbedderOptions, WritingOptions, ChoosingOptions, RowsOptions, OutputOptions, EvolutionOptions, total=False
+):
     """Of ``generate``: also those parameters of the methods that every ``generate`` may choose anew."""
 
     length: int
@@ -434,8 +449,13 @@ def corpus_config(
         "labels_from_data": not schema.labels_declared,
         "owner": schema.owner,
         "secrets": schema.secrets,
+        "columns": {column.name: _declaration(column) for column in schema.typed} or None,
     }
     return run_config(_settings(method, budget, {**columns, **options}))
+
+
+def _declaration(column: Column) -> dict[str, Any]:
+    return {name: value for name, value in column.to_json().items() if name != "name"}
 
 
 def _settings(method: Method, budget: Budget | SecretBudget, options: Mapping[str, Any]) -> dict[str, Any]:

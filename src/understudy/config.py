@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field_validator
 
+from understudy.columns import Column, declared_columns
 from understudy.corpus import Corpus, canonical, read_corpus
 from understudy.corpus.addresses import parse_address
 from understudy.corpus.labels import declared_labels
@@ -25,6 +26,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit, recognised_by
 from understudy.prompts.parameters import WritingParameters
+from understudy.tables.parameters import RowsParameters, TablesParameters
 
 DEFAULT_METHOD = "dp-kps"
 MOST_RECORDS = 10_000_000
@@ -62,6 +64,9 @@ class TableParameters(Parameters):
     """Read the label set from the data (it is then not protected)."""
     label_type: Literal["string", "int", "float", "bool"] | None = None
     """Type of the labels, where the file does not say."""
+    columns: str | dict[str, Any] | None = None
+    """Typed columns beside the text, each with its declared domain: ``"priority=low|high; paid=0.0..99.9/20; urgent;
+    opened=2024-01-01..2024-12-31/12"``, or ``@FILE`` in YAML (docs/tables.md)."""
     owner: str | None = None
     """Column of the owners: protects all records of an owner together."""
     max_records_per_owner: int = Field(5, ge=1, le=10_000)
@@ -78,6 +83,11 @@ class TableParameters(Parameters):
     """What to do with a row that cannot be used."""
     max_cell_bytes: int = Field(1_048_576, ge=1)
     """A row with a longer cell is bad."""
+
+    @property
+    def typed_columns(self) -> tuple[Column, ...]:
+        """The declared columns. Raises ConfigError if one has no finite domain."""
+        return () if self.columns is None else declared_columns(self.columns)
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -308,6 +318,8 @@ class RunConfig(
     ModelParameters,
     GuideParameters,
     ChoosingParameters,
+    TablesParameters,
+    RowsParameters,
     EngineParameters,
     OutputParameters,
 ):
@@ -343,11 +355,15 @@ class RunConfig(
         unused = {"method_parameters"}
         if method.needs.generation_llm == "never":
             unused |= ModelParameters.model_fields.keys()
+        if self.columns is None:  # so that runs which began before there were columns resume
+            unused |= {"columns", *TablesParameters.model_fields, *RowsParameters.model_fields}
         fields = self.model_dump(mode="json", exclude=_OPERATIONAL | unused)
         if self.epsilon is not None or self._protects_secrets:
             fields |= budget_fields(self.budget)
         if self.labels is not None:
             fields["labels"] = [canonical(label) for label in declared_labels(self.labels)]
+        if self.columns is not None:
+            fields["columns"] = [column.to_json() for column in self.typed_columns]
         chosen = {name: value for name, value in method.dump().items() if name not in method.stopping_parameters}
         return {**fields, **chosen, "content of files": {**self.file_hashes, **own.file_hashes}}
 
@@ -361,7 +377,7 @@ def release_groups(method: type[Any]) -> Groups:
     """The groups of ``release``: also what the method's release needs of prompts and models."""
     groups: Groups = (
         *(DataParameters, ProtectionParameters, LedgerParameters),
-        *(EmbedderParameters, GuideParameters, EngineParameters, OutputParameters),
+        *(EmbedderParameters, GuideParameters, TablesParameters, EngineParameters, OutputParameters),
     )
     if method.needs.private_model:
         groups += (PrivateModelParameters, WritingParameters)

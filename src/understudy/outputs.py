@@ -16,10 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from understudy.corpus.labels import canonical
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, UnderstudyError
 from understudy.files import PRIVATE_MODE, atomic_file, only_owner_writes, require_local, shared_folder, storage_error
+from understudy.labels import canonical
 from understudy.methods.registry import load_release, method_names
 from understudy.release import PublicSchema, Release
 from understudy.statement import Statement
@@ -189,7 +189,8 @@ def _holds(path: Path, release: Release) -> bool:
 
 
 def synthetic_columns(records: Sequence[SyntheticRecord], schema: PublicSchema) -> dict[str, list[object]]:
-    """``text``, the label under its own name and as ``label``, and ``provenance`` as JSON.
+    """``text``, the label under its own name and as ``label``, the typed columns under theirs, and ``provenance`` as
+    JSON.
 
     Labels are null where the label set was read from data that had none, and strings where a column cannot hold them as
     they are: of several types, or larger than 64 bits.
@@ -203,5 +204,7 @@ def synthetic_columns(records: Sequence[SyntheticRecord], schema: PublicSchema) 
         if schema.label not in (TEXT, PROVENANCE):
             columns[schema.label] = labels
         columns[LABEL] = labels
+    for place, column in enumerate(schema.columns):
+        columns[column.name] = [None if record.columns is None else record.columns[place] for record in records]
     columns[PROVENANCE] = [json.dumps(dict(record.provenance), ensure_ascii=False) for record in records]
     return columns

@@ -20,9 +20,9 @@ from understudy.audit.canaries import (
     plant,
 )
 from understudy.config import RunConfig, run_config
-from understudy.corpus.labels import Label
 from understudy.corpus.secrets import records_per_secret, secret_finder
 from understudy.errors import ConfigError, CorpusError, ResumeError
+from understudy.labels import Label
 from understudy.vocabulary.matcher import TermMatcher
 
 RARE = [f"zq{a}{b}{c}" for a in "abcdef" for b in "abcdefghij" for c in "abcdefghij"]

@@ -23,6 +23,7 @@ from understudy.audit.mechanisms.sums import (
     aug_pe,
     charged_metrics,
     cluster_sums,
+    columns,
     corpus,
     dp_kps,
     guide,
@@ -61,6 +62,7 @@ from understudy.privacy.unit import Unit
 from understudy.queries.counts import TermCounts, TermHistogram, TermRows
 from understudy.queries.gradients import ClippedGradients, clipped_sum
 from understudy.queries.guide import GuideSums
+from understudy.queries.marginals import Marginals
 
 
 class Less(InsecureSeededNoise):
@@ -93,6 +95,8 @@ ATTACKS: dict[str, Any] = {
     "clusters": lambda: sec_pe(BUDGET, rate=1.0, records=1),
     "guide": lambda: guide(Unit(), BUDGET),
     "guide-owners": lambda: guide(OWNER, BUDGET),
+    "columns": lambda: columns(Unit(), BUDGET),
+    "columns-owners": lambda: columns(OWNER, BUDGET),
     "clusters-sampled": lambda: sec_pe(BUDGET, rate=0.5, records=3),
     "private-tokens": lambda: private_tokens("recenter", BUDGET),
     "private-tokens-difference": lambda: private_tokens("difference", BUDGET),
@@ -341,6 +345,38 @@ def test_two_releases_with_the_noise_of_one_are_caught() -> None:
     attack = sec_pe(LOUD, rate=1.0, records=1, releases=2)
     once = sec_pe(LOUD, rate=1.0, records=1).mechanism
     assert caught(replace(attack, mechanism=once))
+
+
+# -- typed columns ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AsOneHistogram(Marginals):
+    """All histograms with the noise of one."""
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_counts(1)
+
+
+@dataclass(frozen=True)
+class FullyCounted(Marginals):
+    """Each of an owner's records counts as one."""
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return super().of_batch(replace(batch, shares=np.ones_like(batch.shares)))
+
+
+@pytest.mark.parametrize(("broken", "unit"), [(AsOneHistogram, Unit()), (FullyCounted, OWNER)])
+def test_histograms_that_move_further_than_they_state_are_caught(broken: Any, unit: Unit) -> None:
+    attack = columns(unit, LOUD)
+    pairs = attack.sums[-1]
+    alone = replace(attack, sums=[pairs], claim=EpsilonClaim(Composition((pairs.mechanism.event,)), 1e-6))
+    real: Any = pairs.query
+    assert not caught(query_replaced(alone, real), runs=1_000)
+    assert caught(
+        query_replaced(alone, broken(**{name: getattr(real, name) for name in ("sizes", "sets", "labelled")}))
+    )
 
 
 # -- the guide --------------------------------------------------------------------------------------------------------

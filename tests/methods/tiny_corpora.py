@@ -27,6 +27,7 @@ class Row(NamedTuple):
     text: str
     label: int = 0
     owner: str = "nobody"
+    cells: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class TinyBatch:
     texts: Sequence[str]
     labels: NDArray[np.int32]
     owners: Sequence[str] | None
+    cells: NDArray[np.int32] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class TinyTable:
                 [row.text for row in chunk],
                 np.array([row.label for row in chunk], dtype=np.int32),
                 [row.owner for row in chunk],
+                np.array([row.cells for row in chunk], dtype=np.int32) if chunk[0].cells else None,
             )
 
 

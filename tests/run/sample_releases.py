@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from understudy.columns import declared_columns
 from understudy.methods.dp_kps.features import Frequencies
 from understudy.methods.registry import make_method
 from understudy.privacy.events import (
@@ -115,6 +116,30 @@ def with_guide(good: Release) -> Release:
         parameters={**good.parameters, "guide": True, "guide_share": 0.3},
         statement=replace(good.statement, charges=(*good.statement.charges, charge)),
         arrays={**good.arrays, "guide": guide_sums()},
+    )
+
+
+def with_columns(good: Release) -> Release:
+    """Of labels, a category of two values and a number in three bins; the second pair was measured."""
+    columns = declared_columns("ward=A|B; fee=0.0..9.0/3")
+    charges = [
+        Charge(name, Declared(GaussianEvent(3.0)), "noisy sums")
+        for name in ("columns", "column-scores", "column-pairs")
+    ]
+    sizes = (2, 3, 4)
+    return replace(
+        good,
+        parameters={**good.parameters, "columns_share": 0.3, "column_pairs": "tree"},
+        schema=replace(good.schema, columns=columns),
+        statement=replace(good.statement, charges=(*good.statement.charges, *charges)),
+        arrays={
+            **good.arrays,
+            "columns": np.arange(float(sum(sizes))),
+            "column-scores": np.array([5.0, 2.0, -1.0]),
+            "column-pairs": np.arange(2.0 * 3 + 2 * 4),
+            "column-logarithms": -np.arange(sum(sizes) + 2.0 * 3 + 2 * 4) / 9,
+            "column-chosen": np.array([[0, 1], [0, 2]]),
+        },
     )
 
 
@@ -257,6 +282,7 @@ SAMPLES: dict[str, Callable[[], Release]] = {
     "dp-kps": dp_kps,
     "dp-kps iterative": dp_kps_iterative,
     "dp-kps guided": lambda: with_guide(dp_kps(sequence_candidates=2, swap_rounds=1)),
+    "dp-kps with columns": lambda: with_columns(dp_kps()),
     "guided-evolution": guided_evolution,
     "aug-pe": aug_pe,
     "sec-pe": sec_pe,

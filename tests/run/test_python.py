@@ -8,7 +8,7 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -38,6 +38,7 @@ from understudy.parameters import Parameters
 from understudy.privacy.exact import Number
 from understudy.prompts.parameters import WritingParameters
 from understudy.run.baseline import BaselineParameters
+from understudy.tables.parameters import RowsParameters
 
 BUDGET = us.Budget(3, "1e-6")
 
@@ -361,6 +362,7 @@ def test_a_verb_wins_over_the_package_of_its_name() -> None:
 _WIDER = {  # by the models' types: what a caller may give too
     tuple[str, ...]: {api.Names},
     str | tuple[str | int | float | bool, ...] | None: {api.Labels | None},
+    str | dict[str, Any] | None: {str | Mapping[str, Any] | None},
     str | None: {str | None, api.Folder | None, Number | None},
 }
 BY_ROUND = {"population", "blank_probability", "temperatures"}
@@ -369,7 +371,7 @@ OPTIONS: dict[type, set[type[Parameters]]] = {
     api.RunOptions: {RunConfig},
     api.GenerateOptions: {
         *(EmbedderParameters, WritingParameters, ModelParameters, PlanParameters, OutputParameters),
-        *(ChoosingParameters, *_FREE),
+        *(ChoosingParameters, RowsParameters, *_FREE),
     },
     api.BaselineOptions: {*(WritingParameters, ModelParameters, PlanParameters, OutputParameters, BaselineParameters)},
     api.EvaluateOptions: set(EvaluationConfig.__bases__),

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from understudy.config import RunConfig
 from understudy.corpus import Corpus
-from understudy.corpus.labels import Label
 from understudy.corpus.secrets import SecretFinder, secret_finder
 from understudy.corpus.secrets.incidence import read_secrets
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, CorpusError, ResumeError
 from understudy.files import PRIVATE_MODE, atomic_file
+from understudy.labels import Label
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 

@@ -45,6 +45,7 @@ from understudy.run import pipeline
 from understudy.run.baseline import BaselineParameters, write_baseline
 from understudy.run.forecast import Forecast, forecast
 from understudy.run.generating import Result
+from understudy.tables.parameters import RowsParameters
 
 _BUDGET = ("epsilon", "delta", "dataset")
 _DATA = ("data", *TABLE, *_BUDGET)
@@ -84,7 +85,7 @@ def _generate_groups(args: Sequence[str]) -> Groups:
     method = _method_of_release(args)
     model = (PrivateModelParameters,) if method.needs.generation_model else ()
     return (
-        *(*WRITING_GROUPS, OutputParameters, ChoosingParameters, EmbedderParameters),
+        *(*WRITING_GROUPS, OutputParameters, ChoosingParameters, RowsParameters, EmbedderParameters),
         *(*model, method.generation_parameters),
     )
 
@@ -123,7 +124,7 @@ def release(config: str | None, as_json: bool, resume: bool, **values: Any) -> N
         _show(pipeline.release(settings, listener=told, resume=resume), None, as_json)
 
 
-@click.command(cls=ParametersCommand, groups=_generate_groups, main=WRITING)
+@click.command(cls=ParametersCommand, groups=_generate_groups, main=(*WRITING, "where"))
 @click.argument("release", type=str)
 @config_option
 @json_option

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from understudy.errors import ConfigError
 from understudy.parameters import Parameters
 
-TABLE = ("text", "label", "labels", "owner")
+TABLE = ("text", "label", "labels", "columns", "owner")
 WRITING = ("document_type", "llm", "base_url", "records_per_label", "output")
 _OF_METHODS = (
     *("vocabulary", "vocabulary_is_public", "length", "rounds", "population", "public_corpus"),

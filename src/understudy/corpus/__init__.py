@@ -8,10 +8,10 @@
 """
 
 from understudy.corpus.corpus import Batch, Corpus, OnBadRow
-from understudy.corpus.labels import Label, LabelType, canonical
 from understudy.corpus.read import no_table, read_corpus
 from understudy.corpus.schema import Schema
 from understudy.corpus.write import write_table
+from understudy.labels import Label, LabelType, canonical
 
 __all__ = [
     "Batch",

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from understudy.corpus.bad_rows import BadRow
-from understudy.corpus.labels import LabelType
 from understudy.corpus.readers import Row, damaged, header_error
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import REMOTE_BUFFER_BYTES, DataFile
 from understudy.errors import CorpusError
+from understudy.labels import LabelType
 from understudy.parquet import dictionary_bytes
 
 if TYPE_CHECKING:

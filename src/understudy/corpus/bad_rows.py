@@ -35,6 +35,7 @@ class BadRow(Enum):
     UNKNOWN_LABEL = "unknown label"
     NULL_OWNER = "no owner"
     SECRETS_TYPE = "secrets are not strings"
+    CELL = "value outside a column's domain"
     QUOTES = "quotes do not pair up"
     BARE_RETURN = "carriage return outside quotes"
     FIELD_COUNT = "wrong number of fields"
@@ -52,6 +53,7 @@ _SENTENCES = {
     BadRow.UNKNOWN_LABEL: "A row has a label that is not declared (column {label!r}).",
     BadRow.NULL_OWNER: "A row has no owner (column {owner!r}).",
     BadRow.SECRETS_TYPE: "A row's secrets are not a list of strings.",
+    BadRow.CELL: "A row has a value that its typed column does not declare.",
     BadRow.QUOTES: "A row's quotes do not pair up.",
     BadRow.BARE_RETURN: "A row has a carriage return outside quotes.",
     BadRow.FIELD_COUNT: "A row has too few or too many fields.",
@@ -63,6 +65,7 @@ _ELSE = {
     BadRow.ENCODING: "; if the whole file is encoded otherwise, name it with --encoding",
     BadRow.LONG_CELL: "; if such cells are meant, raise --max-cell-bytes",
     BadRow.UNKNOWN_LABEL: "; declare labels with a comma in them as --labels @FILE, one per line",
+    BadRow.CELL: "; a category lists all its values, and numbers and dates are of the column's kind",
     BadRow.BARE_RETURN: "; rows end at LF or CRLF, and a carriage return within a cell stands in quotes",
     BadRow.FIELD_COUNT: "; if cells are separated by another character, name it with --delimiter; if quoted cells hold "
     "line breaks, choose --quotes multiline",

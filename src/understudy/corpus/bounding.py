@@ -34,6 +34,8 @@ class _Batch(Protocol):
     def labels(self) -> NDArray[np.int32]: ...
     @property
     def owners(self) -> Sequence[str] | None: ...
+    @property
+    def cells(self) -> NDArray[np.int32] | None: ...
 
 
 class _Table(Protocol):
@@ -56,18 +58,20 @@ class BoundedBatch:
     units: NDArray[np.int64]
     hashes: Callable[[], Sequence[int]] = tuple
     """A keyed hash of each record's unit, 64 bits, the same over runs on the dataset: of the owner; or of the record's
-    own label and text, and of how many like it came before (or a thousand copies of one text would all be in one
+    own label, cells and text, and of how many like it came before (or a thousand copies of one text would all be in one
     group). Adding a record changes no hash: of equal records there is one more. To be asked of all batches in turn,
     or of none."""
     json_records: bool = False
     """Whether the texts are JSON records."""
+    cells: NDArray[np.int32] | None = None
+    """``Int32[n, columns]``: cells of the typed columns; None without such."""
 
     def only(self, included: NDArray[np.bool_]) -> BoundedBatch:
         """The records that ``included`` names, ``Bool[n]``; their hashes are not to be asked for."""
         texts = [text for text, keep in zip(self.texts, included.tolist(), strict=True) if keep]
-        return replace(
-            self, texts=texts, labels=self.labels[included], shares=self.shares[included], units=self.units[included]
-        )
+        cells = None if self.cells is None else self.cells[included]
+        labels, shares, units = self.labels[included], self.shares[included], self.units[included]
+        return replace(self, texts=texts, labels=labels, shares=shares, units=units, cells=cells)
 
     @property
     def said(self) -> Sequence[str]:
@@ -81,8 +85,8 @@ class BoundedCorpus:
     """A corpus of which each unit contributes at most ``unit.max_records`` records, re-iterable.
 
     For record units every record is used and weighs 1. So it is for secret units, whose cap is declared and checked
-    where the secrets are found. For owner units the records with the k smallest keyed hashes of (label, text) are
-    used and averaged, jointly over labels, so that an owner weighs at most 1 in all.
+    where the secrets are found. For owner units the records with the k smallest keyed hashes of what they hold are used
+    and averaged, jointly over labels, so that an owner weighs at most 1 in all.
     An owner's identical records count once. The choice depends on the owner's own records and on the dataset's
     persisted ``hash_key`` only, never on row numbers. Memory: a batch, and O(owners * k) hashes for owner units.
     Its ``repr`` shows nothing, the key least of all.
@@ -140,7 +144,9 @@ class BoundedCorpus:
                 units_here = np.arange(before, before + len(batch.texts), dtype=np.int64)
                 of_records = cache(partial(self._record_hashes, batch, met))
                 ones = np.ones_like(units_here)
-                yield BoundedBatch(batch.texts, batch.labels, ones, units_here, of_records, self.json_records)
+                yield BoundedBatch(
+                    batch.texts, batch.labels, ones, units_here, of_records, self.json_records, batch.cells
+                )
                 before += len(units_here)
             return
         seen: set[tuple[bytes, bytes]] = set()
@@ -165,6 +171,7 @@ class BoundedCorpus:
                 np.asarray(units, dtype=np.int64),
                 partial(tuple, hashes),
                 self.json_records,
+                None if batch.cells is None else batch.cells[rows],
             )
 
     @cached_property
@@ -181,19 +188,29 @@ class BoundedCorpus:
     def _record_hashes(self, batch: _Batch, met: Counter[bytes]) -> list[int]:
         """``met``: how often each record came in the batches before; counted on."""
         numbers = []
-        for label, text in zip(batch.labels.tolist(), batch.texts, strict=True):
-            record = self._digest(f"{label}\x00{text}")
+        for content in _contents_of(batch):
+            record = self._digest(content)
             numbers.append(_number(record if not met[record] else self._digest(f"{record.hex()} {met[record]}")))
             met[record] += 1
         return numbers
 
     def _digests(self, batch: _Batch) -> Iterator[tuple[bytes, bytes]]:
         assert batch.owners is not None, "owner units need an owner column"  # checked before a run is planned
-        for owner, label, text in zip(batch.owners, batch.labels.tolist(), batch.texts, strict=True):
-            yield self._digest(owner), self._digest(f"{label}\x00{text}")
+        for owner, content in zip(batch.owners, _contents_of(batch), strict=True):
+            yield self._digest(owner), self._digest(content)
 
     def _digest(self, value: str) -> bytes:
         return hashlib.blake2b(value.encode("utf-8"), key=self.hash_key, digest_size=_DIGEST_BYTES).digest()
+
+
+def _contents_of(batch: _Batch) -> Iterator[str]:
+    """All that each record holds but its owner: other records of one schema have another string."""
+    if batch.cells is None:
+        for label, text in zip(batch.labels.tolist(), batch.texts, strict=True):
+            yield f"{label}\x00{text}"
+    else:
+        for label, cells, text in zip(batch.labels.tolist(), batch.cells.tolist(), batch.texts, strict=True):
+            yield f"{label}\x00{cells}\x00{text}"
 
 
 def _of_part(unit: Unit, hash_key: bytes, json_records: bool, function: Callable[[BoundedCorpus], R], part: Part) -> R:

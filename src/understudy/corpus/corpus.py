@@ -13,17 +13,17 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog, Noted, bad_row_error
 from understudy.corpus.identity import Identity, Source, identity_of
-from understudy.corpus.labels import Label, as_type, canonical, is_missing, whole
 from understudy.corpus.readers import MOST_NESTED, Row
 from understudy.corpus.schema import Schema
 from understudy.errors import ConfigError, CorpusError
+from understudy.labels import Label, as_type, canonical, is_missing, whole
 
 OnBadRow = Literal["error", "skip"]
 BATCH_CHARACTERS = 1 << 26
@@ -60,12 +60,14 @@ class Batch:
         labels: ``Int32[len(texts)]``, indices into ``Schema.labels``; all 0 without a label column.
         owners: whose record each row is (one string for each owner), or None without an owner column.
         secrets: each row's secrets, or None without a secrets column.
+        cells: ``Int32[len(texts), columns]``, cells of the typed columns, or None without such.
     """
 
     texts: list[str]
     labels: NDArray[np.int32]
     owners: list[str] | None = None
     secrets: list[list[str]] | None = None
+    cells: NDArray[np.int32] | None = None
 
 
 class Corpus:
@@ -177,6 +179,7 @@ class Corpus:
             "labels_declared": schema.labels_declared,
             "owner": schema.owner,
             "secrets": list(schema.secrets),
+            "columns": [column.to_json() for column in schema.typed],
             "on_bad_row": self._on_bad_row,
         }
 
@@ -184,7 +187,7 @@ class Corpus:
         """Take the labels of the good rows, sorted by their canonical strings, for the label set: one pass."""
         check = RowCheck(self.schema, max_cell_bytes=self._max_cell_bytes, known=None)
         observed: dict[str, Label] = {}
-        for _, label, _, _ in self._records(check):
+        for _, label, *_ in self._records(check):
             if label is not None and not isinstance(observed.get(canonical(label)), str):
                 observed[canonical(label)] = label  # where both 1 and "1" occur, the string stays
         self.schema = replace(self.schema, labels=tuple(observed[name] for name in sorted(observed)))
@@ -206,12 +209,13 @@ class Corpus:
     def _batches(self, records: Iterator[Record], batch_size: int) -> Iterator[Batch]:
         index = self.schema.label_index
         for chunk in _chunks(records, batch_size):
-            texts, labels, owners, secrets = zip(*chunk, strict=True)
+            texts, labels, owners, secrets, cells = zip(*chunk, strict=True)
             yield Batch(
                 texts=list(texts),
                 labels=np.array([0 if label is None else index[canonical(label)] for label in labels], np.int32),
                 owners=list(owners) if self.schema.owner is not None else None,
                 secrets=list(secrets) if self.schema.secrets else None,
+                cells=np.array(cells, np.int32) if self.schema.typed else None,
             )
 
     def _records(self, check: RowCheck) -> Iterator[Record]:
@@ -279,8 +283,8 @@ def _chunks(records: Iterator[Record], most: int) -> Iterator[list[Record]]:
         yield chunk
 
 
-Record = tuple[str, Label | None, str | None, list[str] | None]
-"""Text, label, owner and secrets of a good row."""
+Record = tuple[str, Label | None, str | None, list[str] | None, tuple[int, ...]]
+"""Text, label, owner, secrets and cells of the typed columns of a good row."""
 
 
 class RowCheck:
@@ -299,6 +303,7 @@ class RowCheck:
         self._label = position(schema.label) if schema.label is not None else None
         self._owner = position(schema.owner) if schema.owner is not None else None
         self._secrets = [position(name) for name in schema.secrets]
+        self._typed = [(column, position(column.name)) for column in schema.typed]
 
     def __call__(self, cells: Sequence[object]) -> Record | BadRow:
         text = cells[self._text] if self._text is not None else _record_text(cells, self._record)
@@ -320,7 +325,10 @@ class RowCheck:
         secrets = None if not self._secrets else self._read_secrets([cells[i] for i in self._secrets])
         if isinstance(secrets, BadRow):
             return secrets
-        return text, label, owner, secrets
+        read = tuple(column.cell(cells[place]) for column, place in self._typed)
+        if None in read:
+            return BadRow.CELL
+        return text, label, owner, secrets, cast("tuple[int, ...]", read)
 
     def _string_problem(self, text: str) -> BadRow | None:
         size = len(text)

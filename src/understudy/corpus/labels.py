@@ -1,71 +1,15 @@
-"""Labels: their canonical strings, their types, and the set that the user declares.
-
-Labels compare as canonical strings (``true``, ``1``, ``0.5``, ``other``) and keep their own type in the output. A whole
-decimal counts as an integer (1.0 as 1), because a single null makes a column of integers one of decimals.
-"""
+"""The label set that the user declares, and the type that labels have in the output."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal, get_args
-
-import numpy as np
 
 from understudy.errors import ConfigError
 from understudy.files import UnreadableText, read_lines, read_whole
-
-Label = str | int | float | bool
-LabelType = Literal["string", "int", "float", "bool"]
-_LARGEST = 1e300  # of a number, so that a Release that names it as a label can be read again
-LABEL_TYPES: tuple[str, ...] = get_args(LabelType)
-
-
-def canonical(label: Label) -> str:
-    """The string by which two labels are compared: ``true``/``false``, ``1`` (also for 1.0), ``0.5``, or itself."""
-    if isinstance(label, str):
-        return label
-    if isinstance(label, bool):
-        return "true" if label else "false"
-    return repr(whole(label) if isinstance(label, float) else label)
-
-
-def whole(number: float) -> float | int:
-    """A whole decimal as an integer; any other as it is."""
-    return int(number) if number.is_integer() else number
-
-
-def is_missing(value: object) -> bool:
-    """Whether a label or owner cell holds nothing: null, NaN, or white space."""
-    if isinstance(value, str):
-        return not value or value.isspace()
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
-def as_type(value: object, label_type: LabelType | None) -> Label | None:
-    """``value`` as a label of ``label_type`` (None: of its own type), or None where it is no such label.
-
-    Infinities, and numbers of 300 digits, are no labels.
-    """
-    if isinstance(value, np.generic):
-        value = value.item()
-    if not isinstance(value, (str, int, float, bool)):
-        return None
-    if label_type is None:
-        return value if isinstance(value, str) or abs(value) <= _LARGEST else None
-    text = canonical(value)
-    if label_type == "string":
-        return text
-    if label_type == "bool":
-        return {"true": True, "false": False}.get(text.casefold())
-    try:
-        number = int(text) if label_type == "int" else float(text)
-    except ValueError:
-        return None
-    return number if abs(number) <= _LARGEST else None
+from understudy.labels import Label, LabelType, as_type, canonical, is_missing
 
 
 def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:

@@ -91,7 +91,8 @@ def _write_buckets(part: Part, *, folder: Path, buckets: int, key: bytes) -> str
     """Write a part's records to the files of their owners' buckets; the part's name."""
     import pyarrow as pa
 
-    schema = pa.schema([("text", pa.string()), ("label", pa.int32()), ("owner", pa.string())])
+    cells = pa.list_(pa.int32())
+    schema = pa.schema([("text", pa.string()), ("label", pa.int32()), ("owner", pa.string()), ("cells", cells)])
     with ExitStack() as files:
         streams = [
             files.enter_context(
@@ -104,7 +105,9 @@ def _write_buckets(part: Part, *, folder: Path, buckets: int, key: bytes) -> str
         for batch in part.table.batches():
             assert batch.owners is not None, "only owners are brought together"
             texts, owners = pa.array(batch.texts, pa.string()), pa.array(batch.owners, pa.string())
-            whole = pa.record_batch([texts, pa.array(batch.labels, pa.int32()), owners], schema=schema)
+            held = [None] * len(texts) if batch.cells is None else batch.cells.tolist()
+            columns = [texts, pa.array(batch.labels, pa.int32()), owners, pa.array(held, cells)]
+            whole = pa.record_batch(columns, schema=schema)
             places = _buckets_of(batch.owners, buckets, key)
             for bucket in np.unique(places).tolist():
                 streams[bucket].write_batch(whole.take(pa.array(np.flatnonzero(places == bucket))))
@@ -133,4 +136,10 @@ class _Bucket:
 
 def _batch(found: Any) -> Batch:
     labels = found.column("label").to_numpy().astype(np.int32)
-    return Batch(found.column("text").to_pylist(), labels, found.column("owner").to_pylist())
+    cells = found.column("cells")
+    return Batch(
+        found.column("text").to_pylist(),
+        labels,
+        found.column("owner").to_pylist(),
+        cells=None if cells.null_count else np.array(cells.to_pylist(), dtype=np.int32),
+    )

@@ -11,17 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard, cast, get_args
 
+from understudy.columns import Column, declared_columns
 from understudy.corpus import arrow, readers
 from understudy.corpus.addresses import parse_address
 from understudy.corpus.arrow import ColumnTypes
 from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog
 from understudy.corpus.corpus import Corpus, OnBadRow, OpenTable, Pass
 from understudy.corpus.delimited import Quotes, csv_rows
-from understudy.corpus.labels import LABEL_TYPES, Label, LabelType, declared_labels, output_type, typed_labels
+from understudy.corpus.labels import declared_labels, output_type, typed_labels
 from understudy.corpus.readers import Row
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import DataFile, check_encoding, describe_file, find_files, spool_stdin
 from understudy.errors import ConfigError, CorpusError
+from understudy.labels import LABEL_TYPES, Label, LabelType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -253,6 +255,7 @@ def read_corpus(
     label_type: LabelType | None = None,
     owner: str | None = None,
     secrets: str | Sequence[str] | None = None,
+    columns: str | Mapping[str, object] | Sequence[Column] | None = None,
     format: str | None = None,  # noqa: A002
     delimiter: str | None = None,
     quotes: Quotes | None = None,
@@ -277,6 +280,8 @@ def read_corpus(
             column's own type, strings in CSV, and in JSON the type of the declared labels.
         owner: the column that says whose record a row is.
         secrets: the column or columns that list a row's secrets: lists of strings, or strings joined by ``;``.
+        columns: typed columns beside the text, each with its domain: a mapping, ``@FILE`` or the short form, as
+            :func:`understudy.columns.declared_columns` reads them.
         format: ``csv``, ``tsv``, ``jsonl`` or ``parquet`` (``csv.gz``: compressed). By default by the file's name.
         delimiter: what separates a CSV file's cells; by default a comma, or a tab in TSV. It is never guessed.
         quotes: ``multiline``: cells in quotes may hold line breaks (RFC 4180; the default for CSV); an unescaped quote
@@ -304,6 +309,7 @@ def read_corpus(
         labels_declared=not labels_from_data,
         owner=owner,
         secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets or ()),
+        typed=() if columns is None else declared_columns(columns),
     )
     folder = Path(private_dir) if private_dir is not None else None
     if _is_arrow_table(source):

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from understudy.corpus.labels import Label, LabelType, canonical
+from understudy.columns import Column, require_own_names
 from understudy.errors import ConfigError
+from understudy.labels import Label, LabelType, canonical
 
 
 @dataclass(frozen=True)
 class Schema:
-    """Which columns hold the text, the label, the owner and the secrets. Public: it holds no row of the table.
+    """Which columns hold the text, the label, the owner, the secrets and typed values. Public: it holds no row of the
+    table.
 
     Attributes:
         text: the text column, or None where ``record_columns`` stand for it.
@@ -22,9 +24,11 @@ class Schema:
         labels_declared: False where the set was read from the data: then it is not protected.
         owner: the column that says whose record a row is, if any.
         secrets: columns that list a row's secrets.
+        typed: columns with a declared domain.
 
     Raises:
-        ConfigError: not exactly one of ``text`` and ``record_columns`` is given, or labels without a label column.
+        ConfigError: not exactly one of ``text`` and ``record_columns`` is given, there are labels without a label
+            column, or a column has two roles that exclude each other.
     """
 
     text: str | None = None
@@ -35,6 +39,7 @@ class Schema:
     labels_declared: bool = True
     owner: str | None = None
     secrets: tuple[str, ...] = ()
+    typed: tuple[Column, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.text is None) == (not self.record_columns):
@@ -54,11 +59,13 @@ class Schema:
             )
         if self.labels and self.label is None:
             raise ConfigError("Labels are declared without a label column.", "Name the column with --label.")
+        require_own_names(self.typed, (self.text, *self.record_columns, self.label, self.owner, *self.secrets))
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """Every column that is read, each once."""
-        names = (self.text, *self.record_columns, self.label, self.owner, *self.secrets)
+        typed = (column.name for column in self.typed)
+        names = (self.text, *self.record_columns, self.label, self.owner, *self.secrets, *typed)
         return tuple(dict.fromkeys(name for name in names if name is not None))
 
     @cached_property

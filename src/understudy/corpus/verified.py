@@ -21,7 +21,7 @@ class Contents:
     """Keyed hashes of what a table holds; they say nothing without the key.
 
     Attributes:
-        digest: 64 hexadecimal digits, of all that rows hold (text, label, owner, secrets), in any order and parts.
+        digest: 64 hexadecimal digits, of all that rows hold (text, label, owner, cells, secrets), in any order.
         texts: of the texts alone, as :meth:`Corpus.fingerprint` has it.
         pieces: the table in parts, in order, and of each the hash of its rows in their order.
     """
@@ -50,8 +50,9 @@ def _rows_of(batch: Batch) -> Iterator[bytes]:
     """All that each row holds, as bytes that are another row's only where all of it is the same."""
     owners = batch.owners or [""] * len(batch.texts)
     secrets = batch.secrets or [[]] * len(batch.texts)
-    for text, label, owner, held in zip(batch.texts, batch.labels.tolist(), owners, secrets, strict=True):
-        parts = (text, str(label), owner, *held)
+    cells = [""] * len(batch.texts) if batch.cells is None else map(str, batch.cells.tolist())
+    for text, label, owner, held, row in zip(batch.texts, batch.labels.tolist(), owners, secrets, cells, strict=True):
+        parts = (text, str(label), owner, row, *held)
         yield b"".join(len(part).to_bytes(8) + part for part in (part.encode("utf-8") for part in parts))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import json
 import os
@@ -13,9 +14,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from understudy.corpus.delimited import escaped
-from understudy.corpus.labels import canonical
 from understudy.errors import ConfigError
 from understudy.files import atomic_file
+from understudy.labels import canonical
 
 
 def write_table(
@@ -24,9 +25,9 @@ def write_table(
     """Write ``columns`` to ``path``; a file that was there is replaced once the new one is synced to disk.
 
     CSV is UTF-8 with a header row, RFC 4180 quoting and line ends, null as nothing at all, booleans as
-    ``true``/``false``, control characters as U+FFFD, and an apostrophe before what a spreadsheet would run
-    (:mod:`understudy.corpus.delimited`; ``read_corpus(..., formulas_escaped=True)`` takes it away again). Halves of
-    surrogate pairs, which UTF-8 cannot hold, become U+FFFD in every format.
+    ``true``/``false``, dates in ISO 8601 (in JSON too), control characters as U+FFFD, and an apostrophe before what a
+    spreadsheet would run (:mod:`understudy.corpus.delimited`; ``read_corpus(..., formulas_escaped=True)`` takes it away
+    again). Halves of surrogate pairs, which UTF-8 cannot hold, become U+FFFD in every format.
 
     Args:
         path: ends in ``.parquet``, ``.csv``, ``.jsonl`` or ``.ndjson`` (else a ConfigError). Its folder is there.
@@ -76,7 +77,7 @@ def _spelled(cell: object) -> str:
 def _write_csv(stream: IO[bytes], columns: Mapping[str, Sequence[object]], *, keep_formulas: bool) -> None:
     def cell(value: object) -> object:
         if not isinstance(value, str):
-            return canonical(value) if isinstance(value, bool) else value
+            return canonical(value) if isinstance(value, bool) else _in_words(value)
         value = _CONTROLS.sub("\ufffd", value)
         return value if keep_formulas else escaped(value)
 
@@ -92,14 +93,21 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # many readers of C
 
 def _write_jsonl(stream: IO[bytes], columns: Mapping[str, Sequence[object]]) -> None:
     for row in _rows(columns):
-        stream.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False).encode("utf-8") + b"\n")
+        cells = dict(zip(columns, map(_in_words, row), strict=True))
+        stream.write(json.dumps(cells, ensure_ascii=False).encode("utf-8") + b"\n")
 
 
 def _rows(columns: Mapping[str, Sequence[object]]) -> Iterator[list[object]]:
     return ([_clean(cell) for cell in row] for row in zip(*columns.values(), strict=True))
 
 
+def _in_words(cell: object) -> object:
+    """Dates and times as ISO 8601 writes them; others as they are."""
+    return cell.isoformat() if isinstance(cell, datetime.date) else cell
+
+
 def _clean(cell: object) -> object:
+    """As every format can hold it."""
     if isinstance(cell, str) and not cell.isascii():
         return cell.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return cell

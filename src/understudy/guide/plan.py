@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
-from fractions import Fraction
+from collections.abc import Callable, Sequence
 
-from understudy.errors import ConfigError
 from understudy.guide.form import VECTOR_WEIGHT, guide_sensitivity
 from understudy.guide.parameters import GuideParameters
 from understudy.models.machine import require_memory
-from understudy.privacy.accountant import Composition, gaussian_split
-from understudy.privacy.events import GaussianEvent
+from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum, require_releasable
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.splitting import Addition, plan_beside
 
 GUIDE = "guide"
 """The charge, and the array of the Release."""
@@ -50,72 +47,17 @@ def plan_with_guide(
 ) -> Plan:
     """The method's plan for what the guide leaves of ``budget``, and the guide's charge behind its own.
 
-    The guide gets ``share`` of mu^2, the squared parameter of the Gaussian mechanism that spends the whole budget. The
-    method plans with the epsilon that the rest of mu^2 has at the budget's delta. For methods of Gaussian noise both
-    together spend the budget to the last digit. For others what they compose to is computed, and the method's epsilon
-    is searched for, so that together they spend no more, and about all of it.
+    The guide gets ``share`` of mu^2, as :func:`~understudy.privacy.splitting.plan_beside` splits it.
 
     Raises:
-        ConfigError: if the budget protects secrets or has no delta, or nothing is left for the method.
+        ConfigError: as there.
     """
-    if isinstance(budget, SecretBudget):
-        raise ConfigError(
-            "A guide protects records and owners, not secrets.", "Leave --guide out, or give --epsilon and --delta."
-        )
-    if budget.delta == 0:
-        raise ConfigError(
-            "The noise of a guide is Gaussian, which needs a delta.", "Give a delta such as 1e-6, or leave --guide out."
-        )
-    guide, rest = gaussian_split(budget, (share, 1 - share))
-    charge = guide_charge(guide, labels)
-    bought = forecast(charge, labels=labels, expected_records=expected_records)
-    limit, delta = float(budget.epsilon), float(budget.delta)
-    best: Plan | None = None
-    low, high = 0.0, limit
-    epsilon = min(Composition((GaussianEvent(rest),)).epsilon(delta), limit)
-    for _ in range(_TRIES):
-        if epsilon < _LEAST_EPSILON:
-            break
-        try:
-            plan = plan_method(Budget(_digits(epsilon), budget.delta))
-        except ConfigError:
-            if best is None:
-                raise
-            break
-        if any(each.name == GUIDE for each in plan.charges):
-            raise ConfigError(f"The method {plan.method} releases a guide by itself.", "Leave --guide out.")
-        total = Composition((*(each.event for each in plan.charges), charge.event)).epsilon(delta)
-        if total <= limit:
-            best, low = plan, epsilon
-        else:
-            high = epsilon
-        if total <= limit and (total >= _ENOUGH * limit or high - low <= (1 - _ENOUGH) * high):
-            break
-        guess = 0.999 * epsilon * limit / total if total else high
-        epsilon = guess if low < guess < high else (low + high) / 2
-    if best is None:
-        raise ConfigError(
-            "With this share for the guide nothing is left for the method.",
-            "Lower --guide-share, or leave --guide out.",
-        )
-    return replace(
-        best,
-        budget=budget,
-        charges=(*best.charges, charge),
-        forecast=Facts((*best.forecast.entries, *bought.entries), (*best.forecast.warnings, *bought.warnings)),
-    )
 
+    def plan_guide(multipliers: Sequence[float]) -> Addition:
+        charge = guide_charge(multipliers[0], labels)
+        return Addition((charge,), forecast(charge, labels=labels, expected_records=expected_records))
 
-_ENOUGH = 0.98
-"""Of the budget: no more is looked for."""
-_TRIES = 20
-_LEAST_EPSILON = 1e-9  # of any budget
-
-
-def _digits(epsilon: float) -> Fraction:
-    """Rounded down to a millionth of its size, in digits that a person can read."""
-    step = Fraction(10) ** (math.floor(math.log10(epsilon)) - 6)
-    return math.floor(Fraction(epsilon) / step) * step
+    return plan_beside(plan_method, budget, plan_guide, shares=(share,), what="guide")
 
 
 def forecast(charge: Charge, *, labels: int, expected_records: int | None) -> Facts:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from understudy.guide.plan import GUIDE
 from understudy.privacy.events import GaussianEvent
 from understudy.release import Release
+from understudy.tables.plan import COLUMNS, PAIRS, SCORES, measured_pairs, parts
+from understudy.tables.released import CHOSEN, LARGEST_LOGARITHM, LOGARITHMS, parameters_of, variables_of
 
 LARGEST = 1e30
 """No released number is larger; sums and products of those that are smaller do not overflow."""
@@ -59,6 +61,27 @@ class Contents:
             charges={**self.charges, GUIDE: GaussianEvent.kind},
             arrays={**self.arrays, GUIDE: sums},
             public_inputs=tuple({*self.public_inputs, "embedder"}),
+        )
+
+    def with_columns(self, release: Release) -> Contents:
+        """Of a Release that has typed columns besides. Raises ConfigError if its pairs are none of its columns."""
+        variables, parameters = variables_of(release), parameters_of(release)
+        pairs = len(variables.all_pairs)
+        arrays = {
+            COLUMNS: Held("float64", (sum(variables.sizes),)),
+            SCORES: Held("float64", (pairs,)),
+            PAIRS: Held("float64", ("cells of pairs",)),
+        }
+        charged = parts(variables, parameters)
+        held = {name: array for name, array in arrays.items() if name in charged}
+        model = {
+            LOGARITHMS: Held("float64", ("numbers of the model",), -LARGEST_LOGARITHM, 0.0),
+            CHOSEN: Held("int64", (measured_pairs(variables, parameters), 2), 0, len(variables.sizes) - 1),
+        }
+        return replace(
+            self,
+            charges={**self.charges, **dict.fromkeys(charged, GaussianEvent.kind)},
+            arrays={**self.arrays, **held, **model},
         )
 
 

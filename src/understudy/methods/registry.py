@@ -15,6 +15,9 @@ from understudy.methods.base import Method
 from understudy.methods.contents import mismatch
 from understudy.release import Release
 from understudy.release.reading import corrupt, read_release
+from understudy.tables.parameters import TablesParameters
+from understudy.tables.plan import parts
+from understudy.tables.released import has_columns, parameters_of, variables_of
 
 GROUP = "understudy.methods"
 
@@ -67,8 +70,8 @@ def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
 
 
 def own_parameters(release: Release) -> dict[str, Any]:
-    """The parameters of a Release that are its method's own: neither its seed nor its guide's."""
-    others = {"seed", *GuideParameters.model_fields}
+    """The parameters of a Release that are its method's own: neither its seed nor its guide's nor its columns'."""
+    others = {"seed", *GuideParameters.model_fields, *TablesParameters.model_fields}
     return {name: value for name, value in release.parameters.items() if name not in others}
 
 
@@ -91,6 +94,8 @@ def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
     contents = method.contents(release)
     if contents is not None and release.parameters.get("guide"):
         contents = contents.with_guide(release)
+    if contents is not None and has_columns(release):
+        contents = contents.with_columns(release)
     if contents is not None and (problem := mismatch(release, contents)):
         raise corrupt(path, problem)
     return release
@@ -109,6 +114,8 @@ def _method_of(path: Path, release: Release) -> Method:
         raise corrupt(path, "its seed is no number from 0")
     try:
         GuideParameters(**guide)
+        if has_columns(release):
+            parts(variables_of(release), parameters_of(release))
         method = make_method(release.method, parameters)
     except ConfigError:
         raise corrupt(path, "its parameters are not those of its method") from None

@@ -29,8 +29,8 @@ Rates = float | NDArray[np.float64]
 class Query(Protocol[Batch_contra]):
     """A sum of one integer vector per unit.
 
-    ``sensitivity`` bounds the integer vectors themselves, after all rounding. Their entries must fit: no sum over a
-    corpus leaves the 64-bit integers.
+    ``sensitivity`` bounds how far one unit moves the finished integers, after all rounding. Entries must fit: no sum
+    over a corpus leaves the 64-bit integers.
     """
 
     @property
@@ -51,7 +51,8 @@ class Query(Protocol[Batch_contra]):
         ...
 
     def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The sum ``Int64[shape]`` from what all batches add: an exact linear map, mostly the identity."""
+        """``Int64[shape]`` from what all batches add: an exact function of the whole sum, mostly the identity. Where
+        it is another, ``sensitivity`` is that of its result."""
         return sums
 
 

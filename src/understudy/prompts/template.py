@@ -48,6 +48,7 @@ class PromptTemplate(Parameters):
     system: str = ""
     user: str
     user_with_label: str | None = None
+    details: str = "Details: {details}."
     repair: str = (
         "Rewrite this {document_type} so that it also contains these words: {missing}. "
         "Answer with the text only.\n\n{text}"
@@ -58,14 +59,22 @@ class PromptTemplate(Parameters):
     prediction: PredictionPrompts = PredictionPrompts()
 
     def messages(
-        self, phrases: Sequence[str], *, label: str | None = None, examples: Sequence[Example] = ()
+        self,
+        phrases: Sequence[str],
+        *,
+        label: str | None = None,
+        examples: Sequence[Example] = (),
+        details: str = "",
     ) -> tuple[Message, ...]:
-        """The chat that asks for one text with ``phrases``."""
+        """The chat that asks for one text with ``phrases``, and that fits the ``details`` of its row."""
         turns = [Message("system", self._fill(self.system, phrases, label))] if self.system else []
         for example in examples:
             turns.append(Message("user", self._ask(example.phrases, None)))
             turns.append(Message("assistant", example.text))
-        return (*turns, Message("user", self._ask(phrases, label)))
+        asked = self._ask(phrases, label)
+        if details:
+            asked = f"{asked} {self._fill(self.details, phrases, label, {'details': details})}"
+        return (*turns, Message("user", asked))
 
     def repair_messages(self, text: str, missing: Sequence[str], phrases: Sequence[str]) -> tuple[Message, ...]:
         """The chat that asks for ``text`` again with the ``missing`` phrases."""
@@ -141,8 +150,10 @@ class PromptTemplate(Parameters):
     @property
     def sha256(self) -> str:
         """Of the fields; prompts for predicting only where they are not the general ones, so that older hashes last."""
-        general = {"prediction"} if self.prediction == PredictionPrompts() else None
-        return hashlib.sha256(self.model_dump_json(exclude=general).encode()).hexdigest()
+        general = {"prediction"} if self.prediction == PredictionPrompts() else set()
+        if self.details == type(self).model_fields["details"].default:
+            general.add("details")
+        return hashlib.sha256(self.model_dump_json(exclude=general or None).encode()).hexdigest()
 
     def _ask(self, phrases: Sequence[str], label: str | None) -> str:
         chosen = self.user_with_label if label is not None and self.user_with_label else self.user

@@ -17,6 +17,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from understudy.columns import Column
 from understudy.files import atomic_file, shared_folder
 from understudy.labels import LabelSet
 from understudy.privacy.facts import Facts
@@ -37,6 +38,7 @@ class PublicSchema:
     label: str | None = None
     labels: tuple[Any, ...] = ()
     record_columns: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
 
     @property
     def label_set(self) -> LabelSet:
@@ -49,11 +51,13 @@ class PublicSchema:
             "label": self.label,
             "labels": list(self.labels),
             "record_columns": list(self.record_columns),
+            **({"columns": [column.to_json() for column in self.columns]} if self.columns else {}),
         }
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> PublicSchema:
-        return cls(fields["text"], fields["label"], tuple(fields["labels"]), tuple(fields["record_columns"]))
+        columns = tuple(Column.from_json(each) for each in fields.get("columns", ()))
+        return cls(fields["text"], fields["label"], tuple(fields["labels"]), tuple(fields["record_columns"]), columns)
 
 
 @dataclass(frozen=True, repr=False)

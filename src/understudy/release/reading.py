@@ -39,6 +39,7 @@ class _Schema(Form):
     label: str | None
     labels: list[_Label]
     record_columns: list[str]
+    columns: Annotated[list[dict[str, Any]], Field(max_length=64)] = Field(default_factory=list)
 
 
 _Number = int | float
@@ -73,6 +74,9 @@ def _check_manifest(fields: dict[str, Any]) -> None:
     distinct = {(isinstance(label, bool), label) for label in labels}
     if len(distinct) != len(labels) or (labels and not known.schema_.label):
         raise ValueError("the labels are not a label set")
+    names = [each.get("name") for each in known.schema_.columns]
+    if len({str(name) for name in names}) != len(names) or known.schema_.label in names:
+        raise ValueError("two columns have one name")
 
 
 MOST_BYTES = 256 * 1024**2

@@ -22,10 +22,11 @@ from understudy.release import Release
 from understudy.run.guiding import GuidedChooser, candidates, load_embedder_of
 from understudy.run.planning import wanted
 from understudy.run.session import GENERATED, Listener, Session
+from understudy.run.tabling import TableRows
 from understudy.statement import NOT_PRIVATE, Statement
 from understudy.store.database import MOST_BLANK
 from understudy.writing.answers import NoText
-from understudy.writing.records import SyntheticRecord
+from understudy.writing.records import Rows, SyntheticRecord
 from understudy.writing.writer import Writer
 
 if TYPE_CHECKING:
@@ -91,13 +92,20 @@ class Writing:
     chat: ChatModel | None
 
     def writer(
-        self, config: RunConfig, labels: Sequence[Label], listener: Listener, *, known: Sequence[str] = ()
+        self,
+        config: RunConfig,
+        labels: Sequence[Label],
+        listener: Listener,
+        *,
+        known: Sequence[str] = (),
+        rows: Rows | None = None,
     ) -> Writer:
         """The prompting loop of one run.
 
         Args:
             labels: the label set.
             known: phrases that the examples are looked through for, where there are such.
+            rows: of typed columns, which prompts show.
         """
         examples, parameters = self.prompts.examples, self.prompts.parameters
         if known:
@@ -110,6 +118,7 @@ class Writing:
             examples=examples,
             seed=config.seed,
             progress=lambda done, asked: listener.progress("texts", done, asked),
+            rows=rows,
         )
 
 
@@ -152,14 +161,17 @@ def write_texts(
         clear: put the Release's statement in place of all that an earlier run wrote to the output folder.
     """
     method = make_method(config.method, config.method_parameters)
-    asked = _counts(config, made, method, listener, capped=capped)
+    rows = TableRows.of(made, config)
+    asked = _counts(config, made, method, rows, listener, capped=capped)
+    if rows is not None:
+        rows.require(asked)
     private = session.folder.private
     chooser = GuidedChooser.of(made, config, private, listener)
     counts = [count * candidates(config, method) for count in asked]
     if chooser is not None and (there := method.available(made)) is not None:
         counts = [max(want, min(count, held)) for want, count, held in zip(asked, counts, there, strict=True)]
     chat, total = writing.chat, sum(counts)
-    writer = writing.writer(config, made.schema.labels, listener, known=made.terms)
+    writer = writing.writer(config, made.schema.labels, listener, known=made.terms, rows=rows)
     if chat is not None:
         listener.say(f"Making {total} texts with {chat.model_id}; it sees released values only.")
     embedder = load_embedder_of(config, private) if method.needs.generation_embedder else None
@@ -184,6 +196,11 @@ def write_texts(
     if chooser is not None:
         records = chooser.choose_records(records, asked)
     written = [record for record in records if record.text]
+    if rows is not None:
+        written = [
+            record if record.columns is not None else replace(record, columns=rows.take(record.label).values)
+            for record in written
+        ]
     if records and not written and chat is not None and not method.needs.candidates:
         raise NoText("The language model wrote no text at all.", _without_text(session, config, made))
     if records and not written and method.needs.generation_model and clear:  # a run that was charged for ends
@@ -251,9 +268,13 @@ def _load_chat(config: RunConfig, listener: Listener) -> ChatModel:
     return load_chat(config.llm, base_url=config.base_url, api_key_env=config.api_key_env, seed=config.seed, **options)
 
 
-def _counts(config: RunConfig, made: Release, method: Method, listener: Listener, *, capped: bool) -> list[int]:
+def _counts(
+    config: RunConfig, made: Release, method: Method, rows: TableRows | None, listener: Listener, *, capped: bool
+) -> list[int]:
     """Records of each label: as many as are asked for, or all that the Release holds where nothing is said."""
     available = method.available(made)
+    if available is None and rows is not None and config.records is not None and config.records_per_label is None:
+        return rows.counts(config.records)
     if available is None:
         weights = method.label_weights(made)
         if weights is not None and config.records is not None and config.records_per_label is None:

@@ -18,6 +18,8 @@ from understudy.run.guiding import has_guide, require_guide
 from understudy.run.planning import check_wanted, require_language_model, require_name
 from understudy.run.releasing import make_release, require_continuable
 from understudy.run.session import SILENT, Listener, noise_source, open_session
+from understudy.run.tabling import require_rows
+from understudy.tables.released import has_columns
 
 
 def release(
@@ -52,6 +54,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
     """
     check_wanted(config)
     require_guide(config.part(ChoosingParameters).model_dump(), guide=config.guide)
+    require_rows(config, columns=config.columns is not None)
     require_name(config)
     require_language_model(config, releases=True, generates=True)
     asks = method_class(config.method).needs.generation_llm != "never"
@@ -82,6 +85,7 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
         )
     require_guide(options, guide=has_guide(made))
     config = run_config({**fixed, **options, "method": made.method})
+    require_rows(config, columns=has_columns(made))
     check_wanted(config)
     require_language_model(config, releases=False, generates=True)
     asks = method_class(config.method).needs.generation_llm != "never"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from understudy.columns import require_own_names
 from understudy.config import MOST_RECORDS, RunConfig
-from understudy.corpus.labels import canonical, declared_labels
+from understudy.corpus.labels import declared_labels
 from understudy.errors import ConfigError
 from understudy.guide.parameters import GuideParameters
 from understudy.guide.plan import plan_with_guide
-from understudy.labels import LabelSet
+from understudy.labels import LabelSet, canonical
 from understudy.methods.public import PublicFacts
 from understudy.methods.registry import make_method, method_class
+from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.statement.form import require_readable_charges
+from understudy.tables.parameters import TablesParameters
+from understudy.tables.plan import plan_with_columns
+from understudy.tables.variables import Variables
 
 
 def make_plan(config: RunConfig, *, labels: LabelSet | None = None) -> Plan:
@@ -37,19 +42,48 @@ def make_plan(config: RunConfig, *, labels: LabelSet | None = None) -> Plan:
     facts = PublicFacts(config.unit, labels or declared_label_set(config), config.expected_records)
     if not config.guide and config.guide_share != GuideParameters().guide_share:
         raise ConfigError("A share is named for a guide, and none is to be made.", "Add --guide, or leave it out.")
-    if config.guide:
+    variables = variables_of(config, facts.labels)
+    if config.guide or variables is not None:
         method.require_guidable()
-        plan = plan_with_guide(
-            lambda rest: method.plan(rest, facts),
-            budget,
+
+    def plan_text(rest: Budget | SecretBudget) -> Plan:
+        """The method, and its guide if there is to be one."""
+        if not config.guide:
+            return method.plan(rest, facts)
+        return plan_with_guide(
+            lambda left: method.plan(left, facts),
+            rest,
             share=config.guide_share,
             labels=facts.labels.size,
             expected_records=facts.expected_records,
         )
+
+    if variables is None:
+        plan = plan_text(budget)
     else:
-        plan = method.plan(budget, facts)
+        plan = plan_with_columns(
+            plan_text,
+            budget,
+            variables=variables,
+            parameters=config.part(TablesParameters),
+            expected_records=facts.expected_records,
+        )
     require_readable_charges(plan.charges)
     return plan
+
+
+def variables_of(config: RunConfig, labels: LabelSet) -> Variables | None:
+    """The label and the typed columns of the configured table; None without typed columns.
+
+    Raises ConfigError if something is asked of columns, and none is declared.
+    """
+    columns, asked = config.typed_columns, config.part(TablesParameters)
+    if not columns and asked != TablesParameters():
+        raise ConfigError(
+            "Settings of typed columns are given, and no columns.", "Declare them with --columns, or leave these out."
+        )
+    require_own_names(columns, (config.text, *config.record_columns, config.label, config.owner, *config.secrets))
+    return Variables(config.label, labels, columns) if columns else None
 
 
 def _check_recognisers(config: RunConfig) -> None:

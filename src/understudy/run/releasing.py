@@ -36,10 +36,13 @@ from understudy.release.reading import require_readable
 from understudy.run.generating import Writing, load_private_model_of
 from understudy.run.guiding import guide_parameters, load_embedder_of, with_guide
 from understudy.run.measuring import dataset_name, open_ledger, pay
-from understudy.run.planning import make_plan
+from understudy.run.planning import make_plan, variables_of
 from understudy.run.session import RELEASED, SILENT, Listener, Session
+from understudy.run.tabling import with_columns
 from understudy.run.working import embedder_of_workers, open_engine, require_same_vectors, statement_of
 from understudy.statement import Sealed, Statement
+from understudy.tables.fitting import require_fitting
+from understudy.tables.parameters import TablesParameters
 
 if TYPE_CHECKING:
     from understudy.corpus.secrets import SecretFinder
@@ -88,6 +91,9 @@ def make_release(
         _check_columns(config, corpus)
         labels = LabelSet(tuple(canonical(label) for label in corpus.labels))
         plan = make_plan(config, labels=labels)
+        variables = variables_of(config, labels)
+        if variables is not None:
+            require_fitting()
         preparation = _load_models(session, method, config, corpus, labels, plan, writing, listener, engine)
         protected = plan.unit.describe() if method.private else "nobody: a yardstick without privacy"
         listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
@@ -123,6 +129,9 @@ def make_release(
         released = method.release(bounded, plan, tools)
         if config.guide:
             released = with_guide(released, bounded, plan, tools)
+        if variables is not None:
+            parameters = config.part(TablesParameters)
+            released = with_columns(released, bounded, plan, tools, variables=variables, parameters=parameters)
     statement = replace(
         planned.statement, public_inputs=released.public_inputs, notes=(*planned.statement.notes, *released.notes)
     )
@@ -235,10 +244,13 @@ def _planned_release(
     """The Release without its content, and its statement without seals."""
     read = preparation.embedder if _embeds_private_texts(method, config) else None
     schema = corpus.schema
+    columns = config.part(TablesParameters).model_dump(mode="json") if schema.typed else {}
     return Release(
         method=method.name,
-        parameters={**_without_folders(method), **guide_parameters(config), "seed": config.seed},
-        schema=PublicSchema(schema.text or "record", schema.label, tuple(schema.labels), tuple(schema.record_columns)),
+        parameters={**_without_folders(method), **guide_parameters(config), **columns, "seed": config.seed},
+        schema=PublicSchema(
+            schema.text or "record", schema.label, tuple(schema.labels), tuple(schema.record_columns), schema.typed
+        ),
         statement=Statement.of(
             plan,
             public_inputs={},
@@ -261,6 +273,11 @@ def _check_columns(config: RunConfig, corpus: Corpus) -> None:
     if config.owner and corpus.schema.owner != config.owner:
         raise ConfigError(
             f"The corpus has no owner column {config.owner!r}.", "Read the corpus with this owner column."
+        )
+    if config.typed_columns != corpus.schema.typed:
+        raise ConfigError(
+            "The corpus was read with other typed columns than the run declares.",
+            "Declare the same columns in both: read_corpus(..., columns=...) and columns=....",
         )
     if set(config.secrets) != set(corpus.schema.secrets):
         raise ConfigError(

@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+
+Value = str | int | float | bool | datetime.date | datetime.datetime | None
+"""Of a typed column."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The typed columns of one record.
+
+    Args:
+        values: of each column.
+        details: the same in words, for a prompt.
+    """
+
+    values: tuple[Value, ...]
+    details: str
+
+
+def shown(value: Value) -> str:
+    """A value in words: ``true``, ``2024-03-01``, ``0.5``."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Rows(Protocol):
+    """Rows that texts are to be written for."""
+
+    def take(self, label: int) -> Row:
+        """The next row with this label."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -23,8 +53,10 @@ class SyntheticRecord:
         text: the text; empty if the model gave none.
         label: index into the Release's label set.
         provenance: seed phrases, prompt, model, how many phrases were kept.
+        columns: values of the typed columns; None where no row was taken for the text.
     """
 
     text: str
     label: int
     provenance: Mapping[str, Any]
+    columns: tuple[Value, ...] | None = None

@@ -14,7 +14,7 @@ from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import Example, PromptTemplate
 from understudy.vocabulary.words import kept_phrases, missing_phrases
 from understudy.writing.answers import Asker, rank
-from understudy.writing.records import Seed, SyntheticRecord
+from understudy.writing.records import Row, Rows, Seed, SyntheticRecord
 
 _SEEDS_AT_ONCE = 1024
 _SEPARATOR = ", "
@@ -32,6 +32,7 @@ class Writer:
         examples: public examples; the template's own if there are none.
         seed: first number of the samples, so that another seed asks for other answers.
         progress: told the number of texts as they come in, and of how many.
+        rows: of typed columns, one for each text, whose prompt shows it; None without such.
     """
 
     chat: ChatModel | None
@@ -41,6 +42,7 @@ class Writer:
     examples: Sequence[Example] = ()
     seed: int = 0
     progress: Callable[[int, int], None] = lambda _done, _asked: None
+    rows: Rows | None = None
 
     @property
     def calls_per_seed(self) -> int:
@@ -55,7 +57,9 @@ class Writer:
         """
         if self.chat is None:
             for seed in seeds:
-                yield SyntheticRecord(_SEPARATOR.join(seed.phrases), seed.label, {"phrases": list(seed.phrases)})
+                columns = None if self.rows is None else self.rows.take(seed.label).values
+                phrases = list(seed.phrases)
+                yield SyntheticRecord(_SEPARATOR.join(phrases), seed.label, {"phrases": phrases}, columns)
             return
         asker = Asker(self.chat, self.progress, expected=len(seeds) * self.calls_per_seed)
         for start in range(0, len(seeds), _SEEDS_AT_ONCE):
@@ -64,9 +68,10 @@ class Writer:
 
     def _write(self, asker: Asker, seeds: Sequence[Seed], first: int) -> Iterator[SyntheticRecord]:
         asked = [seed.phrases[: self.parameters.prompt_terms] for seed in seeds]
+        rows = [None if self.rows is None else self.rows.take(seed.label) for seed in seeds]
         prompts = [
-            self._messages(phrases, seed, first + index)
-            for index, (seed, phrases) in enumerate(zip(seeds, asked, strict=True))
+            self._messages(phrases, seed, first + index, row)
+            for index, (seed, phrases, row) in enumerate(zip(seeds, asked, rows, strict=True))
         ]
         samples = self.parameters.samples
         answers = asker.ask([self._request(prompt) for prompt in prompts for _ in range(samples)])
@@ -84,7 +89,7 @@ class Writer:
                 if lacking and not best[index].blank
             }
             self._replace(asker, best, asked, repairs)
-        for seed, phrases, answer in zip(seeds, asked, best, strict=True):
+        for seed, phrases, answer, row in zip(seeds, asked, best, rows, strict=True):
             provenance = {
                 "phrases": list(phrases),
                 "kept": list(kept_phrases(answer.text, phrases)),
@@ -92,14 +97,16 @@ class Writer:
                 "model": public_name(asker.chat.model_id),
                 "finish": answer.finish_reason,
             }
-            yield SyntheticRecord(answer.text.strip(), seed.label, provenance)
+            columns = None if row is None else row.values
+            yield SyntheticRecord(answer.text.strip(), seed.label, provenance, columns)
 
-    def _messages(self, phrases: Sequence[str], seed: Seed, index: int) -> tuple[Message, ...]:
+    def _messages(self, phrases: Sequence[str], seed: Seed, index: int, row: Row | None) -> tuple[Message, ...]:
         shown = list(self.examples or self.template.examples)
         count = min(self.parameters.examples_per_prompt, len(shown))
         turn = [shown[(index * count + offset) % len(shown)] for offset in range(count)]
         label = self.labels[seed.label] if self.parameters.label_in_prompt and self.labels else None
-        return self.template.messages(phrases, label=label, examples=turn)
+        details = "" if row is None else row.details
+        return self.template.messages(phrases, label=label, examples=turn, details=details)
 
     def _request(self, messages: tuple[Message, ...]) -> ChatRequest:
         return ChatRequest(

@@ -14,6 +14,7 @@ from understudy.audit.mechanisms.sums import (
     QueryName,
     aug_pe,
     charged_metrics,
+    columns,
     dp_kps,
     guide,
     one_sum,
@@ -107,6 +108,18 @@ _ALL: tuple[Auditable, ...] = (
         "guided-evolution: the guide of owners",
         f"{_OWNER} of one label whose embeddings are alike",
         partial(guide, OWNER),
+    ),
+    Auditable(
+        "columns",
+        "typed columns: histograms, scores and pairs",
+        "one record more, of values that no other has",
+        partial(columns, Unit()),
+    ),
+    Auditable(
+        "columns-owners",
+        "typed columns of owners",
+        f"{_OWNER} of one label and like values",
+        partial(columns, OWNER),
     ),
     _local("private-tokens", "private-prediction: clipped logits", _ROW, partial(private_tokens, "recenter")),
     _local(

@@ -14,6 +14,7 @@ from understudy.assess.charged import ChargedMetrics
 from understudy.assess.counting import MetricCounts
 from understudy.audit.mechanisms.bounds import Floats
 from understudy.audit.mechanisms.claims import Claim, EpsilonClaim, PosteriorClaim, secret_budget
+from understudy.columns import Column
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.evolution.embeddings import Block, integer_vectors
 from understudy.guide.form import guide_sensitivity
@@ -36,6 +37,10 @@ from understudy.privacy.secrets.composition import calibrate
 from understudy.privacy.unit import Unit
 from understudy.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows
 from understudy.queries.guide import GuideSums
+from understudy.queries.marginals import Marginals, PairScores
+from understudy.tables.parameters import TablesParameters
+from understudy.tables.plan import column_charges
+from understudy.tables.variables import Variables
 from understudy.vocabulary.matcher import TermMatcher
 
 TERMS = ("ache", "burn", "cough")
@@ -46,6 +51,8 @@ NEAREST = 2
 _FREQUENCIES = 2
 _CANDIDATES = np.repeat(integer_vectors(np.eye(2, dtype=np.float32)), 2, axis=0)
 _CANDIDATE_LABELS = np.array([0, 1, 0, 1], dtype=np.int32)
+COLUMNS = (Column("first", "category", values=("a",)), Column("second", "category", values=("b",)))
+"""Of two cells each: there, or missing."""
 _SECRET, _OTHER = "Passport 9434765919", "a note on the weather"
 QueryName = Literal["counts", "vocabulary", "histogram", "density", "sequences", "labels"]
 
@@ -56,6 +63,8 @@ class Row(NamedTuple):
     text: str
     label: int = 0
     owner: str = "somebody"
+    cells: tuple[int, int] = (0, 0)
+    """Of two typed columns."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,7 @@ class _Batch:
     texts: Sequence[str]
     labels: NDArray[np.int32]
     owners: Sequence[str] | None
+    cells: NDArray[np.int32] | None
 
 
 @dataclass(frozen=True)
@@ -72,8 +82,9 @@ class _Table:
     rows: Sequence[Row]
 
     def batches(self) -> Iterator[_Batch]:
-        texts, labels, owners = zip(*self.rows, strict=True) if self.rows else ((), (), ())
-        yield _Batch(texts, np.array(labels, dtype=np.int32), owners)
+        texts, labels, owners, cells = zip(*self.rows, strict=True) if self.rows else ((), (), (), ())
+        columns = np.array(cells, dtype=np.int32).reshape(len(texts), len(COLUMNS))
+        yield _Batch(texts, np.array(labels, dtype=np.int32), owners, columns)
 
 
 def corpus(rows: Sequence[Row], unit: Unit) -> BoundedCorpus:
@@ -82,8 +93,11 @@ def corpus(rows: Sequence[Row], unit: Unit) -> BoundedCorpus:
 
 
 _OTHERS = (Row("a cough and an ache"), Row("a burn", 1))
-_RECORD = (Row("a burn, an ache, a cough, and again a cough", owner="Ann"),)
-_RECORDS = (*_RECORD, Row("a cough, an ache, a burn", 0, "Ann"), Row("the ache and the burn and a cough", 0, "Ann"))
+_RECORD = (Row("a burn, an ache, a cough, and again a cough", 0, "Ann", (1, 1)),)
+_RECORDS = (
+    *_RECORD,
+    *(Row(text, 0, "Ann", (1, 1)) for text in ("a cough, an ache, a burn", "the ache, burn and cough")),
+)
 """Of one owner: alike in what counts, so that they add up to the most that they can."""
 
 
@@ -250,6 +264,24 @@ def guide(unit: Unit, budget: Budget) -> SumAttack:
     query = GuideSums(Corners([row.text for row in _RECORDS]), LABELS, dimension=2)
     mechanism = NoisySum("gaussian", gaussian_split(budget, [1.0])[0], guide_sensitivity(), query.shape)
     return _attack([Measured(mechanism, query)], unit, float(budget.delta))
+
+
+def columns(unit: Unit, budget: Budget) -> SumAttack:
+    """All that is released of typed columns, with the noise of its own plan; the pairs are fixed beforehand.
+
+    Independence is expected to give nothing, so that every record moves every score by as much as one can.
+    """
+    variables = Variables("label", LabelSet(("yes", "no")), COLUMNS)
+    charges = column_charges(budget, variables, TablesParameters())
+    singles = Marginals(variables.sizes, tuple((each,) for each in range(len(variables.sizes))), labelled=True)
+    every = Marginals(variables.sizes, variables.all_pairs, labelled=True)
+    queries: dict[str, Query[BoundedBatch]] = {
+        "columns": singles,
+        "column-scores": PairScores(every, np.zeros(every.shape, dtype=np.int64)),
+        "column-pairs": Marginals(variables.sizes, variables.all_pairs[:2], labelled=True),
+    }
+    sums = [Measured(charge.mechanism, queries[charge.name]) for charge in charges]  # type: ignore[arg-type]
+    return _attack(sums, unit, float(budget.delta))
 
 
 def cluster_sums() -> ClusterSums:

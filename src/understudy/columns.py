@@ -1,0 +1,408 @@
+"""Typed columns beside the text: each with a declared, finite domain of cells.
+
+A column's domain is public: the values of a category, or a range in bins. A missing value has a cell of its own, the
+last one. Numbers and dates outside their range count as its nearest end; a value of another kind, or a category that is
+not declared, makes a bad row.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeGuard, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.errors import ConfigError
+from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
+from understudy.labels import Label, as_type, canonical, is_missing
+
+Kind = Literal["category", "boolean", "integer", "number", "date", "datetime"]
+Value = Label | datetime.date | datetime.datetime
+KINDS: tuple[str, ...] = get_args(Kind)
+MOST_CELLS = 1_000
+"""Of one column."""
+_BINS = 16
+_MOST = 2**53
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+_FORM = (
+    "Declare `NAME=A|B|C`, `NAME=0..100/20` (a range in 20 bins) or `NAME` (a boolean); docs/tables.md has all forms."
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One typed column: its name and its domain.
+
+    Args:
+        name: as the private table has it.
+        kind: what its values are.
+        values: of a category, in their own type.
+        least, most: ends of the range, both included: whole numbers, decimals, dates (ISO 8601 where they are strings).
+        bins: of equal width over the range; each is a cell.
+        decimals: digits behind the point of a number that is written.
+
+    Raises:
+        ConfigError: if it declares no finite domain.
+    """
+
+    name: str
+    kind: Kind
+    values: tuple[Label, ...] = ()
+    least: Any = None
+    most: Any = None
+    bins: int = 0
+    decimals: int = 2
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise _no_column("", "it has no name")
+        if self.kind not in KINDS:
+            raise _no_column(self.name, f"there is no kind {self.kind!r:.40}")
+        if self.kind in ("category", "boolean"):
+            self._check_values()
+        else:
+            self._check_range()
+        if self.size > MOST_CELLS:
+            raise _no_column(self.name, f"it has more than {MOST_CELLS} cells", "Declare fewer values or bins.")
+
+    def _check_values(self) -> None:
+        if self.least is not None or self.most is not None or self.bins:
+            raise _no_column(self.name, f"a {self.kind} has no range")
+        if self.kind == "boolean":
+            if self.values:
+                raise _no_column(self.name, "a boolean has no values of its own")
+            object.__setattr__(self, "values", (False, True))
+        usable = all(as_type(value, None) is not None and not is_missing(value) for value in self.values)
+        if not self.values or not usable:
+            raise _no_column(self.name, "a category needs values: strings, numbers or booleans")
+        if len({canonical(value) for value in self.values}) < len(self.values):
+            raise _no_column(self.name, "a value is declared twice")
+
+    def _check_range(self) -> None:
+        if self.values:
+            raise _no_column(self.name, f"a column of the kind {self.kind} has a range, not values")
+        ends = tuple(_parse(end, self.kind) for end in (self.least, self.most))
+        if None in ends:
+            raise _no_column(self.name, f"its range does not have two ends of the kind {self.kind}")
+        low, high = (_number(end) for end in ends)
+        if not low < high and not (low == high and self.kind != "number"):
+            raise _no_column(self.name, "its range ends before it begins")
+        object.__setattr__(self, "least", ends[0])
+        object.__setattr__(self, "most", ends[1])
+        if not isinstance(self.bins, int) or isinstance(self.bins, bool) or self.bins < 0:
+            raise _no_column(self.name, "its bins are no number from 1")
+        if self.kind != "number":
+            widest = int(high - low) + 1
+            object.__setattr__(self, "bins", min(self.bins or _BINS, widest))
+        object.__setattr__(self, "bins", self.bins or _BINS)
+        if not isinstance(self.decimals, int) or not 0 <= self.decimals <= 12:
+            raise _no_column(self.name, "its decimals are no number from 0 to 12")
+
+    @property
+    def size(self) -> int:
+        """Cells, that of missing values included."""
+        return (len(self.values) or self.bins) + 1
+
+    @property
+    def missing(self) -> int:
+        """The cell of missing values: the last one."""
+        return self.size - 1
+
+    def cell(self, value: object) -> int | None:
+        """The cell of a value as a file has it; None where it is no value of this column."""
+        if isinstance(value, np.generic):
+            value = value.item()
+        if is_missing(value):
+            return self.missing
+        if self.values:
+            return self._index.get(canonical(label)) if (label := self._label(value)) is not None else None
+        parsed = _parse(value, self.kind)
+        return None if parsed is None else self._bin(parsed)
+
+    def sample(self, cell: int, generator: np.random.Generator) -> Value | None:
+        """A value of a cell, at random where it holds several; None of the missing one."""
+        if cell == self.missing:
+            return None
+        if self.values:
+            return self.values[cell]
+        if self.kind == "number":
+            low, high = float(self.least), float(self.most)
+            width = (high - low) / self.bins
+            drawn = round(low + (cell + generator.random()) * width, self.decimals)
+            return min(max(drawn, low), high)
+        first, last = self._whole_bin(cell)
+        return _from_number(self.kind, int(generator.integers(first, last + 1)))
+
+    def title(self, cell: int) -> str:
+        """What a cell holds, for people."""
+        if cell == self.missing:
+            return "missing"
+        if self.values:
+            return canonical(self.values[cell])
+        if self.kind == "number":
+            width = (self.most - self.least) / self.bins
+            return f"{self.least + cell * width:.6g} to {self.least + (cell + 1) * width:.6g}"
+        first, last = (_from_number(self.kind, end) for end in self._whole_bin(cell))
+        return str(first) if first == last else f"{first} to {last}"
+
+    def cells_of(self, asked: str) -> NDArray[np.bool_]:
+        """``Bool[size]``: the cells that ``A``, ``A|B``, ``5..9`` or ``missing`` asks for.
+
+        Raises ConfigError if it asks for something else.
+        """
+        found = np.zeros(self.size, dtype=np.bool_)
+        for part in asked.split("|"):
+            first, dots, last = part.strip().partition("..")
+            if dots and not self.values:
+                ends = [self.cell(end.strip()) if end.strip() else None for end in (first, last)]
+                if None in ends or self.missing in ends or cast(int, ends[0]) > cast(int, ends[1]):
+                    raise _unknown(self, part)
+                found[ends[0] : cast(int, ends[1]) + 1] = True
+                continue
+            cell = self.cell(part.strip()) if part.strip() else None
+            if cell is None and part.strip() == "missing":
+                cell = self.missing
+            if cell is None:
+                raise _unknown(self, part)
+            found[cell] = True
+        return found
+
+    def arrow_type(self) -> Any:
+        """Of the synthetic column."""
+        import pyarrow as pa
+
+        if not self.values:
+            dates = {"date": pa.date32(), "datetime": pa.timestamp("s"), "integer": pa.int64()}
+            return dates.get(self.kind, pa.float64())
+        kinds = {type(value) for value in self.values}
+        return {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}.get(kinds.pop()) if len(kinds) == 1 else None
+
+    def to_json(self) -> dict[str, Any]:
+        """As a YAML file declares it, its name besides."""
+        fields: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        if self.kind == "category":
+            return {**fields, "values": list(self.values)}
+        if self.kind == "boolean":
+            return fields
+        ends = [end.isoformat() if isinstance(end, datetime.date) else end for end in (self.least, self.most)]
+        decimals = {"decimals": self.decimals} if self.kind == "number" else {}
+        return {**fields, "range": ends, "bins": self.bins, **decimals}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Column:
+        """What :meth:`to_json` made, or a file declares. Raises ConfigError if it is no column."""
+        rest = dict(fields)
+        name, ends = rest.pop("name", ""), rest.pop("range", [None, None])
+        unknown = set(rest) - {"kind", "values", "bins", "decimals"}
+        if unknown:
+            raise _no_column(name, f"there is no field {min(map(str, unknown))!r:.40}")
+        if not isinstance(ends, list | tuple) or len(ends) != 2:
+            raise _no_column(name, "its range does not have two ends")
+        values = rest.pop("values", ())
+        if not isinstance(values, list | tuple):
+            raise _no_column(name, "its values are no list")
+        return cls(name, rest.pop("kind", None), values=tuple(values), least=ends[0], most=ends[1], **rest)
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {canonical(value): index for index, value in enumerate(self.values)}
+
+    def _label(self, value: object) -> Label | None:
+        if self.kind != "boolean":
+            return as_type(value, None)
+        label = as_type(value, "string")
+        return _BOOLEANS.get(label.strip().casefold()) if isinstance(label, str) else None
+
+    def _bin(self, value: Any) -> int:
+        if self.kind == "number":
+            share = (float(value) - float(self.least)) / float(self.most - self.least)
+            return min(max(math.floor(share * self.bins), 0), self.bins - 1)
+        low, high = (int(_number(end)) for end in (self.least, self.most))
+        place = min(max(int(_number(value)), low), high) - low
+        return place * self.bins // (high - low + 1)
+
+    def _whole_bin(self, cell: int) -> tuple[int, int]:
+        """First and last number of a bin of whole ones."""
+        low, high = (int(_number(end)) for end in (self.least, self.most))
+        count = high - low + 1
+        return low - (-cell * count // self.bins), low - (-(cell + 1) * count // self.bins) - 1
+
+
+def _parse(value: object, kind: Kind) -> Any:
+    """A value of this kind, None where it is none."""
+    if isinstance(value, decimal.Decimal):
+        value = float(value) if kind == "number" else str(value)
+    if kind in ("date", "datetime"):
+        return _parse_time(value, whole_days=kind == "date")
+    number = as_type(value, "float" if kind == "number" else None)
+    if kind == "integer":
+        try:
+            found = int(canonical(number)) if number is not None and not isinstance(number, bool) else None
+        except ValueError:
+            return None
+        return found if found is not None and abs(found) <= _MOST else None
+    return number if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+
+
+def _parse_time(value: object, *, whole_days: bool) -> Any:
+    if isinstance(value, str):
+        try:
+            value = datetime.datetime.fromisoformat(value.strip())
+        except ValueError:
+            return None
+    if isinstance(value, datetime.datetime):
+        if value.tzinfo is not None:
+            try:
+                value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+            except OverflowError:
+                return None
+        return value.date() if whole_days else value.replace(microsecond=0)
+    if isinstance(value, datetime.date):
+        return value if whole_days else datetime.datetime.combine(value, datetime.time())
+    return None
+
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def _number(value: Any) -> float | int:
+    """A value on the line that its range is on: days, or seconds."""
+    if isinstance(value, datetime.datetime):
+        return int((value - _EPOCH).total_seconds())
+    return value.toordinal() if isinstance(value, datetime.date) else cast("float | int", value)
+
+
+def _from_number(kind: Kind, number: int) -> Value:
+    if kind == "date":
+        return datetime.date.fromordinal(number)
+    return _EPOCH + datetime.timedelta(seconds=number) if kind == "datetime" else number
+
+
+def _no_column(name: object, problem: str, cure: str = _FORM) -> ConfigError:
+    return ConfigError(f"The column {name!r:.60} is not declared as it should be: {problem}.", cure)
+
+
+def _unknown(column: Column, asked: str) -> ConfigError:
+    shown = [column.title(cell) for cell in range(min(column.size, 12))]
+    return ConfigError(
+        f"The column {column.name!r} has no {asked.strip()!r:.60}.",
+        f"Its cells are: {', '.join(shown)}{', ...' if column.size > len(shown) else ''}.",
+    )
+
+
+def declared_columns(declared: object) -> tuple[Column, ...]:
+    """Typed columns as the user declares them, in their order.
+
+    Args:
+        declared: a mapping from names to declarations, ``@FILE`` that holds one as YAML, or the short form
+            ``"priority=low|high; stars=1..5; paid=0.0..99.9/20; urgent; opened=2024-01-01..2024-12-31/12"``.
+
+    Raises:
+        ConfigError: if one has no finite domain, or a name is there twice.
+    """
+    if _are_columns(declared):
+        columns = list(declared)
+    elif isinstance(declared, str) and declared.startswith("@"):
+        columns = _of_mapping(_read(Path(declared[1:])))
+    elif isinstance(declared, str):
+        columns = [_of_short(part) for part in declared.split(";") if part.strip()]
+    elif isinstance(declared, Mapping):
+        columns = _of_mapping(declared)
+    else:
+        raise _no_column("", "the columns are neither a mapping nor a string")
+    if not columns:
+        raise ConfigError("No column is declared.", _FORM)
+    for place, column in enumerate(columns):
+        if any(column.name == other.name for other in columns[:place]):
+            raise ConfigError(f"The column {column.name!r:.60} is declared twice.", "Declare each column once.")
+    return tuple(columns)
+
+
+WRITTEN = ("text", "label", "provenance")
+"""Columns that every synthetic table has."""
+
+
+def require_own_names(columns: Sequence[Column], others: Iterable[str | None]) -> None:
+    """See that no typed column is one of the ``others``, or of those that every synthetic table has; else
+    ConfigError."""
+    taken = {*others, *WRITTEN}
+    if twice := [column.name for column in columns if column.name in taken]:
+        raise ConfigError(
+            f"The typed column {twice[0]!r} is also the text, the label, the owner, or a column that is written.",
+            f"Declare it once, and rename columns called {', '.join(WRITTEN)}; the label's domain is --labels.",
+        )
+
+
+def _are_columns(declared: object) -> TypeGuard[tuple[Column, ...]]:
+    return isinstance(declared, list | tuple) and all(isinstance(each, Column) for each in declared)
+
+
+def _of_mapping(declared: Mapping[Any, Any]) -> list[Column]:
+    columns = []
+    for name, domain in declared.items():
+        if isinstance(domain, str):
+            columns.append(_of_short(f"{name}={domain}" if domain != "boolean" else str(name)))
+        elif isinstance(domain, list | tuple):
+            columns.append(Column(str(name), "category", values=tuple(domain)))
+        elif isinstance(domain, Mapping):
+            columns.append(Column.from_json({**domain, "name": str(name)}))
+        else:
+            raise _no_column(name, "it says neither values nor a range")
+    return columns
+
+
+def _of_short(text: str) -> Column:
+    name, equals, domain = (part.strip() for part in text.partition("="))
+    if not equals:
+        return Column(name, "boolean")
+    if ".." not in domain:
+        values = [value.strip() for value in domain.split("|")]
+        return Column(name, "category", values=tuple(map(_as_written, values)))
+    ends, slash, bins = domain.partition("/")
+    first, _, last = (end.strip() for end in ends.partition(".."))
+    if slash and (not bins.strip().isdecimal() or not int(bins)):
+        raise _no_column(name, "its bins are no number from 1")
+    found: dict[str, Any] = {"bins": int(bins) if slash else 0, "least": first, "most": last}
+    for kind, parses in _KINDS_OF_ENDS:
+        if parses(first) and parses(last):
+            if kind == "number":
+                found["decimals"] = max(len(end.partition(".")[2]) for end in (first, last))
+            return Column(name, kind, **found)
+    raise _no_column(name, "the ends of its range are neither numbers nor dates of one form")
+
+
+def _as_written(value: str) -> Label:
+    """A whole number as one, so that it is an integer in the synthetic table."""
+    number = _parse(value, "integer")
+    return cast(Label, number) if number is not None and str(number) == value else value
+
+
+_KINDS_OF_ENDS: tuple[tuple[Kind, Callable[[str], bool]], ...] = (
+    ("integer", lambda end: _parse(end, "integer") is not None),
+    ("number", lambda end: _parse(end, "number") is not None),
+    ("date", lambda end: _parse(end, "date") is not None and len(end) == 10),
+    ("datetime", lambda end: _parse(end, "datetime") is not None),
+)
+
+
+def _read(path: Path) -> Mapping[Any, Any]:
+    import yaml
+
+    try:
+        found = yaml.safe_load(read_whole(path, most=MOST_SETTINGS_BYTES).decode("utf-8"))
+    except (OSError, UnreadableText, ValueError, RecursionError, yaml.YAMLError):
+        found = None
+    if isinstance(found, Mapping) and isinstance(found.get("columns"), Mapping):
+        found = found["columns"]
+    if not isinstance(found, Mapping):
+        raise ConfigError(
+            f"The columns file {path.name!r} cannot be read.", "Give YAML with one `NAME: ...` per column."
+        )
+    return found

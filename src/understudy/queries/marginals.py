@@ -1,0 +1,136 @@
+"""How many records have each value of typed columns, and each pair of values of two."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.corpus.bounding import BoundedBatch
+from understudy.privacy.measurement import Query
+from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
+
+
+@dataclass(frozen=True)
+class Marginals(Query[BoundedBatch]):
+    """Histograms of sets of variables, one behind the other, the last variable of each set moving fastest.
+
+    The first variable is the label where there are labels; the others are the typed columns.
+
+    Guarantee:
+        Unit: a record, or an owner whose records are averaged, jointly over all histograms.
+        Sensitivity: a record adds 1 to one cell of each of the k histograms: L1 is k, L2 is sqrt(k); an average of
+        such vectors is no longer. In integers: a record adds floor(COUNT_GRID / records of its owner) to each. The
+        cells are those of declared domains, and which histograms there are is public or was released before.
+        Source: the measurements of Private-PGM (McKenna, Sheldon and Miklau 2019, arXiv:1901.09136).
+
+    Args:
+        sizes: cells of each variable.
+        sets: of variables; a histogram each.
+        labelled: whether the first variable is the label.
+    """
+
+    sizes: tuple[int, ...]
+    sets: tuple[tuple[int, ...], ...]
+    labelled: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (int(self._starts[-1]),)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_counts(len(self.sets))
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        """``Int64[cells]``."""
+        sums = np.zeros(self.shape, dtype=np.int64)
+        rows = _rows(batch, labelled=self.labelled)
+        weights = COUNT_GRID // batch.shares
+        for start, chosen in zip(self._starts, self.sets, strict=False):
+            places = np.ravel_multi_index([rows[each] for each in chosen], [self.sizes[each] for each in chosen])
+            np.add.at(sums, start + places, weights)
+        return sums
+
+    def split(self, values: NDArray[Any]) -> list[NDArray[Any]]:
+        """The histograms of a vector of this query's shape, each with a dimension per variable."""
+        return [
+            values[start : start + math.prod(shape)].reshape(shape)
+            for start, shape in zip(self._starts.tolist(), self._shapes, strict=False)
+        ]
+
+    @cached_property
+    def _shapes(self) -> list[tuple[int, ...]]:
+        return [tuple(self.sizes[each] for each in chosen) for chosen in self.sets]
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        return np.cumsum([0, *(math.prod(shape) for shape in self._shapes)], dtype=np.int64)
+
+
+def _rows(batch: BoundedBatch, *, labelled: bool) -> list[NDArray[np.int32]]:
+    """The cells of every variable."""
+    assert batch.cells is not None, "marginals need typed columns"  # checked when the run is planned
+    columns = list(batch.cells.T)
+    return [batch.labels, *columns] if labelled else columns
+
+
+@dataclass(frozen=True)
+class PairScores(Query[BoundedBatch]):
+    """How far each pair of variables is from independence: the L1 distance of its histogram from an expected one.
+
+    Guarantee:
+        Unit: a record, or an owner whose records are averaged.
+        Sensitivity: the expected histograms are public or released values, constants here. One more record changes one
+        cell of a pair's histogram by 1, and with it the L1 distance from a constant by at most 1 (the triangle
+        inequality, exact in integers); k pairs give a vector of L1 norm at most k, L2 norm at most sqrt(k). An owner's
+        records change a histogram by at most 1 in L1 together, each by COUNT_GRID / records of the owner.
+        :meth:`finish` is what makes distances of sums; it is not linear, so that this argument is about the finished
+        value.
+        Source: the scores of MST (McKenna, Miklau and Sheldon 2021, arXiv:2108.04978), all released at once.
+
+    Args:
+        pairs: the histograms of all pairs.
+        expected: ``Int64`` of the shape of the pairs' sum, in grid units: what independence would give.
+    """
+
+    pairs: Marginals
+    expected: NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.pairs.sets),)
+
+    @property
+    def partial_shape(self) -> tuple[int, ...]:
+        return self.pairs.shape
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return self.pairs.sensitivity
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return self.pairs.of_batch(batch)
+
+    def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        """``Int64[pairs]``."""
+        return np.array([each.sum() for each in self.pairs.split(np.abs(sums - self.expected))], dtype=np.int64)
+
+
+def independent(pairs: Marginals, singles: Sequence[NDArray[np.float64]], total: float) -> NDArray[np.int64]:
+    """The histograms of ``pairs`` if variables were independent, in grid units: post-processing of released values.
+
+    Args:
+        singles: noisy histogram of each variable; negative counts are 0.
+        total: about how many records there are; at least 1.
+    """
+    shares = [np.maximum(each, 0) / max(np.maximum(each, 0).sum(), 1.0) for each in singles]
+    expected = [max(total, 1.0) * np.outer(shares[a], shares[b]).ravel() for a, b in pairs.sets]
+    found = np.concatenate(expected) if expected else np.zeros(0)
+    steps: NDArray[np.int64] = np.rint(np.minimum(found, 2.0**40) * COUNT_GRID).astype(np.int64)
+    return steps

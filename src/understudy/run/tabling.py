@@ -1,0 +1,196 @@
+"""Typed columns in a run: measured beside what the method releases, and rows sampled for what it writes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.config import RunConfig
+from understudy.corpus.bounding import BoundedCorpus
+from understudy.errors import ConfigError
+from understudy.labels import in_proportion
+from understudy.methods.base import Released, ReleaseTools
+from understudy.privacy.facts import Fact, Facts
+from understudy.privacy.plan import Plan
+from understudy.queries.marginals import Marginals, PairScores, independent
+from understudy.release import Release
+from understudy.tables.distribution import Distribution
+from understudy.tables.fitting import fit
+from understudy.tables.parameters import TablesParameters
+from understudy.tables.plan import COLUMNS, PAIRS, SCORES
+from understudy.tables.released import CHOSEN, LOGARITHMS, distribution_of, has_columns, variables_of
+from understudy.tables.selection import spanning_tree
+from understudy.tables.variables import Pair, Variables
+from understudy.writing.records import Row, shown
+
+_IMPOSSIBLE = 1e-12
+"""Of all rows: a condition of a smaller probability has none."""
+_AHEAD = 256
+
+
+def with_columns(
+    released: Released,
+    corpus: BoundedCorpus,
+    plan: Plan,
+    tools: ReleaseTools,
+    *,
+    variables: Variables,
+    parameters: TablesParameters,
+) -> Released:
+    """What a method released, and the typed columns of the same records.
+
+        singles = histogram of each variable + noise                             charge "columns"
+        scores  = |histogram of each pair - that of independence|_1 + noise      charge "column-scores"
+        tree    = spanning tree of the largest scores
+        pairs   = histogram of each pair of the tree + noise                     charge "column-pairs"
+
+    Guarantee:
+        Unit: a record, or an owner of whom at most k records are averaged. Three
+        :class:`~understudy.privacy.mechanisms.NoisySum`, over :class:`~understudy.queries.marginals.Marginals` and
+        :class:`~understudy.queries.marginals.PairScores`. What is expected of independence is computed from the noisy
+        singles, the tree from the noisy scores; the model is fitted to noisy values alone. Where the pairs are
+        declared, there is no second sum.
+    """
+    sizes, labelled = variables.sizes, variables.labelled
+    single = Marginals(sizes, tuple((each,) for each in range(len(sizes))), labelled)
+    measured = tools.measure(COLUMNS, single, corpus)
+    noisy, singles = measured.seal.noise != "none", single.split(measured.value)
+    arrays = {COLUMNS: measured.value}
+    pairs = variables.pairs(parameters.column_pairs)
+    if pairs is None:
+        every = Marginals(sizes, variables.all_pairs, labelled)
+        total = float(np.mean([each.sum() for each in singles]))
+        scores = tools.measure(SCORES, PairScores(every, independent(every, singles, total)), corpus)
+        arrays[SCORES] = scores.value
+        pairs = spanning_tree(variables.all_pairs, scores.value, len(sizes))
+    histograms: list[NDArray[np.float64]] = []
+    if pairs:
+        query = Marginals(sizes, pairs, labelled)
+        arrays[PAIRS] = tools.measure(PAIRS, query, corpus).value
+        histograms = query.split(arrays[PAIRS])
+
+    def std(name: str) -> float:
+        return float(plan.mechanism(name).noise_std) if noisy and name in arrays else 0.0
+
+    def fitted() -> dict[str, NDArray[Any]]:
+        tools.say("Fitting the distribution of rows.")
+        model = fit(sizes, singles, pairs, histograms, single_std=std(COLUMNS), pair_std=std(PAIRS))
+        return {LOGARITHMS: np.concatenate([table.ravel() for _, table in model.factors])}
+
+    arrays[LOGARITHMS] = tools.keep("columns model", fitted)[LOGARITHMS]
+    arrays[CHOSEN] = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    check = _noise_check(variables, singles, pairs, std(COLUMNS))
+    own = released.noise_check
+    return replace(
+        released,
+        arrays={**released.arrays, **arrays},
+        noise_check=Facts((*own.entries, *check.entries), (*own.warnings, *check.warnings)),
+    )
+
+
+def _noise_check(
+    variables: Variables, singles: Sequence[NDArray[np.float64]], pairs: Sequence[Pair], std: float
+) -> Facts:
+    """How many cells of the columns stand above their noise, and which pairs were measured."""
+    names = variables.names
+    above = (f"{name} {int((each > 2 * std).sum())} of {each.size}" for name, each in zip(names, singles, strict=True))
+    entries = [
+        Fact("column_cells", ", ".join(above), "cells above the noise"),
+        Fact("column_pairs", "; ".join(f"{names[a]}*{names[b]}" for a, b in pairs) or "none", "pairs of columns"),
+    ]
+    return Facts(tuple(entries))
+
+
+def require_rows(config: RunConfig, *, columns: bool) -> None:
+    """See that nothing is asked of columns that are not there; else ConfigError.
+
+    Args:
+        columns: whether the Release has, or is to have, typed columns.
+    """
+    if config.where and not columns:
+        raise ConfigError(
+            "A condition on rows is given (--where), and there are no typed columns.",
+            "Leave it out, or declare --columns for the release.",
+        )
+    if columns and config.guide_moves:
+        raise ConfigError(
+            "A text that moves to another label would leave its row's other columns behind.",
+            "Leave --guide-moves out for a table with typed columns.",
+        )
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """Rows of a Release's distribution, sampled as they are needed: :class:`~understudy.writing.records.Rows`.
+
+    Args:
+        variables: of the table.
+        distribution: of its rows.
+        allowed: per variable ``Bool[size]``, as a condition leaves its cells.
+        seed: of the samples.
+    """
+
+    variables: Variables
+    distribution: Distribution
+    allowed: Sequence[NDArray[np.bool_]]
+    seed: int
+    _ready: dict[int, deque[Row]] = field(default_factory=dict, repr=False, compare=False)
+    _generators: dict[int, np.random.Generator] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, made: Release, config: RunConfig) -> TableRows | None:
+        """None where the Release has no typed columns.
+
+        Raises:
+            ConfigError: if the condition names what is not there, or no row is probable under it.
+            ReleaseError: if the Release's columns do not fit together.
+        """
+        if not has_columns(made):
+            return None
+        rows = cls(variables_of(made), distribution_of(made), variables_of(made).allowed(config.where), config.seed)
+        if rows.distribution.probability(rows.allowed) < _IMPOSSIBLE:
+            raise ConfigError("No row of the Release meets the condition (--where).", "Ask for less at once.")
+        return rows
+
+    def counts(self, records: int) -> list[int]:
+        """``records`` shared out over the labels as the rows that meet the condition are."""
+        labels = self.variables.labels.size
+        return in_proportion(records, [self._probability(label) for label in range(labels)])
+
+    def require(self, counts: Sequence[int]) -> None:
+        """See that there are rows of every label that records are wanted of; else ConfigError."""
+        for label, count in enumerate(counts):
+            if count and self._probability(label) < _IMPOSSIBLE:
+                raise ConfigError(
+                    f"No row with the label {self.variables.labels.titles[label]!r:.60} meets the condition (--where).",
+                    "Ask for --records N in all, which are shared out over the labels that do.",
+                )
+
+    def take(self, label: int) -> Row:
+        """As :class:`~understudy.writing.records.Rows`."""
+        ready = self._ready.setdefault(label, deque())
+        if not ready:
+            generator = self._generators.setdefault(label, np.random.default_rng([self.seed, label, _AHEAD]))
+            sampled = self.distribution.sample(_AHEAD, self._allowed(label), generator)
+            ready.extend(self._row(cells, generator) for cells in sampled[:, int(self.variables.labelled) :].tolist())
+        return ready.popleft()
+
+    def _row(self, cells: Sequence[int], generator: np.random.Generator) -> Row:
+        pairs = list(zip(self.variables.columns, cells, strict=True))
+        values = tuple(column.sample(cell, generator) for column, cell in pairs)
+        named = zip(self.variables.columns, values, strict=True)
+        return Row(values, "; ".join(f"{column.name}: {shown(value)}" for column, value in named if value is not None))
+
+    def _allowed(self, label: int) -> list[NDArray[np.bool_]]:
+        if not self.variables.labelled:
+            return list(self.allowed)
+        mine = np.arange(self.variables.sizes[0]) == label
+        return [self.allowed[0] & mine, *self.allowed[1:]]
+
+    def _probability(self, label: int) -> float:
+        return self.distribution.probability(self._allowed(label))

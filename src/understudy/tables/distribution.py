@@ -1,0 +1,133 @@
+"""The distribution of rows: a graphical model, from which rows are sampled given any evidence. Post-processing.
+
+    p(x) = exp(sum over factors f(x_S)) / Z
+
+Variables are summed out one after another (bucket elimination, Dechter 1999) and then sampled the other way round, so
+that rows are exact samples, whatever cells are allowed, and no factor is larger than the model's widest bucket.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.errors import ConfigError
+
+Table = NDArray[np.float64]
+Factor = tuple[tuple[int, ...], Table]
+MOST_BUCKET = 20_000_000
+"""Numbers in the largest factor that summing out may make."""
+_ROWS = 1 << 14
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """Log-linear over variables of ``sizes`` cells.
+
+    Args:
+        factors: sets of variables, ascending, each with ``Float64`` logarithms, a dimension per variable.
+
+    Raises:
+        ConfigError: if summing out would take more than :data:`MOST_BUCKET` numbers.
+    """
+
+    sizes: tuple[int, ...]
+    factors: tuple[Factor, ...]
+
+    def __post_init__(self) -> None:
+        require_narrow(self.sizes, [scope for scope, _ in self.factors])
+
+    def probability(self, allowed: Sequence[NDArray[np.bool_]]) -> float:
+        """Of the rows whose cells are all allowed: ``Bool[size]`` per variable."""
+        everything = [np.ones(size, dtype=np.bool_) for size in self.sizes]
+        return math.exp(min(self._eliminated(allowed)[1] - self._eliminated(everything)[1], 0.0))
+
+    def sample(
+        self, count: int, allowed: Sequence[NDArray[np.bool_]], generator: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """``Int64[count, variables]``: rows whose cells are all allowed, independent of one another.
+
+        Raises ValueError if there are none.
+        """
+        buckets, total = self._eliminated(allowed)
+        if total == -math.inf:
+            raise ValueError("no row is allowed")
+        rows = np.zeros((count, len(self.sizes)), dtype=np.int64)
+        for variable, scope, table in reversed(buckets):
+            flat = table.reshape(-1, self.sizes[variable])
+            peak = flat.max(axis=1, keepdims=True)
+            weights = np.exp(flat - np.where(np.isfinite(peak), peak, 0.0)).cumsum(axis=1)
+            given = [rows[:, each] for each in scope]
+            shape = [self.sizes[each] for each in scope]
+            places = np.ravel_multi_index(given, shape) if scope else np.zeros(count, dtype=np.int64)
+            points = generator.random(count)
+            for first in range(0, count, _ROWS):
+                part = slice(first, first + _ROWS)
+                reached = weights[places[part]]
+                rows[part, variable] = (reached <= (points[part] * reached[:, -1])[:, None]).sum(axis=1)
+        return rows
+
+    def _eliminated(
+        self, allowed: Sequence[NDArray[np.bool_]]
+    ) -> tuple[list[tuple[int, tuple[int, ...], Table]], float]:
+        """Each variable with those that it depends on and ``Float64[*those, its cells]``; and the logarithm of Z."""
+        with np.errstate(divide="ignore"):
+            left = [*self.factors, *(((place,), np.log(cells.astype(float))) for place, cells in enumerate(allowed))]
+        buckets, total = [], 0.0
+        for variable, scope in elimination_order(self.sizes, [scope for scope, _ in self.factors]):
+            mine = [factor for factor in left if variable in factor[0]]
+            left = [factor for factor in left if variable not in factor[0]]
+            table = sum((_spread(each, (*scope, variable)) for each in mine), np.zeros(()))
+            table = np.broadcast_to(table, (*(self.sizes[each] for each in scope), self.sizes[variable]))
+            buckets.append((variable, scope, table))
+            message = _log_sum(table)
+            if scope:
+                left.append((scope, message))
+            else:
+                total += float(message)
+        return buckets, total
+
+
+def _spread(factor: Factor, scope: tuple[int, ...]) -> Table:
+    """The factor's table with a dimension for each variable of ``scope``, of 1 where it has none of it."""
+    own, table = factor
+    kept = [each for each in scope if each in own]
+    moved = np.transpose(table, [own.index(each) for each in kept])
+    sizes = iter(moved.shape)
+    return moved.reshape([next(sizes) if each in own else 1 for each in scope])
+
+
+def _log_sum(table: Table) -> Table:
+    peak = table.max(axis=-1, keepdims=True)
+    peak = np.where(np.isfinite(peak), peak, 0.0)
+    with np.errstate(divide="ignore"):
+        found: Table = np.log(np.exp(table - peak).sum(axis=-1)) + peak[..., 0]
+    return found
+
+
+def elimination_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:
+    """The order in which variables are summed out, each with the variables that its bucket holds besides: the one with
+    the smallest bucket first."""
+    left, sets, order = set(range(len(sizes))), [set(scope) for scope in scopes], []
+    while left:
+        beside = {each: set().union(*(scope for scope in sets if each in scope)) - {each} for each in left}
+        cost = {each: math.prod(sizes[other] for other in (each, *others)) for each, others in beside.items()}
+        chosen = min(left, key=lambda each: (cost[each], each))
+        order.append((chosen, tuple(sorted(beside[chosen]))))
+        sets = [scope for scope in sets if chosen not in scope] + [beside[chosen]]
+        left.remove(chosen)
+    return order
+
+
+def require_narrow(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> None:
+    """See that rows can be sampled in memory. Raises ConfigError if a bucket would be too large."""
+    for variable, scope in elimination_order(sizes, scopes):
+        if math.prod(sizes[each] for each in (variable, *scope)) > MOST_BUCKET:
+            raise ConfigError(
+                "The pairs of columns depend on each other in circles that are too wide to sample from.",
+                "Name fewer --column-pairs, choose `tree`, or declare fewer values and bins.",
+            )

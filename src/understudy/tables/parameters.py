@@ -1,0 +1,28 @@
+"""What is released of typed columns, and which rows are sampled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from understudy.parameters import Parameters
+
+TREE, ALL, NONE = "tree", "all", "none"
+
+
+class TablesParameters(Parameters):
+    """The typed columns beside the text (--columns): released as noisy marginals."""
+
+    columns_share: float = Field(0.3, gt=0, lt=1)
+    """Share of the budget (of mu^2) that the columns get; ``plan`` says what it buys."""
+    column_pairs: str = TREE
+    """Pairs of columns whose joint histograms are measured: ``tree`` (the strongest pairs that connect all columns,
+    selected under privacy), ``all``, ``none``, or ``A*B,B*C``, which is public."""
+
+
+class RowsParameters(Parameters):
+    """Which rows are sampled of a Release with columns."""
+
+    where: str | dict[str, Any] | None = None
+    """Only rows like these: ``priority=high,opened=2024-03-01..2024-03-31``; ``A|B`` for one of several."""

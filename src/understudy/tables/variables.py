@@ -1,0 +1,119 @@
+"""The variables of a table: its label, where it has one, and its typed columns; and sets of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.columns import Column
+from understudy.errors import ConfigError
+from understudy.labels import LabelSet
+from understudy.tables.parameters import ALL, NONE, TREE
+
+Pair = tuple[int, int]
+MOST_COLUMNS = 64
+
+
+@dataclass(frozen=True)
+class Variables:
+    """The label as the first variable, where there are labels, and the typed columns in their order.
+
+    Raises:
+        ConfigError: if there are more than :data:`MOST_COLUMNS`.
+    """
+
+    label: str | None
+    labels: LabelSet
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.names) > MOST_COLUMNS:
+            raise ConfigError(f"More than {MOST_COLUMNS} typed columns are declared.", "Declare fewer.")
+
+    @property
+    def labelled(self) -> bool:
+        return bool(self.labels.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*((self.label or "label",) if self.labelled else ()), *(column.name for column in self.columns))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Cells of each."""
+        return (*((self.labels.size,) if self.labelled else ()), *(column.size for column in self.columns))
+
+    @property
+    def all_pairs(self) -> tuple[Pair, ...]:
+        return tuple(combinations(range(len(self.sizes)), 2))
+
+    def pairs(self, declared: str) -> tuple[Pair, ...] | None:
+        """The declared pairs; None where they are selected under privacy.
+
+        Raises ConfigError if one is no pair of columns.
+        """
+        if declared == TREE:
+            return None if len(self.all_pairs) > 1 else self.all_pairs
+        if declared in (ALL, NONE):
+            return self.all_pairs if declared == ALL else ()
+        places = {name: place for place, name in enumerate(self.names)}
+        found = []
+        for text in declared.split(","):
+            ends = tuple(sorted(places.get(name.strip(), -1) for name in text.split("*")))
+            if len(ends) != 2 or ends[0] < 0 or ends[0] == ends[1] or ends in found:
+                raise ConfigError(
+                    f"{text.strip()!r:.80} is no pair of two columns of this table, or is there twice.",
+                    f"Write A*B,B*C with these columns: {', '.join(self.names)}; or tree, all or none.",
+                )
+            found.append(ends)
+        return tuple(found)
+
+    def allowed(self, where: str | Mapping[str, Any] | None) -> list[NDArray[np.bool_]]:
+        """Per variable ``Bool[size]``: the cells that a condition leaves.
+
+        Raises ConfigError if it names a column or a value that is not there.
+        """
+        found = [np.ones(size, dtype=np.bool_) for size in self.sizes]
+        for name, asked in _conditions(where):
+            if name not in self.names:
+                raise ConfigError(
+                    f"The condition names the column {name!r:.60}, which the Release does not have.",
+                    f"Its columns are: {', '.join(self.names)}.",
+                )
+            place = self.names.index(name)
+            if self.labelled and place == 0:
+                cells = np.isin(self.labels.names, [part.strip() for part in asked.split("|")])
+                if not cells.any() or cells.sum() < len(asked.split("|")):
+                    raise ConfigError(
+                        f"The condition names a label that there is not: {asked!r:.60}.",
+                        f"The labels are: {', '.join(self.labels.names[:20])}.",
+                    )
+            else:
+                cells = self.columns[place - self.labelled].cells_of(asked)
+            found[place] &= cells
+        return found
+
+
+def _conditions(where: str | Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    if not where:
+        return []
+    if isinstance(where, Mapping):
+        return [
+            (str(name), "|".join(map(_text, value)) if isinstance(value, list | tuple) else _text(value))
+            for name, value in where.items()
+        ]
+    parts = [part.partition("=") for part in where.split(",")]
+    if any(not equals or not asked.strip() for _, equals, asked in parts):
+        raise ConfigError(
+            f"The condition {where!r:.80} cannot be read.", "Write NAME=VALUE,NAME=FIRST..LAST (docs/tables.md)."
+        )
+    return [(name.strip(), asked.strip()) for name, _, asked in parts]
+
+
+def _text(value: object) -> str:
+    return "missing" if value is None else str(value)

@@ -1,0 +1,342 @@
+"""Runs on tables with typed columns: what is released, which rows are written, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from clinic import LABELS, FakeChat, flags, rows, settings, write_csv
+from numpy.typing import NDArray
+from run_fixtures import Said, files_holding, runs_charged, stops_after_the_charge
+
+import understudy as us
+from understudy.config import run_config
+from understudy.errors import ConfigError, CorpusError, ReleaseError
+from understudy.release import Release
+from understudy.run import pipeline as running
+from understudy.run import tabling
+from understudy.tables.distribution import Distribution
+
+COLUMNS = "ward=A|B; beds=1..4; fee=0.0..90.0/3; night; seen=2024-01-01..2024-12-31/12"
+NAMES = ("ward", "beds", "fee", "night", "seen")
+SEEDED = {"insecure_noise_seed": 1}
+
+
+def simple_fit(
+    sizes: Sequence[int],
+    singles: Sequence[NDArray[np.float64]],
+    pairs: Sequence[tuple[int, int]],
+    histograms: Sequence[NDArray[np.float64]],
+    **_std: float,
+) -> Distribution:
+    """Without the extra: each pair's ratio to independence, where the counts are above 1."""
+    known = [np.maximum(each, 0.5) for each in singles]
+    factors = [((place,), np.log(each / each.max())) for place, each in enumerate(known)]
+    for (a, b), table in zip(pairs, histograms, strict=True):
+        ratio = np.log(np.maximum(table, 0.5) / np.outer(known[a], known[b]))
+        factors.append(((a, b), np.maximum(ratio - ratio.max(), -60)))
+    return Distribution(tuple(sizes), tuple(factors))
+
+
+@pytest.fixture(autouse=True)
+def _quick_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabling, "fit", simple_fit)
+
+
+def tables(folder: Path, count: int = 400, **changes: Any) -> dict[str, Any]:
+    """Settings of a run on notes with wards that go with departments, and beds that go with wards."""
+    if not (folder / "notes.csv").exists():
+        made = [
+            {
+                **row,
+                "ward": "AB"[number % 2],
+                "beds": 1 + number % 2 * 2 + number // 2 % 2,
+                "fee": "" if number % 10 == 0 else f"{number % 90}.5",
+                "night": "true" if number % 4 == 1 else "no",
+                "seen": datetime.date(2024, 1, 1) + datetime.timedelta(number % 366),
+            }
+            for number, row in enumerate(rows(count))
+        ]
+        write_csv(folder / "notes.csv", made, [*made[0]])
+    return settings(folder, **{"columns": COLUMNS, **changes})
+
+
+def run(values: dict[str, Any], **changes: Any) -> us.Result:
+    return running.run(run_config({**values, **changes}))
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Release:
+    return running.release(run_config(tables(tmp_path, records_per_label=None, **SEEDED))).release
+
+
+# -- what is released and written -------------------------------------------------------------------------------------
+
+
+def test_columns_are_released_and_rows_are_written_in_their_types(tmp_path: Path) -> None:
+    result = run(tables(tmp_path, records_per_label=100))
+    again = us.load_release(tmp_path / "out" / "release" / "dp-kps.release")
+    assert again.digest == result.release.digest
+    assert [charge.name for charge in again.statement.charges][-3:] == ["columns", "column-scores", "column-pairs"]
+    assert again.statement.budget == us.Budget(3, "1e-6")
+    table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
+    assert table.column_names == ["text", "department", "label", *NAMES, "provenance"]
+    assert [str(table.schema.field(name).type) for name in NAMES] == [
+        "string",
+        "int64",
+        "double",
+        "bool",
+        "date32[day]",
+    ]
+    written = table.to_pylist()
+    wards = Counter((row["department"], row["ward"]) for row in written)
+    assert wards["cardiology", "A"] > 80
+    assert wards["dermatology", "B"] > 80
+    assert {row["beds"] for row in written if row["ward"] == "A"} <= {1, 2, 3, 4, None}
+    assert all(row["fee"] is None or 0 <= row["fee"] <= 90 for row in written)
+    assert all(row["seen"] is None or row["seen"].year == 2024 for row in written)
+
+
+@pytest.mark.parametrize("output_format", ["csv", "jsonl"])
+def test_other_formats_hold_the_same_rows(tmp_path: Path, output_format: str) -> None:
+    run(tables(tmp_path), output_format=output_format)
+    file = tmp_path / "out" / "release" / f"synthetic.{output_format}"
+    if output_format == "csv":
+        with file.open(newline="") as stream:
+            written: list[dict[str, Any]] = list(csv.DictReader(stream))
+    else:
+        written = [json.loads(line) for line in file.read_text().splitlines()]
+    assert all(datetime.date.fromisoformat(row["seen"]) for row in written if row["seen"])
+    assert {row["ward"] for row in written} <= {"A", "B", "", None}
+
+
+def test_prompts_show_the_row_that_the_text_gets(tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]) -> None:
+    chat = use_chat(FakeChat())
+    result = run(tables(tmp_path), llm="openai:fake", base_url="http://127.0.0.1:1/v1", samples=1, repair=0)
+    asked = [request.messages[-1].content for request in chat.asked if "Details:" in request.messages[-1].content]
+    assert len(asked) == len(result.records) == 8
+    for prompt, record in zip(asked, result.records, strict=True):
+        assert record.columns is not None
+        assert f"ward: {record.columns[0]}" in prompt or record.columns[0] is None
+
+
+def test_the_same_seed_gives_the_same_rows_and_another_others(made: Release) -> None:
+    first, same, other = (
+        [record.columns for record in us.generate(made, llm="none", records=30, seed=seed).records]
+        for seed in (1, 1, 2)
+    )
+    assert first == same != other
+
+
+def test_python_takes_columns_from_the_corpus(tmp_path: Path) -> None:
+    tables(tmp_path)
+    corpus = us.read_corpus(
+        tmp_path / "notes.csv", text="note", label="department", labels=LABELS, columns={"ward": ["A", "B"]}
+    )
+    result = us.run(
+        corpus,
+        us.DPKPS(vocabulary=str(tmp_path / "terms.txt"), vocabulary_is_public=True, top_terms=10, length=3),
+        us.Budget(4, "1e-6"),
+        llm="none",
+        records=10,
+        ledger=str(tmp_path / "ledger.sqlite"),
+        dataset="notes",
+    )
+    assert set(result.columns) == {"text", "department", "label", "ward", "provenance"}
+
+
+def test_a_table_without_labels_has_rows_too(tmp_path: Path) -> None:
+    values = tables(tmp_path, label=None, labels=None, records_per_label=None, records=20)
+    assert {record.columns is None for record in run(values).records} == {False}
+
+
+def test_owners_are_protected_over_columns_and_text(tmp_path: Path) -> None:
+    release = running.release(run_config(tables(tmp_path, owner="clinician", max_records_per_owner=3))).release
+    assert release.statement.unit.kind == "owner"
+    assert release.arrays["columns"].sum() < 5 * 6 + 100  # five owners of weight 1, six histograms
+
+
+@pytest.mark.parametrize("engine", ["processes"])
+@pytest.mark.parametrize("owner", [None, "clinician"])
+def test_an_engine_gives_the_same_histograms(tmp_path: Path, engine: str, owner: str | None) -> None:
+    values = tables(tmp_path, owner=owner, insecure_no_noise=True, ledger=None)
+    here = running.release(run_config({**values, "output": str(tmp_path / "here")})).release
+    there = running.release(run_config({**values, "output": str(tmp_path / "there"), "engine": engine, "workers": 2}))
+    for name in ("columns", "column-scores", "column-pairs"):
+        np.testing.assert_array_equal(here.arrays[name], there.release.arrays[name])
+
+
+# -- conditions -------------------------------------------------------------------------------------------------------
+
+
+def test_rows_meet_a_condition_and_labels_follow_from_it(made: Release) -> None:
+    where = "ward=B,seen=2024-03-01..2024-04-30"
+    records = us.generate(made, llm="none", records=60, where=where).records
+    assert {record.columns[0] for record in records if record.columns} == {"B"}
+    months = {record.columns[4].month for record in records if record.columns}  # type: ignore[union-attr]
+    assert months <= {2, 3, 4, 5}  # bins of a twelfth of the year
+    assert sum(record.label == 1 for record in records) > 45
+
+
+def test_a_condition_may_name_labels_or_come_as_a_mapping(made: Release) -> None:
+    records = us.generate(made, llm="none", records=20, where={"department": "dermatology", "beds": [1, 3]}).records
+    assert {record.label for record in records} == {1}
+    assert {record.columns[1] for record in records if record.columns} <= {1, 3}
+
+
+@pytest.mark.parametrize(
+    ("where", "problem"),
+    [
+        ("ward=C", "has no 'C'"),
+        ("wing=A", "does not have"),
+        ("ward", "cannot be read"),
+        ("ward=", "cannot be read"),
+        ("department=surgery", "a label that there is not"),
+        ("ward=A,ward=B", "No row of the Release meets"),
+        ("beds=4..1", "has no"),
+    ],
+)
+def test_an_impossible_condition_says_so(made: Release, where: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        us.generate(made, llm="none", records=5, where=where)
+
+
+def test_records_per_label_need_rows_of_every_label(made: Release) -> None:
+    with pytest.raises(ConfigError, match="No row with the label 'cardiology'"):
+        us.generate(made, llm="none", records_per_label=5, where="department=dermatology")
+
+
+def test_a_condition_without_columns_is_refused(tmp_path: Path) -> None:
+    values = settings(tmp_path, where="ward=A")
+    with pytest.raises(ConfigError, match="no typed columns"):
+        run(values)
+    assert not runs_charged(values["ledger"])
+
+
+# -- bad rows and bad settings, before anything is charged ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cell", "column"), [("C", "ward"), ("many", "beds"), ("1e", "fee"), ("2024-13-01", "seen")])
+def test_a_value_outside_its_domain_is_a_bad_row(tmp_path: Path, cell: str, column: str) -> None:
+    values = tables(tmp_path)
+    with (tmp_path / "notes.csv").open(newline="") as stream:
+        table = list(csv.DictReader(stream))
+    table[17][column] = cell
+    write_csv(tmp_path / "notes.csv", table, list(table[0]))
+    with pytest.raises(CorpusError, match="its typed column does not declare") as caught:
+        run(values)
+    assert cell not in str(caught.value)
+    assert not runs_charged(values["ledger"])
+    run(values, on_bad_row="skip")
+    skipped = json.loads((tmp_path / "out" / "private" / "skipped_rows.json").read_text())
+    assert skipped == {"skipped": 1, "kinds": {"value outside a column's domain": 1}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"columns": "ward=A|B; wing=1..5"}, "no column 'wing'"),
+        ({"columns": "note=A|B"}, "also the text"),
+        ({"columns": "provenance=A|B"}, "also the text"),
+        ({"columns": "clinician=a|b", "owner": "clinician"}, "also the text"),
+        ({"column_pairs": "ward*wing"}, "no pair"),
+        ({"columns_share": 0.9999999999}, "nothing is left|out of range|does not fit"),
+        ({"guide": True, "guide_moves": True}, "row's other columns"),
+    ],
+    ids=lambda each: str(each)[:40],
+)
+def test_bad_settings_charge_nothing(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
+    values = tables(tmp_path, **changes)
+    with pytest.raises((ConfigError, CorpusError), match=problem):
+        run(values)
+    assert not runs_charged(values["ledger"])
+
+
+def test_without_the_extra_nothing_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.tables.fitting.find_spec", lambda name: None)
+    values = tables(tmp_path)
+    with pytest.raises(ConfigError, match="mbi, which is not installed"):
+        run(values)
+    assert not runs_charged(values["ledger"])
+
+
+# -- runs that stop, and files that lie -------------------------------------------------------------------------------
+
+
+def test_a_run_that_is_stopped_resumes_with_one_charge_and_the_same_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = tables(tmp_path)
+    with stops_after_the_charge(monkeypatch):
+        run(values)
+    kept: dict[str, NDArray[np.float64]] = {}
+
+    def stop(*arguments: Any, **named: Any) -> Distribution:
+        kept["singles"] = np.concatenate(arguments[1])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tabling, "fit", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(values)
+    made = run(values).release
+    np.testing.assert_array_equal(made.arrays["columns"], kept["singles"])
+    assert runs_charged(values["ledger"]) == 1
+    with pytest.raises(us.UnderstudyError):
+        run(values, columns="ward=A|B")
+
+
+def with_array(made: Release, name: str, array: NDArray[Any] | None) -> Release:
+    rest = {other: each for other, each in made.arrays.items() if other != name}
+    return replace(made, arrays=rest if array is None else {**rest, name: array})
+
+
+WRONG: dict[str, Callable[[Release], Release]] = {
+    "no model": lambda made: with_array(made, "column-logarithms", None),
+    "a shorter model": lambda made: with_array(made, "column-logarithms", made.arrays["column-logarithms"][:-1]),
+    "a longer model": lambda made: with_array(made, "column-logarithms", np.zeros(10**5)),
+    "large logarithms": lambda made: with_array(made, "column-logarithms", made.arrays["column-logarithms"] + 1e9),
+    "a pair of one column": lambda made: with_array(made, "column-chosen", made.arrays["column-chosen"] * 0),
+    "a pair too many": lambda made: with_array(made, "column-chosen", np.zeros((9, 2), dtype=np.int64)),
+    "columns beyond": lambda made: with_array(made, "column-chosen", made.arrays["column-chosen"] + 9),
+    "fewer counts": lambda made: with_array(made, "columns", made.arrays["columns"][:-2]),
+    "no scores": lambda made: with_array(made, "column-scores", None),
+    "other columns": lambda made: replace(made, schema=replace(made.schema, columns=made.schema.columns[:2])),
+    "no columns": lambda made: replace(made, schema=replace(made.schema, columns=())),
+    "other pairs": lambda made: replace(made, parameters={**made.parameters, "column_pairs": "ward*wing"}),
+    "a column twice": lambda made: replace(made, schema=replace(made.schema, columns=made.schema.columns[:1] * 5)),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_file_whose_columns_do_not_fit_is_refused(tmp_path: Path, made: Release, what: str) -> None:
+    file = tmp_path / "f.release"
+    made.save(file)
+    assert us.load_release(file).digest == made.digest
+    WRONG[what](made).save(file)
+    with pytest.raises(ReleaseError):
+        us.generate(us.load_release(file), llm="none", records=3)
+
+
+def test_no_value_of_a_row_is_in_what_may_be_shared(
+    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A declared value that no row has is public; one that is not declared is in no file and no message."""
+    values = tables(tmp_path)
+    with (tmp_path / "notes.csv").open(newline="") as stream:
+        table = list(csv.DictReader(stream))
+    table[3]["ward"] = "zanzibar-wing"
+    write_csv(tmp_path / "notes.csv", table, list(table[0]))
+    said = understudy("run", *flags({**values, "on_bad_row": "skip"}))
+    assert said.code == 0, said.err
+    assert "zanzibar" not in said.out + said.err
+    assert not files_holding(tmp_path / "out", b"zanzibar")
