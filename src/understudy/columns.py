@@ -325,6 +325,12 @@ def declared_columns(declared: object) -> tuple[Column, ...]:
     return tuple(columns)
 
 
+def in_words(columns: Sequence[Column], cells: Sequence[int]) -> str:
+    """A row's cells, those of missing values left out: ``priority: high; paid: 0 to 5``."""
+    named = zip(columns, cells, strict=True)
+    return "; ".join(f"{column.name}: {column.title(cell)}" for column, cell in named if cell != column.missing)
+
+
 WRITTEN = ("text", "label", "provenance")
 """Columns that every synthetic table has."""
 

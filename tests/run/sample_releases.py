@@ -290,5 +290,6 @@ SAMPLES: dict[str, Callable[[], Release]] = {
     "private-prediction": private_prediction,
     "dp-finetune": dp_finetune,
     "dp-finetune guided": lambda: with_guide(dp_finetune()),
+    "dp-finetune with columns": lambda: with_columns(dp_finetune()),
     "seq-pate": seq_pate,
 }

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
+from understudy.columns import Column
 from understudy.errors import ConfigError
 from understudy.labels import LabelSet
 from understudy.methods.contents import Contents
@@ -90,6 +91,7 @@ class Preparation:
         embedder, model: if the method needs one (:func:`needed`); ``dimension`` is that of the embedder's vectors.
         prompts: what texts are asked for with, if the method needs a model or candidates.
         record_columns: the columns of the JSON records that the texts are; empty where they are none.
+        columns: typed columns beside the texts, which batches hold the cells of.
         secrets: finds the secrets in a text, where these are protected. It has been checked that none is in more
             records than declared.
         say: takes a line for the user: public facts only.
@@ -104,6 +106,7 @@ class Preparation:
     model: CausalModel | None = None
     prompts: Prompts | None = None
     record_columns: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
     secrets: SecretFinder | None = None
     say: Callable[[str], None] = lambda _line: None
     resuming: bool = False

@@ -15,6 +15,8 @@ from understudy.release import Release
 from understudy.tables.plan import COLUMNS, PAIRS, SCORES, measured_pairs, parts
 from understudy.tables.released import CHOSEN, LARGEST_LOGARITHM, LOGARITHMS, parameters_of, variables_of
 
+BESIDE = frozenset({GUIDE, COLUMNS, SCORES, PAIRS, LOGARITHMS, CHOSEN})
+"""Arrays that the Release of any method may hold besides its own."""
 LARGEST = 1e30
 """No released number is larger; sums and products of those that are smaller do not overflow."""
 

@@ -217,6 +217,7 @@ def _load_models(
         model=model,
         prompts=None if writing is None else writing.prompts,
         record_columns=tuple(corpus.schema.record_columns),
+        columns=corpus.schema.typed,
         say=listener.say,
     )
 

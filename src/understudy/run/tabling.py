@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.columns import in_words
 from understudy.config import RunConfig
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.errors import ConfigError
@@ -184,7 +185,8 @@ class TableRows:
         pairs = list(zip(self.variables.columns, cells, strict=True))
         values = tuple(column.sample(cell, generator) for column, cell in pairs)
         named = zip(self.variables.columns, values, strict=True)
-        return Row(values, "; ".join(f"{column.name}: {shown(value)}" for column, value in named if value is not None))
+        details = "; ".join(f"{column.name}: {shown(value)}" for column, value in named if value is not None)
+        return Row(values, details, in_words(self.variables.columns, cells))
 
     def _allowed(self, label: int) -> list[NDArray[np.bool_]]:
         if not self.variables.labelled:

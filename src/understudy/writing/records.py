@@ -18,10 +18,12 @@ class Row:
     Args:
         values: of each column.
         details: the same in words, for a prompt.
+        cells: their cells in words, as a model that was tuned on rows knows them.
     """
 
     values: tuple[Value, ...]
     details: str
+    cells: str = ""
 
 
 def shown(value: Value) -> str:

@@ -74,7 +74,9 @@ class DPFinetune(Method, DPFinetuneParameters):
         return release(self, corpus, plan, tools=tools, private=self.private)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
-        return texts.generate(self, release, counts, tuned=self.tuned_model(release, needed(tools.model)), tools=tools)
+        tuned = self.tuned_model(release, needed(tools.model))
+        knows_rows = bool(release.schema.columns) and tuned.instructions.shape == "text"
+        return texts.generate(self, release, counts, tuned=tuned, tools=tools, knows_rows=knows_rows)
 
     def label_weights(self, release: Release) -> Sequence[float] | None:
         return release.arrays[COUNTS].tolist() if COUNTS in release.arrays else None

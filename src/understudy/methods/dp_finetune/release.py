@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.columns import Column, in_words
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.decoding.tuned import TunedModel
 from understudy.methods.base import Released, ReleaseTools, needed
@@ -59,7 +60,14 @@ def release(
     counts = label_counts(parameters.label_sizes, LABELS, corpus, tools)
     mechanism: DPSGD = plan.mechanism(TRAINING)
     training = Training(
-        parameters, found.tuned, found.tuned.shapes(found.rows), mechanism, tools.open(TRAINING), corpus, private
+        parameters,
+        found.tuned,
+        found.tuned.shapes(found.rows),
+        mechanism,
+        tools.open(TRAINING),
+        corpus,
+        private,
+        tools.columns,
     )
     state: Arrays = {}
     first = 0
@@ -92,6 +100,7 @@ class Training:
     paid: PaidSteps
     corpus: BoundedCorpus
     private: bool
+    columns: tuple[Column, ...] = ()
     reached: int = 0
     """The last step that was taken here."""
     _units: PrivateUnits | None = field(default=None)
@@ -104,7 +113,7 @@ class Training:
     def between(self, state: Arrays, first: int, last: int) -> Arrays:
         """The state after step ``last``, from that after step ``first``: the weights, and what AdamW keeps."""
         if self._units is None:
-            self._units = read_units(self.corpus, self.tuned)
+            self._units = read_units(self.corpus, self.tuned, self.columns)
         trainable, steps = self.tuned.trainable, self.paid.between(first, last)
         query = ClippedGradients(trainable, self.shapes, self.mechanism)
         optimizer = AdamW(
@@ -151,11 +160,16 @@ class PrivateUnits:
         return [each[choice] for each, choice in zip(sampled, chosen.tolist(), strict=True)]
 
 
-def read_units(corpus: BoundedCorpus, tuned: TunedModel) -> PrivateUnits:
-    """One pass over the private records."""
+def read_units(corpus: BoundedCorpus, tuned: TunedModel, columns: Sequence[Column] = ()) -> PrivateUnits:
+    """One pass over the private records. A text begins with the cells of its row, where there are typed columns."""
     found: dict[int, list[TokenRow]] = {}
     for batch in corpus.batches():
-        for text, label, unit in zip(batch.texts, batch.labels.tolist(), batch.units.tolist(), strict=True):
+        texts = batch.texts
+        if columns and batch.cells is not None and tuned.instructions.shape == "text":
+            texts = [
+                f"{in_words(columns, cells)}\n{text}" for cells, text in zip(batch.cells.tolist(), texts, strict=True)
+            ]
+        for text, label, unit in zip(texts, batch.labels.tolist(), batch.units.tolist(), strict=True):
             found.setdefault(unit, []).append(tuned.row(text, label))
     return PrivateUnits(list(found.values()))
 

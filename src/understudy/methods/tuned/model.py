@@ -12,8 +12,7 @@ from pydantic import Field
 from understudy.decoding.prompting import LabelPrompts, TextParameters
 from understudy.decoding.tuned import Instructions, TunedModel
 from understudy.errors import ConfigError, ReleaseError
-from understudy.guide.plan import GUIDE
-from understudy.methods.contents import Held
+from understudy.methods.contents import BESIDE, Held
 from understudy.models.causal import CausalModel
 from understudy.models.lora import ATTENTION
 from understudy.models.training import LoRA, Trainable, Weights
@@ -142,8 +141,8 @@ def held_arrays(release: Release, *, others: Collection[str]) -> dict[str, Held]
 
 
 def _weights(release: Release, others: Collection[str]) -> dict[str, NDArray[Any]]:
-    """All arrays that are nothing else; a guide is none."""
-    return {name: each for name, each in release.arrays.items() if name not in {*PROMPTS, GUIDE, *others}}
+    """All arrays that are nothing else; what any Release may hold besides is none."""
+    return {name: each for name, each in release.arrays.items() if name not in {*PROMPTS, *BESIDE, *others}}
 
 
 def held_strings(release: Release) -> dict[str, int | None]:

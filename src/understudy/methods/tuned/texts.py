@@ -27,25 +27,32 @@ def generate(
     *,
     tuned: TunedModel,
     tools: GenerationTools,
+    knows_rows: bool = False,
 ) -> Iterator[SyntheticRecord]:
     """``counts[label]`` texts of each label, sampled from the tuned model on its prompt.
 
     A text that cannot be used (no record where one is wanted, empty, or not ended within its tokens) is sampled again,
     four times in all; then it is left out, and its record says why.
+
+    Args:
+        knows_rows: the model has learnt texts that begin with the cells of their row.
     """
     writer = tools.writer.parameters
     sampling = Sampling(tools.seed, writer.llm_temperature, writer.top_p, writer.max_tokens)
     texts = Texts(tuned, sampling, _check(parameters, release), drop_unfinished=parameters.unfinished == "drop")
     wanted = [(label, number) for label, count in enumerate(counts) for number in range(count)]
+    rows = tools.writer.rows if knows_rows else None
     model, faults, done = public_name(tuned.causal.model_id), Counter[str](), 0
     for first in range(0, len(wanted), _AT_ONCE):
         some = wanted[first : first + _AT_ONCE]
-        for (label, number), text in zip(some, texts.of(some), strict=True):
+        taken = [None if rows is None else rows.take(label) for label, _ in some]
+        beginnings = ["" if row is None else row.cells for row in taken]
+        for (label, number), row, text in zip(some, taken, texts.of(some, beginnings), strict=True):
             known = {"model": model, "sample": number, "tries": text.tries, "finish": text.finish}
             if text.fault:
                 faults[text.fault] += 1
                 known["fault"] = text.fault
-            yield SyntheticRecord(text.text, label, known)
+            yield SyntheticRecord(text.text, label, known, None if row is None else row.values)
         done += len(some)
         tools.say(f"{done} of {len(wanted)} texts.")
     if faults:
@@ -87,13 +94,15 @@ class Texts:
     check: RecordCheck | None
     drop_unfinished: bool
 
-    def of(self, wanted: Sequence[tuple[int, int]]) -> list[Text]:
-        """One text per label and number, in order."""
+    def of(self, wanted: Sequence[tuple[int, int]], beginnings: Sequence[str]) -> list[Text]:
+        """One text per label and number, in order, behind its beginning, which is not part of it."""
         found: dict[int, Text] = {}
         for tries in range(1, _TRIES + 1):
             open_ = [place for place in range(len(wanted)) if place not in found or found[place].fault]
             keys = [(wanted[place][0], f"{wanted[place][1]} {tries}") for place in open_]
-            for place, answer in zip(open_, self.tuned.sample(keys, sampling=self.sampling), strict=True):
+            begun = [beginnings[place] for place in open_]
+            answers = self.tuned.sample(keys, sampling=self.sampling, beginnings=begun)
+            for place, answer in zip(open_, answers, strict=True):
                 found[place] = self._text(answer, tries)
         return [found[place] for place in range(len(wanted))]
 
