@@ -18,6 +18,7 @@ from understudy.files import disk_faults
 
 _SECTIONS = {
     "Make": {
+        "init": "A configuration to begin with, from the names of a table's columns.",
         "run": "From a private table to a synthetic one: release, then generate.",
         "release": "Make a Release of a private table: the only step that reads it.",
         "generate": "Turn a Release into synthetic texts. Free, any number of times.",

@@ -35,6 +35,9 @@ from understudy.config import (
     release_groups,
     run_config,
 )
+from understudy.corpus.header import read_header
+from understudy.errors import ConfigError
+from understudy.files import atomic_file
 from understudy.guide.parameters import ChoosingParameters
 from understudy.methods.registry import load_release, method_class, method_names
 from understudy.outputs import OutputFolder
@@ -96,6 +99,28 @@ def _is_file(word: str) -> bool:
         return Path(word).is_file()
     except (OSError, ValueError):
         return False
+
+
+@click.command()
+@click.argument("table")
+@click.option("--format", "kind", default=None, help="csv, tsv, jsonl or parquet, where the name does not say.")
+@click.option("--delimiter", default=None, help="What separates CSV cells.")
+@click.option("--encoding", default="utf-8", show_default=True, help="Encoding of CSV and JSONL.")
+@click.option("--output", default=None, metavar="FILE", help="The YAML file to write. Default: standard output.")
+def init(table: str, kind: str | None, delimiter: str | None, encoding: str, output: str | None) -> None:
+    """Write a configuration for TABLE to be filled in, from the names of its columns alone: no value is read."""
+    from understudy.run.starting import draft
+
+    text = draft(table, read_header(table, format=kind, delimiter=delimiter, encoding=encoding))
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    path = Path(output)
+    if path.exists():
+        raise ConfigError(f"There is a file {path.name!r} already.", "Name another with --output.")
+    with atomic_file(path) as file:
+        file.write(text.encode())
+    click.echo(path)
 
 
 @click.command(cls=ParametersCommand, groups=_run_groups, main=_MAIN)

@@ -83,18 +83,9 @@ def csv_rows(
         else:
             rows = _lines(stream, delimiter, limit, quoted=quotes == "line")
         rows = filter(None, rows)
-        header = next(rows, None)
-        if header is None:
-            yield 0, CorpusError(f"{file.shown!r} is empty.", "A CSV file begins with a header row.")
-            return
-        if isinstance(header, BadRow):
-            yield (
-                0,
-                CorpusError(
-                    f"The first row of {file.shown!r} is no header row.",
-                    "Check the file, --quotes, and that its rows end at LF or CRLF.",
-                ),
-            )
+        header = _header(rows, file)
+        if isinstance(header, CorpusError):
+            yield 0, header
             return
         header = [clean(name) for name in header]
         error = header_error(header, columns, file.shown)
@@ -108,6 +99,25 @@ def csv_rows(
                 yield number, row
             else:
                 yield number, [clean(row[i]) for i in positions] if len(row) == width else BadRow.FIELD_COUNT
+
+
+def csv_header(file: DataFile, *, delimiter: str, encoding: str) -> Iterator[Row]:
+    """The header row of a CSV or TSV file as the only row; nothing behind it is looked at."""
+    lift_cell_limit()
+    with file.open_text(encoding) as stream:
+        yield 0, _header(filter(None, _records(stream, delimiter, LINE_CELLS << 20)), file)
+
+
+def _header(rows: Iterator[_Record], file: DataFile) -> list[str] | CorpusError:
+    header = next(rows, None)
+    if header is None:
+        return CorpusError(f"{file.shown!r} is empty.", "A CSV file begins with a header row.")
+    if isinstance(header, BadRow):
+        return CorpusError(
+            f"The first row of {file.shown!r} is no header row.",
+            "Check the file, --quotes, and that its rows end at LF or CRLF.",
+        )
+    return header
 
 
 def lift_cell_limit() -> None:

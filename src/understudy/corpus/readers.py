@@ -54,6 +54,23 @@ def jsonl_rows(file: DataFile, columns: Sequence[str], *, encoding: str, max_cel
                 yield number, _json_cells(line, columns)
 
 
+def json_keys(file: DataFile, *, encoding: str) -> Iterator[Row]:
+    """The keys of the first line's object as the only row."""
+    with file.open_text(encoding) as stream:
+        line = next(lines(stream, LINE_CELLS << 20), BadRow.INVALID_JSON)
+        value = None
+        if not isinstance(line, BadRow) and nests_within(line, MOST_NESTED + 1):
+            try:
+                value = _decode(line)
+            except (ValueError, RecursionError):
+                value = None
+        if isinstance(value, Mapping):
+            yield 1, list(value)
+        else:
+            cure = "Give one JSON object per line."
+            yield 1, CorpusError(f"The first line of {file.shown!r} is no JSON object.", cure)
+
+
 def lines(stream: io.TextIOBase, limit: int) -> Iterator[str | BadRow]:
     """Lines with their ends; one of ``limit`` characters or more is bad, and is read through without being kept."""
     while line := stream.readline(limit):

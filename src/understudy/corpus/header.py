@@ -1,0 +1,56 @@
+"""The names of a table's columns, and in Parquet their types: what may be known of it without reading a value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from understudy.corpus.arrow import parquet_schema
+from understudy.corpus.bad_rows import BadRow
+from understudy.corpus.delimited import csv_header
+from understudy.corpus.readers import json_keys, without_exceptions
+from understudy.corpus.sources import check_encoding, find_files
+from understudy.errors import CorpusError
+
+Kind = Literal["text", "boolean", "integer", "number", "date", "datetime"]
+
+
+def read_header(
+    source: str | Sequence[str],
+    *,
+    format: str | None = None,  # noqa: A002
+    delimiter: str | None = None,
+    encoding: str = "utf-8",
+) -> list[tuple[str, Kind | None]]:
+    """Each column's name and, where the file declares one, its kind.
+
+    Of CSV and TSV the header row is read, of JSON lines the keys of the first line, of Parquet the schema.
+
+    Raises:
+        ConfigError, CorpusError: the table cannot be found or has no header.
+    """
+    check_encoding(encoding)
+    file = find_files([source] if isinstance(source, str) else source, format=format)[0]
+    if file.format == "parquet":
+        types = parquet_schema(file)
+        return [(field.name, _kind(field.type)) for field in types]
+    if file.format == "jsonl":
+        rows = json_keys(file, encoding=encoding)
+    else:
+        rows = csv_header(file, delimiter=delimiter or ("\t" if file.format == "tsv" else ","), encoding=encoding)
+    _, names = next(without_exceptions(rows, file.shown))
+    if isinstance(names, CorpusError):
+        raise names
+    assert not isinstance(names, BadRow)
+    return [(str(name), None) for name in names]
+
+
+def _kind(arrow_type: object) -> Kind | None:
+    import pyarrow.types as t
+
+    kinds: list[tuple[Kind, object]] = [
+        *(("text", test) for test in (t.is_string, t.is_large_string, t.is_string_view)),
+        *(("boolean", t.is_boolean), ("integer", t.is_integer), ("number", t.is_floating), ("number", t.is_decimal)),
+        *(("date", t.is_date), ("datetime", t.is_timestamp)),
+    ]
+    return next((kind for kind, test in kinds if test(arrow_type)), None)  # type: ignore[operator]

@@ -1,0 +1,100 @@
+"""``understudy init``: a configuration from names alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from understudy.cli import cli
+from understudy.config import run_config
+from understudy.corpus.header import read_header
+from understudy.errors import UnderstudyError
+
+PRIVATE = "zanzibar"
+
+
+def init(*words: str) -> str:
+    done = CliRunner().invoke(cli, ["init", *words], catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.output
+
+
+def uncommented(text: str) -> str:
+    """As somebody fills it in: the columns without their comment signs."""
+    head, _, rest = text.partition("# columns:\n")
+    columns, _, tail = rest.partition("\n\n")
+    return head + "columns:\n" + "\n".join(line.removeprefix("#") for line in columns.splitlines()) + "\n\n" + tail
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", f"id,message,priority,yes,weird: name\n1,{PRIVATE},{PRIVATE},2,3\n"),
+        ("t.tsv", f"id\tmessage\tpriority\n1\t{PRIVATE}\t{PRIVATE}\n"),
+        ("t.jsonl", f'{{"id": 1, "message": "{PRIVATE}", "priority": ["{PRIVATE}"]}}\n{PRIVATE}\n'),
+    ],
+)
+def test_the_draft_is_yaml_without_a_value_and_can_be_filled_in(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+    text = init(str(tmp_path / name))
+    assert PRIVATE not in text
+    assert yaml.safe_load(text)["text"] == "message"
+    filled = run_config(yaml.safe_load(uncommented(text)))
+    assert {column.name for column in filled.typed_columns} >= {"id", "priority"}
+
+
+def test_a_parquet_file_declares_kinds(tmp_path: Path) -> None:
+    columns = {
+        "body": pa.array([PRIVATE]),
+        "age": pa.array([1]),
+        "paid": pa.array([1.5]),
+        "urgent": pa.array([True]),
+        "day": pa.array([1], pa.date32()),
+        "at": pa.array([1], pa.timestamp("ms")),
+        "tags": pa.array([[PRIVATE]]),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    assert dict(read_header(str(tmp_path / "t.parquet"))) == {
+        **{"body": "text", "age": "integer", "paid": "number", "urgent": "boolean"},
+        **{"day": "date", "at": "datetime", "tags": None},
+    }
+    filled = run_config(yaml.safe_load(uncommented(init(str(tmp_path / "t.parquet")))))
+    kinds = {column.name: column.kind for column in filled.typed_columns}
+    assert kinds == {
+        **{"age": "integer", "paid": "number", "urgent": "boolean"},
+        **{"day": "date", "at": "datetime", "tags": "category"},
+    }
+
+
+def test_a_file_is_written_once(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("text\n")
+    file = tmp_path / "run.yaml"
+    assert init(str(tmp_path / "t.csv"), "--output", str(file)).strip() == str(file)
+    assert yaml.safe_load(file.read_text())["text"] == "text"
+    with pytest.raises(UnderstudyError, match="already"):
+        init(str(tmp_path / "t.csv"), "--output", str(file))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", b""),
+        ("t.csv", b'"open'),
+        ("t.csv", b"\xff\xfe\x00"),
+        ("t.jsonl", b"[1]\n"),
+        ("t.jsonl", b""),
+        ("t.jsonl", b"{" * 500),
+        ("t.parquet", b"PAR1"),
+        ("t.xls", b"x"),
+    ],
+)
+def test_what_has_no_header_is_one_error(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UnderstudyError) as caught:
+        init(str(tmp_path / name))
+    assert caught.value.cure
