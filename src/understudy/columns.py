@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal, TypeGuard, cast, get_args
 
@@ -323,6 +324,32 @@ def declared_columns(declared: object) -> tuple[Column, ...]:
         if any(column.name == other.name for other in columns[:place]):
             raise ConfigError(f"The column {column.name!r:.60} is declared twice.", "Declare each column once.")
     return tuple(columns)
+
+
+def crossed_columns(label: str | None, columns: Sequence[Column]) -> tuple[Column, ...]:
+    """The typed columns that a label is made of: ``product``, or ``product*priority``; none if it is a column of its
+    own.
+
+    Raises ConfigError if one is named twice, or they have more than :data:`MOST_CELLS` combinations.
+    """
+    names = [] if label is None else [part.strip() for part in label.split("*")]
+    found = [column for name in names for column in columns if column.name == name]
+    if len(found) < len(names):
+        return ()
+    if len(set(names)) < len(names):
+        raise ConfigError(f"The label {label!r:.60} names a column twice.", "Cross different columns.")
+    if math.prod(column.missing for column in found) > MOST_CELLS:
+        raise ConfigError(
+            f"The columns of the label {label!r:.60} have more than {MOST_CELLS} combinations.",
+            "Cross fewer columns, or declare fewer values and bins.",
+        )
+    return tuple(found)
+
+
+def cross_labels(crossed: Sequence[Column]) -> tuple[str, ...]:
+    """The label set of crossed columns, the last one moving fastest; missing values have no label."""
+    titles = ([column.title(cell) for cell in range(column.missing)] for column in crossed)
+    return tuple(" / ".join(combination) for combination in product(*titles))
 
 
 def in_words(columns: Sequence[Column], cells: Sequence[int]) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field_validator, model_validator
 
-from understudy.columns import Column, declared_columns
+from understudy.columns import Column, cross_labels, crossed_columns, declared_columns
 from understudy.corpus import Corpus, canonical, read_corpus
 from understudy.corpus.addresses import parse_address
 from understudy.corpus.labels import declared_labels
@@ -57,7 +57,7 @@ class TableParameters(Parameters):
     record_columns: CommaSeparated = ()
     """Columns that together make a JSON record, which is the text."""
     label: str | None = None
-    """Column of the labels."""
+    """Column of the labels; or a typed column, or several as ``A*B``, whose combinations are then the labels."""
     labels: str | tuple[str | int | float | bool, ...] | None = None
     """The declared label set: a list, ``A,B,C``, or ``@FILE``."""
     labels_from_data: bool = False
@@ -84,10 +84,30 @@ class TableParameters(Parameters):
     max_cell_bytes: int = Field(1_048_576, ge=1)
     """A row with a longer cell is bad."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _labels_of_columns(cls, values: Any) -> Any:
+        """A label that is made of typed columns has their combinations for a label set."""
+        if not isinstance(values, dict) or not values.get("columns") or values.get("labels") is not None:
+            return values
+        label = values.get("label")
+        crossed = crossed_columns(label if isinstance(label, str) else None, declared_columns(values["columns"]))
+        return {**values, "labels": cross_labels(crossed)} if crossed else values
+
     @property
-    def typed_columns(self) -> tuple[Column, ...]:
+    def all_columns(self) -> tuple[Column, ...]:
         """The declared columns. Raises ConfigError if one has no finite domain."""
         return () if self.columns is None else declared_columns(self.columns)
+
+    @property
+    def crossed(self) -> tuple[Column, ...]:
+        """Those that the label is made of."""
+        return crossed_columns(self.label, self.all_columns)
+
+    @property
+    def typed_columns(self) -> tuple[Column, ...]:
+        """The others."""
+        return tuple(column for column in self.all_columns if column not in self.crossed)
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -363,7 +383,7 @@ class RunConfig(
         if self.labels is not None:
             fields["labels"] = [canonical(label) for label in declared_labels(self.labels)]
         if self.columns is not None:
-            fields["columns"] = [column.to_json() for column in self.typed_columns]
+            fields["columns"] = [column.to_json() for column in self.all_columns]
         chosen = {name: value for name, value in method.dump().items() if name not in method.stopping_parameters}
         return {**fields, **chosen, "content of files": {**self.file_hashes, **own.file_hashes}}
 

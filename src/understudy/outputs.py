@@ -201,7 +201,7 @@ def synthetic_columns(records: Sequence[SyntheticRecord], schema: PublicSchema) 
         if len({type(name) for name in names}) > 1 or any(isinstance(name, int) and abs(name) >> 63 for name in names):
             names = [canonical(name) for name in schema.labels]
         labels = [names[record.label] if names else None for record in records]
-        if schema.label not in (TEXT, PROVENANCE):
+        if schema.label not in (TEXT, PROVENANCE) and not schema.crossed:
             columns[schema.label] = labels
         columns[LABEL] = labels
     for place, column in enumerate(schema.columns):

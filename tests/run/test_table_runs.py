@@ -83,11 +83,11 @@ def made(tmp_path: Path) -> Release:
 
 
 def test_columns_are_released_and_rows_are_written_in_their_types(tmp_path: Path) -> None:
-    result = run(tables(tmp_path, records_per_label=100))
+    result = run(tables(tmp_path, records_per_label=100, epsilon="8", **SEEDED))
     again = us.load_release(tmp_path / "out" / "release" / "dp-kps.release")
     assert again.digest == result.release.digest
     assert [charge.name for charge in again.statement.charges][-3:] == ["columns", "column-scores", "column-pairs"]
-    assert again.statement.budget == us.Budget(3, "1e-6")
+    assert again.statement.budget == us.Budget(8, "1e-6")
     table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
     assert table.column_names == ["text", "department", "label", *NAMES, "provenance"]
     assert [str(table.schema.field(name).type) for name in NAMES] == [
@@ -218,6 +218,59 @@ def test_records_per_label_need_rows_of_every_label(made: Release) -> None:
 def test_a_condition_without_columns_is_refused(tmp_path: Path) -> None:
     values = settings(tmp_path, where="ward=A")
     with pytest.raises(ConfigError, match="no typed columns"):
+        run(values)
+    assert not runs_charged(values["ledger"])
+
+
+# -- labels that are made of columns ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("label", "names"), [("ward", ("A", "B")), ("night*ward", 4), ("beds", ("1", "2", "3", "4"))])
+def test_a_label_may_be_made_of_columns(tmp_path: Path, label: str, names: Any) -> None:
+    values = tables(tmp_path, label=label, labels=None, records_per_label=None, records=80)
+    result = run(values)
+    if label == "night*ward":
+        names = ("false / A", "false / B", "true / A", "true / B")
+    assert result.release.schema.labels == names
+    assert us.load_release(tmp_path / "out" / "release" / "dp-kps.release").digest == result.release.digest
+    columns, parts = result.columns, label.split("*")
+    assert list(columns) == ["text", "label", *NAMES, "provenance"]
+    for place, name in enumerate(columns["label"]):
+        said = " / ".join(
+            str(columns[each][place]).replace("True", "true").replace("False", "false") for each in label.split("*")
+        )
+        assert said == name
+    assert Counter(columns["ward"]).keys() <= {"A", "B", None}
+
+
+def test_rows_of_a_crossed_label_meet_conditions_on_its_columns(tmp_path: Path) -> None:
+    values = tables(tmp_path, label="night*ward", labels=None, records_per_label=None)
+    made = running.release(run_config(values)).release
+    columns = us.generate(made, llm="none", records=20, where="ward=B,beds=3..4").columns
+    assert set(columns["ward"]) == {"B"}
+    assert set(columns["label"]) <= {"false / B", "true / B"}
+    with pytest.raises(ConfigError, match="has no 'C'"):
+        us.generate(made, llm="none", records=20, where="ward=C")
+
+
+def test_a_missing_value_in_a_label_s_column_is_a_row_without_a_label(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="no label"):
+        run(tables(tmp_path, label="fee", labels=None))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"label": "ward", "labels": "A,B"}, "declared a second time"),
+        ({"label": "ward*ward", "labels": None}, "names a column twice"),
+        ({"label": "ward*wing", "labels": "a,b"}, "no column 'ward\\*wing'"),
+        ({"label": "ward", "labels": None, "labels_from_data": True}, "declared a second time|both|Choose one"),
+    ],
+    ids=str,
+)
+def test_labels_of_columns_that_cannot_be_are_told(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
+    values = tables(tmp_path, **changes)
+    with pytest.raises((ConfigError, CorpusError), match=problem):
         run(values)
     assert not runs_charged(values["ledger"])
 

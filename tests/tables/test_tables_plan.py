@@ -89,7 +89,8 @@ def test_what_is_no_pair_is_one_error(pairs: str) -> None:
         ({"columns": None, "columns_share": 0.5}, "no columns"),
         ({"delta": "0"}, "needs a delta"),
         ({"columns_share": 1}, "columns_share"),
-        ({"label": "stars"}, "typed column"),
+        ({"label": "stars"}, "declared a second time"),
+        ({"text": "stars"}, "typed column"),
     ],
     ids=lambda each: str(each)[:40],
 )

@@ -151,7 +151,8 @@ def check_types(types: pa.Schema, schema: Schema, shown: str) -> ColumnTypes:
     kinds = {column: _kind(types.field(column).type) for column in schema.columns}
     if schema.text is not None and kinds[schema.text] != "string":
         raise CorpusError(f"The text column {schema.text!r} is not of a string type.", "Name the column of the texts.")
-    for column in (schema.label, schema.owner):
+    label = None if schema.crossed else schema.label
+    for column in (label, schema.owner):
         if column is not None and kinds[column] is None:
             raise CorpusError(
                 f"The type of the column {column!r} cannot be used for labels or owners.",
@@ -160,7 +161,7 @@ def check_types(types: pa.Schema, schema: Schema, shown: str) -> ColumnTypes:
     owner: str | None = None if schema.owner is None else kinds[schema.owner]
     if schema.owner is not None and owner == "float":
         owner = str(_plain(types.field(schema.owner).type))
-    return ColumnTypes(None if schema.label is None else kinds[schema.label], owner)
+    return ColumnTypes("string" if schema.crossed else None if label is None else kinds[label], owner)
 
 
 def _plain(arrow_type: Any) -> Any:

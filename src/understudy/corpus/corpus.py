@@ -179,7 +179,7 @@ class Corpus:
             "labels_declared": schema.labels_declared,
             "owner": schema.owner,
             "secrets": list(schema.secrets),
-            "columns": [column.to_json() for column in schema.typed],
+            "columns": [column.to_json() for column in (*schema.crossed, *schema.typed)],
             "on_bad_row": self._on_bad_row,
         }
 
@@ -300,7 +300,8 @@ class RowCheck:
         position = schema.columns.index
         self._text = position(schema.text) if schema.text is not None else None
         self._record = [(name, position(name)) for name in schema.record_columns]
-        self._label = position(schema.label) if schema.label is not None else None
+        self._label = position(schema.label) if schema.label is not None and not schema.crossed else None
+        self._crossed = [(column, position(column.name)) for column in schema.crossed]
         self._owner = position(schema.owner) if schema.owner is not None else None
         self._secrets = [position(name) for name in schema.secrets]
         self._typed = [(column, position(column.name)) for column in schema.typed]
@@ -317,6 +318,8 @@ class RowCheck:
         if problem is not None:
             return problem
         label = None if self._label is None else self._read_label(cells[self._label])
+        if self._crossed:
+            label = self._cross(cells)
         if isinstance(label, BadRow):
             return label
         owner = None if self._owner is None else self._read_owner(cells[self._owner])
@@ -346,6 +349,18 @@ class RowCheck:
         if label is None or (self._known is not None and canonical(label) not in self._known):
             return BadRow.UNKNOWN_LABEL
         return (isinstance(label, str) and self._string_problem(label)) or label
+
+    def _cross(self, cells: Sequence[object]) -> Label | BadRow:
+        """The label of the crossed columns' cells."""
+        index = 0
+        for column, place in self._crossed:
+            cell = column.cell(cells[place])
+            if cell is None:
+                return BadRow.CELL
+            if cell == column.missing:
+                return BadRow.NULL_LABEL
+            index = index * column.missing + cell
+        return self._schema.labels[index]
 
     def _read_owner(self, cell: object) -> str | BadRow:
         owner = None if is_missing(cell) else as_type(cell, "string")

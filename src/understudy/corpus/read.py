@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard, cast, get_args
 
-from understudy.columns import Column, declared_columns
+from understudy.columns import Column, cross_labels, crossed_columns, declared_columns
 from understudy.corpus import arrow, readers
 from understudy.corpus.addresses import parse_address
 from understudy.corpus.arrow import ColumnTypes
@@ -273,7 +273,7 @@ def read_corpus(
             of dicts, one per row.
         text: the column of the texts. Exactly one of this and ``record_columns`` is given.
         record_columns: columns that are made into a JSON record, which is then the text.
-        label: the column of the labels.
+        label: the column of the labels; or a typed column, or several as ``A*B``, whose combinations are the labels.
         labels: the label set: the labels, or ``"a,b,c"``, or ``"@FILE"``. Needed with ``label``.
         labels_from_data: read the label set from the data instead, in a pass of its own. It is then not protected.
         label_type: what label cells are read as: ``string``, ``int``, ``float`` or ``bool``. By default a Parquet
@@ -298,6 +298,10 @@ def read_corpus(
         ConfigError: the parameters contradict each other, or ``source`` is something else, such as a data frame.
         CorpusError: a file is not there, or cannot be read, or lacks a column. With ``labels_from_data`` bad rows too.
     """
+    declared = () if columns is None else declared_columns(columns)
+    crossed = crossed_columns(label, declared)
+    if crossed:
+        labels, label_type = _cross(crossed, labels, labels_from_data), "string"
     _check_choices(label, labels, labels_from_data, label_type, on_bad_row)
     options = TextOptions(delimiter, quotes, encoding, max_cell_bytes, formulas_escaped)
     schema = Schema(
@@ -309,7 +313,8 @@ def read_corpus(
         labels_declared=not labels_from_data,
         owner=owner,
         secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets or ()),
-        typed=() if columns is None else declared_columns(columns),
+        typed=tuple(column for column in declared if column not in crossed),
+        crossed=crossed,
     )
     folder = Path(private_dir) if private_dir is not None else None
     if _is_arrow_table(source):
@@ -337,6 +342,17 @@ def read_corpus(
     if labels_from_data:
         corpus.observe_labels()
     return corpus
+
+
+def _cross(crossed: Sequence[Column], labels: str | Iterable[Label] | None, from_data: bool) -> tuple[Label, ...]:
+    """The label set of crossed columns, which nothing else declares; else ConfigError."""
+    found = cross_labels(crossed)
+    if from_data or (labels is not None and (isinstance(labels, str) or tuple(labels) != found)):
+        raise ConfigError(
+            "The label is made of typed columns, and its labels are declared a second time.",
+            "Leave --labels and --labels-from-data out: the columns' own values are the labels.",
+        )
+    return found
 
 
 def no_table(source: object) -> ConfigError:

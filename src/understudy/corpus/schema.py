@@ -25,6 +25,7 @@ class Schema:
         owner: the column that says whose record a row is, if any.
         secrets: columns that list a row's secrets.
         typed: columns with a declared domain.
+        crossed: typed columns, none of ``typed``, of whose cells the label is made; ``labels`` are their combinations.
 
     Raises:
         ConfigError: not exactly one of ``text`` and ``record_columns`` is given, there are labels without a label
@@ -40,6 +41,7 @@ class Schema:
     owner: str | None = None
     secrets: tuple[str, ...] = ()
     typed: tuple[Column, ...] = ()
+    crossed: tuple[Column, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.text is None) == (not self.record_columns):
@@ -59,13 +61,17 @@ class Schema:
             )
         if self.labels and self.label is None:
             raise ConfigError("Labels are declared without a label column.", "Name the column with --label.")
-        require_own_names(self.typed, (self.text, *self.record_columns, self.label, self.owner, *self.secrets))
+        label = None if self.crossed else self.label
+        require_own_names(
+            (*self.crossed, *self.typed), (self.text, *self.record_columns, label, self.owner, *self.secrets)
+        )
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """Every column that is read, each once."""
-        typed = (column.name for column in self.typed)
-        names = (self.text, *self.record_columns, self.label, self.owner, *self.secrets, *typed)
+        typed = (column.name for column in (*self.crossed, *self.typed))
+        label = None if self.crossed else self.label
+        names = (self.text, *self.record_columns, label, self.owner, *self.secrets, *typed)
         return tuple(dict.fromkeys(name for name in names if name is not None))
 
     @cached_property

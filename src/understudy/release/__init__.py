@@ -17,7 +17,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from understudy.columns import Column
+from understudy.columns import Column, crossed_columns
 from understudy.files import atomic_file, shared_folder
 from understudy.labels import LabelSet
 from understudy.privacy.facts import Facts
@@ -39,6 +39,11 @@ class PublicSchema:
     labels: tuple[Any, ...] = ()
     record_columns: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
+
+    @property
+    def crossed(self) -> tuple[Column, ...]:
+        """The columns that the label is made of."""
+        return crossed_columns(self.label, self.columns)
 
     @property
     def label_set(self) -> LabelSet:

@@ -21,6 +21,7 @@ from typing import Annotated, Any, BinaryIO
 
 from pydantic import Field
 
+from understudy.columns import Column, cross_labels, crossed_columns
 from understudy.errors import ConfigError, ReleaseError
 from understudy.files import is_pipe_or_device
 from understudy.privacy.facts import Facts
@@ -75,8 +76,11 @@ def _check_manifest(fields: dict[str, Any]) -> None:
     if len(distinct) != len(labels) or (labels and not known.schema_.label):
         raise ValueError("the labels are not a label set")
     names = [each.get("name") for each in known.schema_.columns]
-    if len({str(name) for name in names}) != len(names) or known.schema_.label in names:
+    if len({str(name) for name in names}) != len(names):
         raise ValueError("two columns have one name")
+    crossed = crossed_columns(known.schema_.label, [Column.from_json(each) for each in known.schema_.columns])
+    if crossed and tuple(labels) != cross_labels(crossed):
+        raise ValueError("the labels are not those of the columns that they are made of")
 
 
 MOST_BYTES = 256 * 1024**2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from understudy.columns import require_own_names
+from understudy.columns import cross_labels, require_own_names
 from understudy.config import MOST_RECORDS, RunConfig
 from understudy.corpus.labels import declared_labels
 from understudy.errors import ConfigError
@@ -77,13 +77,19 @@ def variables_of(config: RunConfig, labels: LabelSet) -> Variables | None:
 
     Raises ConfigError if something is asked of columns, and none is declared.
     """
-    columns, asked = config.typed_columns, config.part(TablesParameters)
+    columns, asked = config.all_columns, config.part(TablesParameters)
     if not columns and asked != TablesParameters():
         raise ConfigError(
             "Settings of typed columns are given, and no columns.", "Declare them with --columns, or leave these out."
         )
-    require_own_names(columns, (config.text, *config.record_columns, config.label, config.owner, *config.secrets))
-    return Variables(config.label, labels, columns) if columns else None
+    if config.crossed and labels.names != cross_labels(config.crossed):
+        raise ConfigError(
+            "The label is made of typed columns, and its labels are declared a second time.",
+            "Leave --labels out: the columns' own values are the labels.",
+        )
+    label = None if config.crossed else config.label
+    require_own_names(columns, (config.text, *config.record_columns, label, config.owner, *config.secrets))
+    return Variables(config.label, labels, columns, config.crossed) if columns else None
 
 
 def _check_recognisers(config: RunConfig) -> None:

@@ -245,12 +245,16 @@ def _planned_release(
     """The Release without its content, and its statement without seals."""
     read = preparation.embedder if _embeds_private_texts(method, config) else None
     schema = corpus.schema
-    columns = config.part(TablesParameters).model_dump(mode="json") if schema.typed else {}
+    columns = config.part(TablesParameters).model_dump(mode="json") if config.all_columns else {}
     return Release(
         method=method.name,
         parameters={**_without_folders(method), **guide_parameters(config), **columns, "seed": config.seed},
         schema=PublicSchema(
-            schema.text or "record", schema.label, tuple(schema.labels), tuple(schema.record_columns), schema.typed
+            schema.text or "record",
+            schema.label,
+            tuple(schema.labels),
+            tuple(schema.record_columns),
+            config.all_columns,
         ),
         statement=Statement.of(
             plan,
@@ -275,7 +279,7 @@ def _check_columns(config: RunConfig, corpus: Corpus) -> None:
         raise ConfigError(
             f"The corpus has no owner column {config.owner!r}.", "Read the corpus with this owner column."
         )
-    if config.typed_columns != corpus.schema.typed:
+    if (config.typed_columns, config.crossed) != (corpus.schema.typed, corpus.schema.crossed):
         raise ConfigError(
             "The corpus was read with other typed columns than the run declares.",
             "Declare the same columns in both: read_corpus(..., columns=...) and columns=....",

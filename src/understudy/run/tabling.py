@@ -178,13 +178,16 @@ class TableRows:
         if not ready:
             generator = self._generators.setdefault(label, np.random.default_rng([self.seed, label, _AHEAD]))
             sampled = self.distribution.sample(_AHEAD, self._allowed(label), generator)
-            ready.extend(self._row(cells, generator) for cells in sampled[:, int(self.variables.labelled) :].tolist())
+            first = int(self.variables.labelled)
+            ready.extend(self._row(label, cells, generator) for cells in sampled[:, first:].tolist())
         return ready.popleft()
 
-    def _row(self, cells: Sequence[int], generator: np.random.Generator) -> Row:
-        pairs = list(zip(self.variables.columns, cells, strict=True))
-        values = tuple(column.sample(cell, generator) for column, cell in pairs)
-        named = zip(self.variables.columns, values, strict=True)
+    def _row(self, label: int, cells: Sequence[int], generator: np.random.Generator) -> Row:
+        known = {column.name: cell for column, cell in zip(self.variables.columns, cells, strict=True)}
+        known |= self.variables.cells_of_label(label)
+        columns = self.variables.all_columns
+        values = tuple(column.sample(known[column.name], generator) for column in columns)
+        named = zip(columns, values, strict=True)
         details = "; ".join(f"{column.name}: {shown(value)}" for column, value in named if value is not None)
         return Row(values, details, in_words(self.variables.columns, cells))
 

@@ -25,7 +25,8 @@ def has_columns(made: Release) -> bool:
 
 def variables_of(made: Release) -> Variables:
     """Its variables."""
-    return Variables(made.schema.label, made.schema.label_set, made.schema.columns)
+    schema = made.schema
+    return Variables(schema.label, schema.label_set, schema.columns, schema.crossed)
 
 
 def parameters_of(made: Release) -> TablesParameters:

@@ -23,17 +23,34 @@ MOST_COLUMNS = 64
 class Variables:
     """The label as the first variable, where there are labels, and the typed columns in their order.
 
+    Args:
+        label: its column's name, or of crossed columns.
+        labels: the label set.
+        all_columns: the typed columns.
+        crossed: those of which the label is made, in the label's order: they follow from it.
+
     Raises:
         ConfigError: if there are more than :data:`MOST_COLUMNS`.
     """
 
     label: str | None
     labels: LabelSet
-    columns: tuple[Column, ...]
+    all_columns: tuple[Column, ...]
+    crossed: tuple[Column, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.names) > MOST_COLUMNS:
             raise ConfigError(f"More than {MOST_COLUMNS} typed columns are declared.", "Declare fewer.")
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The typed columns that are variables of their own."""
+        return tuple(column for column in self.all_columns if column not in self.crossed)
+
+    def cells_of_label(self, label: int) -> dict[str, int]:
+        """By name the cells of the crossed columns."""
+        places = np.unravel_index(label, [column.missing for column in self.crossed]) if self.crossed else ()
+        return {column.name: int(place) for column, place in zip(self.crossed, places, strict=True)}
 
     @property
     def labelled(self) -> bool:
@@ -80,10 +97,15 @@ class Variables:
         """
         found = [np.ones(size, dtype=np.bool_) for size in self.sizes]
         for name, asked in _conditions(where):
+            of_label = {column.name: column for column in self.crossed}
+            if name in of_label:
+                cells = of_label[name].cells_of(asked)
+                found[0] &= np.array([cells[self.cells_of_label(label)[name]] for label in range(self.labels.size)])
+                continue
             if name not in self.names:
                 raise ConfigError(
                     f"The condition names the column {name!r:.60}, which the Release does not have.",
-                    f"Its columns are: {', '.join(self.names)}.",
+                    f"Its columns are: {', '.join((*of_label, *self.names))}.",
                 )
             place = self.names.index(name)
             if self.labelled and place == 0:
