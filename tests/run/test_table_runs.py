@@ -121,7 +121,8 @@ def test_other_formats_hold_the_same_rows(tmp_path: Path, output_format: str) ->
 
 def test_prompts_show_the_row_that_the_text_gets(tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]) -> None:
     chat = use_chat(FakeChat())
-    result = run(tables(tmp_path), llm="openai:fake", base_url="http://127.0.0.1:1/v1", samples=1, repair=0)
+    model = {"llm": "openai:fake", "base_url": "http://127.0.0.1:1/v1", "samples": 1, "repair": 0}
+    result = run(tables(tmp_path, where="ward=A|B", **model))
     asked = [request.messages[-1].content for request in chat.asked if "Details:" in request.messages[-1].content]
     assert len(asked) == len(result.records) == 8
     for prompt, record in zip(asked, result.records, strict=True):
@@ -236,10 +237,7 @@ def test_a_label_may_be_made_of_columns(tmp_path: Path, label: str, names: Any) 
     columns, parts = result.columns, label.split("*")
     assert list(columns) == ["text", "label", *NAMES, "provenance"]
     for place, name in enumerate(columns["label"]):
-        said = " / ".join(
-            str(columns[each][place]).replace("True", "true").replace("False", "false") for each in label.split("*")
-        )
-        assert said == name
+        assert " / ".join(canonical(columns[each][place]) for each in parts) == name  # type: ignore[arg-type]
     assert Counter(columns["ward"]).keys() <= {"A", "B", None}
 
 
