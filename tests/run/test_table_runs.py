@@ -21,6 +21,7 @@ from run_fixtures import Said, files_holding, runs_charged, stops_after_the_char
 import understudy as us
 from understudy.config import run_config
 from understudy.errors import ConfigError, CorpusError, ReleaseError
+from understudy.labels import canonical
 from understudy.release import Release
 from understudy.run import pipeline as running
 from understudy.run import tabling
