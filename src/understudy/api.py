@@ -106,6 +106,7 @@ class WritingOptions(TypedDict, total=False):
     llm_temperature: float
     top_p: float
     max_tokens: int
+    json_schema: Folder | None
     llm: str
     base_url: str | None
     api_key_env: str | None

@@ -135,6 +135,52 @@ class RecordCheck:
         return record if problem is None else problem
 
 
+@dataclass(frozen=True)
+class ObjectForm:
+    """Texts that are JSON objects which fit a schema."""
+
+    schema: JSONSchema
+
+    def example(self, text: str, words: Sequence[str]) -> str | None:
+        """An object for a prompt to show: ``text`` in its last string, the ``words`` in the others. None where such a
+        one does not fit the schema, as it asks for more than types."""
+        value = _example(json.loads(self.schema.text), text, iter([*words, *[text] * _MOST_STRINGS]))
+        return _canonical(value) if isinstance(value, dict) and self.schema.fits(value) else None
+
+    def read(self, answer: str) -> str | None:
+        """The object in a model's answer as JSON on one line: without a fence, and what is said around it. None where
+        there is none that fits."""
+        first, last = answer.find("{"), answer.rfind("}")
+        value = read_json(answer[first : last + 1]) if 0 <= first < last else Fault.NOT_JSON
+        return _canonical(value) if isinstance(value, dict) and self.schema.fits(value) else None
+
+
+_MOST_STRINGS = 100
+
+
+def _example(schema: Any, text: str, words: Iterator[str]) -> Any:
+    """A value of the type that a part of a schema plainly names."""
+    if not isinstance(schema, dict):
+        return None
+    if isinstance(schema.get("enum"), list) and schema["enum"]:
+        return schema["enum"][0]
+    if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
+        properties = schema["properties"]
+        strings = [name for name, part in properties.items() if isinstance(part, dict) and part.get("type") == "string"]
+        last = strings[-1] if strings else None
+        return {
+            name: text if name == last and "enum" not in part else _example(part, text, words)
+            for name, part in properties.items()
+        }
+    kind = schema.get("type")
+    if kind == "string":
+        return next(words, text)
+    if kind in ("integer", "number"):
+        return schema.get("minimum", 1)
+    plain: dict[Any, Any] = {"boolean": False, "array": [], "null": None}
+    return plain[kind] if isinstance(kind, str) and kind in plain else {}
+
+
 def read_records(file: str | Path, check: RecordCheck) -> tuple[str, ...]:
     """Public example records of a JSONL file, as the corpus writes them.
 

@@ -11,7 +11,7 @@ from understudy.models.types import Embedder
 from understudy.privacy.unit import Unit
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import PromptTemplate
-from understudy.writing.writer import Writer
+from understudy.writing.writer import MOST_TRIES, Writer
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
@@ -87,5 +87,6 @@ class CallEstimate:
         """One prompt per record around ``length`` phrases, sampled and repaired as ``writing`` says."""
         phrases = ["keyphrase"] * min(length, writing.prompt_terms or length)
         messages = template.messages(phrases, examples=template.examples[: writing.examples_per_prompt])
-        calls = sum(counts) * (writing.samples + writing.repair)
-        return cls(calls, sum(len(message.content) for message in messages), most=writing.repair > 0)
+        again = writing.repair + (MOST_TRIES if writing.json_schema else 0)
+        calls = sum(counts) * (writing.samples + again)
+        return cls(calls, sum(len(message.content) for message in messages), most=again > 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -63,6 +64,9 @@ class Dialect:
         }
         if request.stop:
             body["stop"] = list(request.stop[:MOST_STOPS])
+        if request.schema is not None:
+            wanted = {"name": "record", "schema": json.loads(request.schema)}
+            body["response_format"] = {"type": "json_schema", "json_schema": wanted}
         for name in self.left_out:
             body.pop(name, None)
         return body
@@ -79,7 +83,7 @@ class Dialect:
             return True
         if not _REJECTED.search(message):
             return False
-        for name in ("temperature", "top_p", "stop"):
+        for name in ("temperature", "top_p", "stop", "response_format"):
             if name in body and (parameter == name or re.search(rf"\b{name}\b", message)):
                 if name not in self.left_out:
                     _log.warning("The model does not take %s; it is left out.", name)

@@ -29,7 +29,8 @@ class Message:
 class ChatRequest:
     """A prompt and how to sample one answer to it.
 
-    ``sample`` numbers several answers to one prompt: each is stored (and paid for) on its own.
+    ``sample`` numbers several answers to one prompt: each is stored (and paid for) on its own. ``schema`` is a JSON
+    schema that the answer should fit: a wish, to which an endpoint that knows ``response_format`` keeps.
     """
 
     messages: tuple[Message, ...]
@@ -38,10 +39,12 @@ class ChatRequest:
     top_p: float = 1.0
     stop: tuple[str, ...] = ()
     sample: int = 0
+    schema: str | None = None
 
     def key(self, model_id: str) -> str:
         """SHA-256 of the canonical request to ``model_id``: the name its answer is stored under."""
-        canonical = json.dumps([model_id, asdict(self)], sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+        fields = {name: value for name, value in asdict(self).items() if name != "schema" or value is not None}
+        canonical = json.dumps([model_id, fields], sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 

@@ -34,3 +34,5 @@ class WritingParameters(Parameters):
     """Nucleus sampling of the language model."""
     max_tokens: int = Field(160, ge=1, le=1_000_000)
     """Longest answer in tokens."""
+    json_schema: str | None = public_file(None)
+    """A JSON schema file: every text is a JSON object that fits it (methods that prompt with phrases)."""

@@ -49,6 +49,7 @@ class PromptTemplate(Parameters):
     user: str
     user_with_label: str | None = None
     details: str = "Details: {details}."
+    as_json: str = "Answer with one JSON object and nothing else. It fits this JSON schema: {schema}"
     repair: str = (
         "Rewrite this {document_type} so that it also contains these words: {missing}. "
         "Answer with the text only.\n\n{text}"
@@ -65,16 +66,19 @@ class PromptTemplate(Parameters):
         label: str | None = None,
         examples: Sequence[Example] = (),
         details: str = "",
+        schema: str = "",
     ) -> tuple[Message, ...]:
-        """The chat that asks for one text with ``phrases``, and that fits the ``details`` of its row."""
+        """The chat that asks for one text with ``phrases``, that fits the ``details`` of its row, and a JSON
+        ``schema``."""
         turns = [Message("system", self._fill(self.system, phrases, label))] if self.system else []
+        as_json = f"\n\n{self._fill(self.as_json, (), label, {'schema': schema})}" if schema else ""
         for example in examples:
-            turns.append(Message("user", self._ask(example.phrases, None)))
+            turns.append(Message("user", self._ask(example.phrases, None) + as_json))
             turns.append(Message("assistant", example.text))
         asked = self._ask(phrases, label)
         if details:
             asked = f"{asked} {self._fill(self.details, phrases, label, {'details': details})}"
-        return (*turns, Message("user", asked))
+        return (*turns, Message("user", asked + as_json))
 
     def repair_messages(self, text: str, missing: Sequence[str], phrases: Sequence[str]) -> tuple[Message, ...]:
         """The chat that asks for ``text`` again with the ``missing`` phrases."""
@@ -151,8 +155,9 @@ class PromptTemplate(Parameters):
     def sha256(self) -> str:
         """Of the fields; prompts for predicting only where they are not the general ones, so that older hashes last."""
         general = {"prediction"} if self.prediction == PredictionPrompts() else set()
-        if self.details == type(self).model_fields["details"].default:
-            general.add("details")
+        general |= {
+            name for name in ("details", "as_json") if getattr(self, name) == type(self).model_fields[name].default
+        }
         return hashlib.sha256(self.model_dump_json(exclude=general or None).encode()).hexdigest()
 
     def _ask(self, phrases: Sequence[str], label: str | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from understudy.config import ModelParameters, RunConfig
 from understudy.corpus import Label, canonical
-from understudy.decoding.structured import RecordCheck, read_records
+from understudy.decoding.structured import JSONSchema, ObjectForm, RecordCheck, read_records
 from understudy.errors import ConfigError, ModelError
 from understudy.labels import in_proportion
 from understudy.methods.base import Method
@@ -27,7 +27,7 @@ from understudy.statement import NOT_PRIVATE, Statement
 from understudy.store.database import MOST_BLANK
 from understudy.writing.answers import NoText
 from understudy.writing.records import Rows, SyntheticRecord
-from understudy.writing.writer import Writer
+from understudy.writing.writer import Form, Writer
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
@@ -90,6 +90,7 @@ class Writing:
 
     prompts: Prompts
     chat: ChatModel | None
+    form: Form | None = None
 
     def writer(
         self,
@@ -119,6 +120,7 @@ class Writing:
             seed=config.seed,
             progress=lambda done, asked: listener.progress("texts", done, asked),
             rows=rows,
+            form=self.form,
         )
 
 
@@ -130,6 +132,7 @@ def prepare_writing(session: Session, config: RunConfig, listener: Listener, *, 
     """
     parameters: WritingParameters = config.part(WritingParameters)
     template = load_template(parameters.document_type, file=parameters.prompt)
+    form = _form(parameters, config)
     prompts = Prompts(parameters, template, _examples(parameters, config))
     chat = _load_chat(config, listener) if asks and config.llm != "none" else None
     if chat is not None:
@@ -141,7 +144,23 @@ def prepare_writing(session: Session, config: RunConfig, listener: Listener, *, 
         if note := language_note(config.llm):
             listener.say(note)
         chat = CachedChat(chat, session.store.answers)
-    return Writing(prompts, chat)
+    return Writing(prompts, chat, form)
+
+
+def _form(parameters: WritingParameters, config: RunConfig) -> Form | None:
+    """What every text must be. Raises ConfigError if the method's texts cannot be asked for in this form."""
+    if parameters.json_schema is None:
+        return None
+    needs = method_class(config.method).needs
+    if needs.generation_llm != "optional" or needs.candidates or config.llm == "none":
+        raise ConfigError(
+            "A JSON schema is given for texts that no language model is prompted for with phrases.",
+            "Leave --json-schema out; or take the method dp-kps with an --llm, or private-prediction or few-shot with "
+            "--record-columns.",
+        )
+    schema = JSONSchema(parameters.json_schema)
+    form = ObjectForm(schema)
+    return Form(schema.text, form.example, form.read)
 
 
 def write_texts(
@@ -219,6 +238,10 @@ def write_texts(
             cure = "They are empty in the Release."
         elif method.needs.generation_model:
             cure = "Ask for longer ones (--max-tokens), or for others (--seed)."
+        elif writing.form is not None:
+            cure = (
+                "Their answers did not fit the JSON schema. Ask for longer ones (--max-tokens), or for others (--seed)."
+            )
         elif chat is None:
             cure = "Name a language model (--llm)."
         else:

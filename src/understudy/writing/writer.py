@@ -6,7 +6,7 @@ Phrases are released values and examples are public, so nothing here touches pri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
@@ -18,6 +18,8 @@ from understudy.writing.records import Row, Rows, Seed, SyntheticRecord
 
 _SEEDS_AT_ONCE = 1024
 _SEPARATOR = ", "
+MOST_TRIES = 4
+"""Times to ask again for a text that is not of the form it must have."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Writer:
         seed: first number of the samples, so that another seed asks for other answers.
         progress: told the number of texts as they come in, and of how many.
         rows: of typed columns, one for each text, whose prompt shows it; None without such.
+        form: what every text must be; None: anything.
     """
 
     chat: ChatModel | None
@@ -43,6 +46,7 @@ class Writer:
     seed: int = 0
     progress: Callable[[int, int], None] = lambda _done, _asked: None
     rows: Rows | None = None
+    form: Form | None = None
 
     @property
     def calls_per_seed(self) -> int:
@@ -75,12 +79,18 @@ class Writer:
         ]
         samples = self.parameters.samples
         answers = asker.ask([self._request(prompt) for prompt in prompts for _ in range(samples)])
+        answers = [self._in_form(answer) for answer in answers]
         best = [
             max(answers[index * samples : (index + 1) * samples], key=lambda answer: rank(answer, phrases, prompt))
             for index, (phrases, prompt) in enumerate(zip(asked, prompts, strict=True))
         ]
         blank = [index for index, answer in enumerate(best) if answer.blank and answer.finish_reason != "failed"]
-        self._replace(asker, best, asked, {index: self._request(prompts[index]) for index in blank})
+        tries = [samples] * len(seeds)
+        for _ in range(1 if self.form is None else self.form.tries):
+            for index in blank:
+                tries[index] += 1
+            self._replace(asker, best, asked, {index: self._request(prompts[index]) for index in blank})
+            blank = [index for index in blank if best[index].blank and best[index].finish_reason != "failed"]
         for _ in range(self.parameters.repair):
             missing = {index: missing_phrases(best[index].text, asked[index]) for index in range(len(seeds))}
             repairs = {
@@ -89,13 +99,14 @@ class Writer:
                 if lacking and not best[index].blank
             }
             self._replace(asker, best, asked, repairs)
-        for seed, phrases, answer, row in zip(seeds, asked, best, rows, strict=True):
+        for seed, phrases, answer, row, times in zip(seeds, asked, best, rows, tries, strict=True):
             provenance = {
                 "phrases": list(phrases),
                 "kept": list(kept_phrases(answer.text, phrases)),
                 "prompt": self.template.sha256[:12],
                 "model": public_name(asker.chat.model_id),
                 "finish": answer.finish_reason,
+                **({} if self.form is None else {"asked": times}),
             }
             columns = None if row is None else row.values
             yield SyntheticRecord(answer.text.strip(), seed.label, provenance, columns)
@@ -106,7 +117,11 @@ class Writer:
         turn = [shown[(index * count + offset) % len(shown)] for offset in range(count)]
         label = self.labels[seed.label] if self.parameters.label_in_prompt and self.labels else None
         details = "" if row is None else row.details
-        return self.template.messages(phrases, label=label, examples=turn, details=details)
+        schema = "" if self.form is None else self.form.schema
+        if self.form is not None:
+            formed = [(each, self.form.example(each.text, each.phrases)) for each in turn]
+            turn = [each.model_copy(update={"text": text}) for each, text in formed if text is not None]
+        return self.template.messages(phrases, label=label, examples=turn, details=details, schema=schema)
 
     def _request(self, messages: tuple[Message, ...]) -> ChatRequest:
         return ChatRequest(
@@ -114,7 +129,8 @@ class Writer:
             max_tokens=self.parameters.max_tokens,
             temperature=self.parameters.llm_temperature,
             top_p=self.parameters.top_p,
-            stop=self.template.stop,
+            stop=() if self.form else self.template.stop,
+            schema=None if self.form is None else self.form.schema,
             sample=self.seed * 1_000_000,
         )
 
@@ -126,10 +142,32 @@ class Writer:
         requests: Mapping[int, ChatRequest],
     ) -> None:
         """Ask again for some texts; keep whichever answer is better."""
-        for index, answer in zip(requests, asker.ask(list(requests.values()), again=True), strict=True):
+        answers = map(self._in_form, asker.ask(list(requests.values()), again=True))
+        for index, answer in zip(requests, answers, strict=True):
             prompt = requests[index].messages
             if rank(answer, asked[index], prompt) > rank(best[index], asked[index], prompt):
                 best[index] = answer
+
+    def _in_form(self, answer: Completion) -> Completion:
+        """The answer as its form has it; blank where it is none."""
+        return answer if self.form is None else replace(answer, text=self.form.read(answer.text) or "")
+
+
+@dataclass(frozen=True)
+class Form:
+    """What every text must be: JSON that fits a schema.
+
+    Args:
+        schema: JSON, shown in the prompt and asked of endpoints that know ``response_format``.
+        example: a text in this form for a prompt to show, of a public text and its phrases; None where there is none.
+        read: an answer's text in this form; None where it is not of it.
+        tries: times to ask again for a text that is not.
+    """
+
+    schema: str
+    example: Callable[[str, Sequence[str]], str | None]
+    read: Callable[[str], str | None]
+    tries: int = MOST_TRIES
 
 
 def public_name(model_id: str) -> str:
