@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
@@ -48,14 +49,17 @@ def read_rows(path: Path, *, at_once: int = _AT_ONCE, typed: Sequence[str] = ())
         raise ValueError("no file")
     if path.stat().st_size > MOST_BYTES:
         raise TooLarge
-    readers = {".parquet": _parquet_rows, ".csv": _csv_rows}
-    for count, row in enumerate(readers.get(path.suffix, _json_rows)(path, at_once, typed)):
+    readers: dict[str, Callable[[Path], Iterator[Mapping[str, Any]]]] = {
+        ".parquet": partial(_parquet_rows, at_once=at_once, typed=typed),
+        ".csv": _csv_rows,
+    }
+    for count, row in enumerate(readers.get(path.suffix, _json_rows)(path)):
         if count >= MOST_ROWS:
             raise TooLarge
         yield row
 
 
-def _csv_rows(path: Path, *_: object) -> Iterator[Mapping[str, Any]]:
+def _csv_rows(path: Path) -> Iterator[Mapping[str, Any]]:
     lift_cell_limit()
     with path.open(encoding="utf-8-sig", newline="") as lines:
         cells = filter(None, csv.reader(lines))
@@ -64,14 +68,14 @@ def _csv_rows(path: Path, *_: object) -> Iterator[Mapping[str, Any]]:
             yield dict(zip(names, map(unescaped, row), strict=True))
 
 
-def _json_rows(path: Path, *_: object) -> Iterator[Mapping[str, Any]]:
+def _json_rows(path: Path) -> Iterator[Mapping[str, Any]]:
     with path.open(encoding="utf-8-sig", newline="\n") as lines:
         for line in lines:
             if line.strip():
                 yield json.loads(line)
 
 
-def _parquet_rows(path: Path, at_once: int, typed: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+def _parquet_rows(path: Path, *, at_once: int, typed: Sequence[str]) -> Iterator[Mapping[str, Any]]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as plain:

@@ -266,9 +266,7 @@ def _typed(config: EvaluationConfig, declared: Schema | None) -> tuple[Column, .
     return config.typed_columns if declared is None else declared.typed
 
 
-def completed(
-    config: EvaluationConfig, schema: PublicSchema | None, statement: Statement | None
-) -> EvaluationConfig:
+def completed(config: EvaluationConfig, schema: PublicSchema | None, statement: Statement | None) -> EvaluationConfig:
     """The configuration with the columns that the Release names, where none were given."""
     if schema is None or config.text is not None or config.record_columns:
         return config

@@ -45,8 +45,8 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Profile:
-    """One table: how many texts, how long they are in words, how many of which label (empty without labels), and of each
-    typed column how many in which cell, in the order of the cells (empty without such columns)."""
+    """One table: how many texts, how long they are in words, how many have which label (empty without labels) and which
+    cell of each typed column, in the order of its cells (empty without such columns)."""
 
     texts: Count
     words: Histogram

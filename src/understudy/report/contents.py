@@ -140,7 +140,7 @@ def read_statement(release: Path) -> Statement:
 def _summary(
     texts: Sequence[SyntheticText], columns: tuple[Column, ...], embedder: Embedder | None, seed: int
 ) -> dict[str, Any]:
-    """Of the synthetic rows alone, so that it may be handed out: lengths, labels, typed columns, topics, a map, distinct
+    """Of the synthetic rows alone, so that it may be handed out: lengths, labels, columns, topics, a map, distinct
     n-grams.
 
     (Self-BLEU takes a minute; an evaluation has it.)

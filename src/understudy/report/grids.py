@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from understudy.metrics.fidelity import COLUMN_METRICS, PAIR_DISTANCE
+from understudy.metrics.fidelity.columns import COLUMN_METRICS, PAIR_DISTANCE
 from understudy.metrics.overview import Overview, Profile
 from understudy.metrics.value import (
     HOLDOUT,
@@ -201,8 +201,8 @@ def column_rows(overview: Overview | None, release: Release | None) -> dict[str,
         for name, counts in profile.columns.items():
             shares.setdefault(name, {})[of] = _shares_of(counts)
     declared = {column.name: column for column in release.schema.columns} if release is not None else {}
-    for name, counts in (histograms_of(release) if release is not None else {}).items():
-        shares.setdefault(name, {})[CHARGED] = _shares_of(declared[name].by_title(counts.tolist()))
+    for name, noisy in (histograms_of(release) if release is not None else {}).items():
+        shares.setdefault(name, {})[CHARGED] = _shares_of(declared[name].by_title(noisy.tolist()))
     return {
         name: tuple(
             Shares(cell, {of: known.get(cell, 0.0) for of, known in tables.items()})
@@ -260,8 +260,10 @@ def column_values(values: Sequence[MetricValue]) -> tuple[tuple[MetricValue, ...
     out."""
     own = [measured for measured in values if measured.metric.name in _COLUMNS]
     pairs = [each for each in own if each.metric.name == PAIR_DISTANCE.name]
-    farthest = sorted((each for each in pairs if each.of == SYNTHETIC), key=lambda each: -(each.value or 0.0))
-    shown = [setting_words(each) for each in farthest[:MOST_PAIRS]]
-    chosen = sorted((each for each in pairs if setting_words(each) in shown), key=lambda p: shown.index(setting_words(p)))
+    distances = {setting_words(each): each.value or 0.0 for each in pairs if each.of == SYNTHETIC}
+    farthest = sorted(distances, key=lambda pair: -distances[pair])[:MOST_PAIRS]
+    places = {pair: place for place, pair in enumerate(farthest)}
+    shown = [each for each in pairs if setting_words(each) in places]
+    shown.sort(key=lambda each: places[setting_words(each)])
     others = [each for each in own if each.metric.name != PAIR_DISTANCE.name]
-    return (*others[:MOST_VALUES], *chosen), max(0, len(farthest) - MOST_PAIRS)
+    return (*others[:MOST_VALUES], *shown), len(distances) - len(farthest)

@@ -266,6 +266,7 @@ def _columns(contents: Contents) -> dict[str, Any]:
     values, more = column_values(contents.values)
     return {
         "rows": {name: (cells, list(cells[0].shares)) for name, cells in shown.items() if cells},
+        "beside": all(len(cells[0].shares) < 3 for cells in rows.values() if cells),
         "left_out": sum(map(len, rows.values())) - sum(map(len, shown.values())),
         "distances": _grid(values, f"{_beside_rows(values)}. {_KEY}"),
         "more_pairs": more,

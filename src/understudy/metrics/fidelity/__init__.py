@@ -9,13 +9,7 @@ from typing import Any
 import numpy as np
 
 from understudy.metrics import require_evaluate
-from understudy.metrics.fidelity.columns import (
-    COLUMN_DISTANCE,
-    PAIR_DISTANCE,
-    PAIRS_LARGEST,
-    PAIRS_MEAN,
-    column_values,
-)
+from understudy.metrics.fidelity.columns import PAIRS_LARGEST, PAIRS_MEAN, column_values
 from understudy.metrics.fidelity.embeddings import (
     COVERAGE,
     DENSITY,
@@ -50,10 +44,8 @@ from understudy.metrics.sample import Sample, words_of
 from understudy.metrics.value import HOLDOUT, OTHER_HALF, REAL, SYNTHETIC, Metric, MetricValue
 from understudy.vocabulary.words import split_words
 
-__all__ = ["COLUMN_METRICS", "measure_fidelity"]
+__all__ = ["measure_fidelity"]
 
-COLUMN_METRICS = (COLUMN_DISTANCE, PAIRS_MEAN, PAIRS_LARGEST, PAIR_DISTANCE)
-"""Those of typed columns."""
 Measure = Callable[..., Iterable[MetricValue]]
 Tables = Mapping[str, Any]
 """By whose they are."""
@@ -70,8 +62,8 @@ def measure_fidelity(
 ) -> tuple[MetricValue, ...]:
     """How near the synthetic texts are to the real ones, beside how near other real texts are.
 
-    Metrics of embeddings are left out where a table has none, those of labels, typed columns and JSON likewise. A metric that the
-    tables are too small for has the value None.
+    Metrics of embeddings are left out where a table has none, those of labels, typed columns and JSON likewise. A
+    metric that the tables are too small for has the value None.
 
     Args:
         real: texts of the private table.
@@ -125,7 +117,7 @@ def measure_fidelity(
             *_each(texts, [SELF_BLEU], self_bleu_values, sampling),
             *on_equal_sizes(_against_real(labels_cut, [LABEL_DISTANCE], label_distance_values, sampling)),
             *_each(labels, [], label_share_values, {"names": names}, least=1),
-            *on_rows(_against_real(rows, COLUMN_METRICS[1:3], column_values, sampling)),
+            *on_rows(_against_real(rows, [PAIRS_MEAN, PAIRS_LARGEST], column_values, sampling)),
             *_each(texts if schema is not None else {}, valid, validity_values, {"schema": schema}, least=1),
         )
 

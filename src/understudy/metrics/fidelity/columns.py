@@ -7,6 +7,7 @@ are related; relations of three columns at once are not looked at.
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,7 @@ PAIRS_LARGEST = Metric(
     _SOURCE,
     "lower",
 )
+COLUMN_METRICS = (COLUMN_DISTANCE, PAIRS_MEAN, PAIRS_LARGEST, PAIR_DISTANCE)
 LABEL = "label"
 """What the label is called; no typed column is."""
 
@@ -100,8 +102,8 @@ def _together(a: Ints, b: Ints) -> Ints:
     return _without_gaps(a * (int(b.max(initial=0)) + 1) + b)
 
 
-def _without_gaps(values: NDArray[np.generic]) -> Ints:
-    return np.unique(values, return_inverse=True)[1].astype(np.int64)
+def _without_gaps(values: NDArray[Any]) -> Ints:
+    return np.asarray(np.unique(values, return_inverse=True)[1], dtype=np.int64)
 
 
 def _distances(numbers: Ints, ours: NDArray[np.bool_], theirs: NDArray[np.bool_]) -> list[float]:
