@@ -18,6 +18,7 @@ from understudy.corpus import Corpus, canonical, no_table, read_corpus
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.schema import Schema
 from understudy.errors import ConfigError, CorpusError
+from understudy.labels import Label
 from understudy.methods.registry import load_release
 from understudy.metrics.sample import Sample
 from understudy.outputs import LABEL, TEXT, OutputFolder, find_table
@@ -78,7 +79,7 @@ def open_table(path: Path, columns: Sequence[tuple[str, str | None]], typed: Seq
         return found
     schema = found.schema
     try:
-        table = _open(path, schema.text, schema.label, typed)
+        table = _open(path, schema.text, schema.label, labels=schema.labels, columns=typed)
     except CorpusError as error:
         raise CorpusError(error.problem, "Declare columns that every table has (--columns).") from None
     table.noted = []
@@ -102,13 +103,16 @@ def _open_texts(path: Path, columns: Sequence[tuple[str, str | None]]) -> Corpus
     raise problems[0]
 
 
-def _open(path: Path, text: str | None, label: str | None, typed: Sequence[Column] = ()) -> Corpus:
+def _open(
+    path: Path, text: str | None, label: str | None, labels: Sequence[Label] = (), columns: Sequence[Column] = ()
+) -> Corpus:
     return read_corpus(
         path,
         text=text,
         label=label,
-        labels_from_data=label is not None,
-        columns=typed or None,
+        labels=labels or None,
+        labels_from_data=label is not None and not labels,
+        columns=columns or None,
         on_bad_row="skip",
         formulas_escaped=True,  # of ours they are; in another's CSV at most an apostrophe is lost
     )
