@@ -115,7 +115,8 @@ def test_all_questions_are_asked_of_columns_and_another_table_may_have_none(tmp_
     )
     assert set(distances(found, "holdout").values()) == {0}
     names = {(each.metric.name, each.of) for each in found.values}
-    assert ("copied_rows", "synthetic") in names
+    copied = {each.of: each.value for each in found.values if each.metric.name == "copied_rows"}
+    assert copied == {"synthetic": 0, "holdout": 1}
     told = {of for name, of in names if name == "column_accuracy"}
     assert told == {"synthetic", "real", "real (all)", "most frequent"}
     assert ("accuracy", "floor") in names
