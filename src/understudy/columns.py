@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, TypeGuard, cast, get_args
+from typing import Any, Literal, TypeGuard, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from understudy.labels import Label, as_type, canonical, is_missing
 
 Kind = Literal["category", "boolean", "integer", "number", "date", "datetime"]
 Value = Label | datetime.date | datetime.datetime
+T = TypeVar("T", int, float)
 KINDS: tuple[str, ...] = get_args(Kind)
 MOST_CELLS = 1_000
 """Of one column."""
@@ -152,6 +153,14 @@ class Column:
             return f"{self.least + cell * width:.6g} to {self.least + (cell + 1) * width:.6g}"
         first, last = (_from_number(self.kind, end) for end in self._whole_bin(cell))
         return str(first) if first == last else f"{first} to {last}"
+
+    def by_title(self, values: Sequence[T]) -> dict[str, T]:
+        """The values of all cells by what the cells hold; those of cells with one title are added up."""
+        found: dict[str, T] = {}
+        for cell, value in enumerate(values):
+            title = self.title(cell)
+            found[title] = found[title] + value if title in found else value
+        return found
 
     def cells_of(self, asked: str) -> NDArray[np.bool_]:
         """``Bool[size]``: the cells that ``A``, ``A|B``, ``5..9`` or ``missing`` asks for.

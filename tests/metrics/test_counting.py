@@ -26,6 +26,7 @@ class Batch:
     texts: list[str]
     labels: NDArray[np.int32]
     owners: list[str] | None
+    cells: None = None
 
 
 @dataclass(frozen=True)

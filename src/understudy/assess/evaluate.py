@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from understudy.assess.charged import ChargedMetrics, release_metrics
 from understudy.assess.parameters import EvaluationParameters
 from understudy.assess.tables import (
@@ -137,7 +135,7 @@ def _leakage(config: EvaluationParameters, real: Sample, tables: Tables, listene
 
 def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Iterable[MetricValue]:
     """What the texts are good for, tested on held out texts, or on one half of the real ones."""
-    train, test = (real, tables.holdout) if tables.holdout is not None else _halves(real, seed=config.seed)
+    train, test = (real, tables.holdout) if tables.holdout is not None else real.halves(seed=config.seed)
     trained_on = {SYNTHETIC: tables.synthetic, **tables.beside}
     values: list[MetricValue] = []
     if test.labels is not None and tables.synthetic.labels is not None:
@@ -156,6 +154,11 @@ def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listene
             recipient=tables.recipient,
             encoder="builtin" if words_only else config.embedder,
         )
+    if test.cells is not None:
+        from understudy.metrics.utility.columns import measure_columns
+
+        listener.say("Training classifiers of columns.")
+        values += measure_columns(train, test, trained_on, seed=config.seed)
     if config.language_model:
         from understudy.metrics.utility.language import measure_language_model
 
@@ -176,12 +179,6 @@ def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listene
             test, pools, label_names=names, model=config.local_model, shots=config.shots, seed=config.seed
         )
     return values
-
-
-def _halves(real: Sample, *, seed: int) -> tuple[Sample, Sample]:
-    """Real texts to train on and others to test on, at random."""
-    order = np.random.default_rng(seed).permutation(len(real))
-    return real.take(np.sort(order[: len(real) // 2])), real.take(np.sort(order[len(real) // 2 :]))
 
 
 _FEWEST = 2
@@ -210,8 +207,9 @@ def evaluate(
     config = EvaluationConfig(**options)
     with ExitStack() as stack:
         private_dir = None if config.output is None else Path(config.output) / "private"
-        made = open_synthetic(synthetic, config)
-        config = completed(config, made, declared=real.schema if isinstance(real, Corpus) else None)
+        declared = real.schema if isinstance(real, Corpus) else None
+        made = open_synthetic(synthetic, config, declared=declared)
+        config = config if declared is not None else completed(config, made.schema, made.statement)
         folder = OutputFolder(Path(config.output)) if config.output else made.folder
         if folder is not None:
             stack.enter_context(disk_faults(folder.root))
@@ -221,6 +219,7 @@ def evaluate(
         corpus = open_real(real, config, private_dir)
         if not isinstance(real, Corpus):
             stack.enter_context(corpus)
+        _check_columns(corpus, made.table)
         wanted = None if config.charge_metrics is None else _wanted(config, corpus, made)
         tables = _read(config, corpus, made)
         made.require_unchanged()
@@ -302,6 +301,14 @@ def _check_folder(folder: OutputFolder | None, made: Made) -> None:
         raise ConfigError(
             f"The folder {folder.root.name} holds another run, beside whose statement these metrics would stand.",
             "Evaluate that folder, or use another --output.",
+        )
+
+
+def _check_columns(real: Corpus, synthetic: Corpus) -> None:
+    if real.schema.typed != synthetic.schema.typed:
+        raise ConfigError(
+            "The real table and the synthetic one were opened with different typed columns.",
+            "Open both with the same columns, or both without.",
         )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
+from understudy.columns import Column
 from understudy.corpus import canonical
 from understudy.corpus.delimited import lift_cell_limit, unescaped
 from understudy.errors import ConfigError
@@ -32,11 +34,12 @@ class TooLarge(ValueError):
     """The table has more rows or bytes than are read."""
 
 
-def read_rows(path: Path, *, at_once: int = _AT_ONCE) -> Iterator[Mapping[str, Any]]:
+def read_rows(path: Path, *, at_once: int = _AT_ONCE, typed: Sequence[str] = ()) -> Iterator[Mapping[str, Any]]:
     """The rows of a table in Parquet, CSV or JSON lines.
 
     Args:
         at_once: rows of Parquet that are decoded together.
+        typed: columns of Parquet that are read besides text, label and provenance.
 
     Raises:
         TooLarge: beyond :data:`MOST_ROWS` or :data:`MOST_BYTES`.
@@ -46,14 +49,17 @@ def read_rows(path: Path, *, at_once: int = _AT_ONCE) -> Iterator[Mapping[str, A
         raise ValueError("no file")
     if path.stat().st_size > MOST_BYTES:
         raise TooLarge
-    readers = {".parquet": _parquet_rows, ".csv": _csv_rows}
-    for count, row in enumerate(readers.get(path.suffix, _json_rows)(path, at_once)):
+    readers: dict[str, Callable[[Path], Iterator[Mapping[str, Any]]]] = {
+        ".parquet": partial(_parquet_rows, at_once=at_once, typed=typed),
+        ".csv": _csv_rows,
+    }
+    for count, row in enumerate(readers.get(path.suffix, _json_rows)(path)):
         if count >= MOST_ROWS:
             raise TooLarge
         yield row
 
 
-def _csv_rows(path: Path, _: int) -> Iterator[Mapping[str, Any]]:
+def _csv_rows(path: Path) -> Iterator[Mapping[str, Any]]:
     lift_cell_limit()
     with path.open(encoding="utf-8-sig", newline="") as lines:
         cells = filter(None, csv.reader(lines))
@@ -62,19 +68,19 @@ def _csv_rows(path: Path, _: int) -> Iterator[Mapping[str, Any]]:
             yield dict(zip(names, map(unescaped, row), strict=True))
 
 
-def _json_rows(path: Path, _: int) -> Iterator[Mapping[str, Any]]:
+def _json_rows(path: Path) -> Iterator[Mapping[str, Any]]:
     with path.open(encoding="utf-8-sig", newline="\n") as lines:
         for line in lines:
             if line.strip():
                 yield json.loads(line)
 
 
-def _parquet_rows(path: Path, at_once: int) -> Iterator[Mapping[str, Any]]:
+def _parquet_rows(path: Path, *, at_once: int, typed: Sequence[str]) -> Iterator[Mapping[str, Any]]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as plain:
         _check_size(path, plain.metadata)
-        names, strings = _flat_columns(plain)
+        names, strings = _flat_columns(plain, typed)
     size = 0
     with pq.ParquetFile(path, read_dictionary=strings) as file:  # a string that stands there often is there once
         for batch in file.iter_batches(at_once, columns=names, use_threads=False):
@@ -86,7 +92,7 @@ def _parquet_rows(path: Path, at_once: int) -> Iterator[Mapping[str, Any]]:
                 yield {name: column[row].as_py() for name, column in columns.items()}
 
 
-def _flat_columns(file: Any) -> tuple[list[str], list[str]]:
+def _flat_columns(file: Any, typed: Sequence[str]) -> tuple[list[str], list[str]]:
     """The columns that are read, and which of them hold strings; before anything in them is decoded.
 
     Raises:
@@ -95,12 +101,14 @@ def _flat_columns(file: Any) -> tuple[list[str], list[str]]:
     """
     import pyarrow as pa
 
-    names = [name for name in _COLUMNS if name in file.schema_arrow.names]
+    names = [name for name in (*_COLUMNS, *typed) if name in file.schema_arrow.names]
     types = {name: file.schema_arrow.field(name).type for name in names}
     strings = [name for name, kind in types.items() if kind in (pa.string(), pa.large_string())]
     plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
-    if set(names) - set(strings) - {LABEL} or not all(
-        name in strings or any(is_one(types[name]) for is_one in plain) for name in names
+    dates = (pa.types.is_date32, pa.types.is_timestamp)
+    if set(names) - set(strings) - {LABEL, *typed} or not all(
+        name in strings or any(is_one(types[name]) for is_one in (*plain, *(dates if name in typed else ())))
+        for name in names
     ):
         raise ValueError("a column is of another type")
     paths = [file.metadata.schema.column(place).path for place in range(file.metadata.num_columns)]
@@ -138,12 +146,14 @@ _MOST_PROVENANCE = 1 << 20
 
 @dataclass(frozen=True)
 class SyntheticText:
-    """A row: its text, its label in words (None without labels), the phrases that it was written from, and by what."""
+    """A row: its text, its label in words (None without labels), the phrases that it was written from, by what, and the
+    cells of its typed columns (None where it has not all of them)."""
 
     text: str
     label: str | None = None
     phrases: tuple[str, ...] = ()
     model: str = ""
+    cells: tuple[int, ...] | None = None
 
     @property
     def bare(self) -> bool:
@@ -151,8 +161,12 @@ class SyntheticText:
         return bool(self.phrases) and self.text == ", ".join(self.phrases)
 
 
-def read_synthetic(release: Path) -> tuple[SyntheticText, ...]:
+def read_synthetic(release: Path, columns: Sequence[Column] = ()) -> tuple[SyntheticText, ...]:
     """The rows of the synthetic table in a shareable folder; none where no text was made yet.
+
+    Args:
+        release: the folder.
+        columns: typed ones of the table.
 
     Raises:
         ConfigError: if the table cannot be read, has no column of texts, or is larger than a report may be of.
@@ -161,7 +175,7 @@ def read_synthetic(release: Path) -> tuple[SyntheticText, ...]:
     if path is None:
         return ()
     try:
-        return tuple(_text(row) for row in read_rows(path))
+        return tuple(_text(row, columns) for row in read_rows(path, typed=[column.name for column in columns]))
     except TooLarge:
         raise ConfigError(
             f"The synthetic table {path.name} is too large for a report: it has more than {MOST_ROWS:,} rows or "
@@ -255,7 +269,7 @@ def _require_measured_on(release: Path, digest: str | None, path: Path, again: s
     )
 
 
-def _text(row: Mapping[str, Any]) -> SyntheticText:
+def _text(row: Mapping[str, Any], columns: Sequence[Column]) -> SyntheticText:
     label, known = row.get(LABEL), _provenance(row)
     text = row[TEXT] or ""
     return SyntheticText(
@@ -263,7 +277,13 @@ def _text(row: Mapping[str, Any]) -> SyntheticText:
         None if label in (None, "") else _whole(canonical(label)[:MOST_CHARACTERS]),
         tuple(_whole(str(phrase)) for phrase in known.get("phrases", ())),
         _whole(str(known.get("model") or "")),
+        _cells(row, columns),
     )
+
+
+def _cells(row: Mapping[str, Any], columns: Sequence[Column]) -> tuple[int, ...] | None:
+    cells = [column.cell(row[column.name]) if column.name in row else None for column in columns]
+    return tuple(cell for cell in cells if cell is not None) if cells and None not in cells else None
 
 
 def _provenance(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,9 +12,13 @@ import numpy as np
 
 from understudy.assess.parameters import ChargeParameters, EvaluationParameters
 from understudy.assess.synthetic import origins, table_sha256
+from understudy.columns import Column
 from understudy.config import EMBEDDING_CACHE_GB, EngineParameters, Gigabytes, LedgerParameters, TableParameters
 from understudy.corpus import Corpus, canonical, no_table, read_corpus
+from understudy.corpus.bad_rows import BadRow
+from understudy.corpus.schema import Schema
 from understudy.errors import ConfigError, CorpusError
+from understudy.labels import Label
 from understudy.methods.registry import load_release
 from understudy.metrics.sample import Sample
 from understudy.outputs import LABEL, TEXT, OutputFolder, find_table
@@ -27,45 +31,67 @@ from understudy.statement.form import load_statement
 def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
     """At most so many records of a table, each equally likely, in the table's order. One pass.
 
+    Raises:
+        ConfigError: if a table that keeps note of its bad rows (:func:`open_table`) has values outside its columns'
+            domains.
+
     Source: Vitter 1985, algorithm R.
     """
     generator = np.random.default_rng(seed)
-    kept: list[tuple[int, str, int]] = []
+    kept: list[tuple[int, str, int, list[int]]] = []
     seen = 0
     for batch in corpus.batches():
-        for text, label in zip(batch.texts, batch.labels.tolist(), strict=True):
+        cells = [[]] * len(batch.texts) if batch.cells is None else batch.cells.tolist()
+        for text, label, own in zip(batch.texts, batch.labels.tolist(), cells, strict=True):
             if seen < at_most:
-                kept.append((seen, text, label))
+                kept.append((seen, text, label, own))
             elif (place := int(generator.integers(seen + 1))) < at_most:
-                kept[place] = (seen, text, label)
+                kept[place] = (seen, text, label, own)
             seen += 1
+    if any(kind == BadRow.CELL.value for *_, kind in corpus.noted or ()):
+        raise ConfigError(
+            "A synthetic table holds values that its typed columns do not declare.",
+            "Declare them (--columns), or mend the table.",
+        )
     kept.sort()
-    names = [canonical(label) for label in corpus.labels]
-    return Sample(tuple(text for _, text, _ in kept), tuple(names[label] for *_, label in kept) if names else None)
+    names, columns = [canonical(label) for label in corpus.labels], corpus.schema.typed
+    return Sample(
+        tuple(text for _, text, _, _ in kept),
+        tuple(names[label] for _, _, label, _ in kept) if names else None,
+        cells=np.array([own for *_, own in kept], np.int32).reshape(len(kept), len(columns)) if columns else None,
+        columns=columns,
+    )
 
 
-def open_table(path: Path, columns: Sequence[tuple[str, str | None]]) -> Corpus:
+def open_table(path: Path, columns: Sequence[tuple[str, str | None]], typed: Sequence[Column] = ()) -> Corpus:
     """A table of which it is not known how its columns are called.
 
     Args:
         path: CSV, TSV, JSONL or Parquet.
         columns: text and label columns to try, in turn.
+        typed: its typed columns.
 
     Raises:
-        CorpusError: if the table has none of them, or cannot be read.
+        CorpusError: if the table has none of them, lacks a typed one, or cannot be read.
     """
+    found = _open_texts(path, columns)
+    if not typed:
+        return found
+    schema = found.schema
+    try:
+        table = _open(path, schema.text, schema.label, labels=schema.labels, columns=typed)
+    except CorpusError as error:
+        raise CorpusError(error.problem, "Declare columns that every table has (--columns).") from None
+    table.noted = []
+    return table
+
+
+def _open_texts(path: Path, columns: Sequence[tuple[str, str | None]]) -> Corpus:
     problems: list[CorpusError] = []
     empty: list[Corpus] = []
     for text, label in columns:
         try:
-            found = read_corpus(
-                path,
-                text=text,
-                label=label,
-                labels_from_data=label is not None,
-                on_bad_row="skip",
-                formulas_escaped=True,  # of ours they are; in another's CSV at most an apostrophe is lost
-            )
+            found = _open(path, text, label)
         except CorpusError as error:
             problems.append(error)
             continue
@@ -75,6 +101,21 @@ def open_table(path: Path, columns: Sequence[tuple[str, str | None]]) -> Corpus:
     if empty:
         return empty[0]
     raise problems[0]
+
+
+def _open(
+    path: Path, text: str | None, label: str | None, labels: Sequence[Label] = (), columns: Sequence[Column] = ()
+) -> Corpus:
+    return read_corpus(
+        path,
+        text=text,
+        label=label,
+        labels=labels or None,
+        labels_from_data=label is not None and not labels,
+        columns=columns or None,
+        on_bad_row="skip",
+        formulas_escaped=True,  # of ours they are; in another's CSV at most an apostrophe is lost
+    )
 
 
 Table = str | os.PathLike[str] | Corpus
@@ -157,14 +198,19 @@ class Made:
             )
 
 
-def open_synthetic(source: Table, config: EvaluationConfig) -> Made:
+def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema | None = None) -> Made:
+    """The synthetic side, its typed columns those of the real table.
+
+    Args:
+        declared: of the real table, where that is open.
+    """
     if isinstance(source, Corpus):
         return Made(source)
     if not isinstance(source, (str, os.PathLike)):
         raise no_table(source)
     path = Path(source)
     if not path.is_dir():
-        return Made(open_table(path, _columns(config, None)))
+        return Made(open_table(path, _columns(config, None), _typed(config, declared)))
     folder = OutputFolder(path)
     table = find_table(folder.shareable)
     if table is None:
@@ -175,10 +221,11 @@ def open_synthetic(source: Table, config: EvaluationConfig) -> Made:
     made = load_release(releases[0]) if len(releases) == 1 else None
     statement = made.statement if made is not None else _statement(folder)
     schema = made.schema if made is not None else None
+    typed = _typed(completed(config, schema, statement), declared)
     return Made(
         file=table,
         sha256=_sha256(table),
-        table=open_table(table, [(TEXT, LABEL), (TEXT, None)]),
+        table=open_table(table, [(TEXT, LABEL), (TEXT, None)], typed),
         folder=folder,
         schema=schema,
         statement=statement,
@@ -200,11 +247,16 @@ def _statement(folder: OutputFolder) -> Statement | None:
 
 
 def open_beside(path: str, made: Made) -> Corpus:
+    """Another table; with the typed columns of the synthetic one where it has them."""
     table = find_table(OutputFolder(Path(path)).shareable)
-    if table is not None:
-        return open_table(table, [(TEXT, LABEL), (TEXT, None)])
-    named = [(made.schema.text, made.schema.label), (made.schema.text, None)] if made.schema is not None else []
-    return open_table(Path(path), [(TEXT, LABEL), *named, (TEXT, None)])
+    named: list[tuple[str, str | None]] = []
+    if table is None and made.schema is not None and made.schema.text is not None:
+        named = [(made.schema.text, made.schema.label), (made.schema.text, None)]
+    file, columns = table or Path(path), [(TEXT, LABEL), *named, (TEXT, None)]
+    try:
+        return open_table(file, columns, made.table.schema.typed)
+    except CorpusError:
+        return open_table(file, columns)
 
 
 def _columns(config: EvaluationConfig, schema: PublicSchema | None) -> list[tuple[str, str | None]]:
@@ -214,18 +266,23 @@ def _columns(config: EvaluationConfig, schema: PublicSchema | None) -> list[tupl
     return [*own, (TEXT, LABEL), (TEXT, None)]
 
 
-def completed(config: EvaluationConfig, made: Made, *, declared: Any) -> EvaluationConfig:
+def _typed(config: EvaluationConfig, declared: Schema | None) -> tuple[Column, ...]:
+    return config.typed_columns if declared is None else declared.typed
+
+
+def completed(config: EvaluationConfig, schema: PublicSchema | None, statement: Statement | None) -> EvaluationConfig:
     """The configuration with the columns that the Release names, where none were given."""
-    if declared is not None or made.schema is None or config.text is not None or config.record_columns:
+    if schema is None or config.text is not None or config.record_columns:
         return config
-    schema = made.schema
     told: dict[str, Any] = {"record_columns": schema.record_columns} if schema.record_columns else {"text": schema.text}
     if schema.label is not None and config.label is None:
         told |= {"label": schema.label}
         if config.labels is None and schema.labels:
             told |= {"labels": schema.labels}
-    if made.statement is not None and made.statement.unit.kind == "owner" and config.owner is None:
-        told |= {"owner": made.statement.unit.column, "max_records_per_owner": made.statement.unit.max_records}
+    if schema.columns and config.columns is None:
+        told |= {"columns": {column.name: column.to_json() for column in schema.columns}}
+    if statement is not None and statement.unit.kind == "owner" and config.owner is None:
+        told |= {"owner": statement.unit.column, "max_records_per_owner": statement.unit.max_records}
     return config.model_copy(update=told)
 
 
@@ -246,6 +303,7 @@ def reopened(corpus: Corpus, path: str, config: EvaluationConfig) -> Corpus:
         "label": schema.label,
         "labels": schema.labels or None,
         "labels_from_data": schema.label is not None and not schema.labels,
+        "columns": schema.typed or None,
         "owner": None,
     }
     return read_corpus(path, **fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from string import ascii_lowercase, digits
 from typing import Annotated
@@ -45,11 +45,13 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Profile:
-    """One table: how many texts, how long they are in words, how many of which label (empty without labels)."""
+    """One table: how many texts, how long they are in words, how many have which label (empty without labels) and which
+    cell of each typed column, in the order of its cells (empty without such columns)."""
 
     texts: Count
     words: Histogram
     labels: Mapping[str, Count]
+    columns: Mapping[str, Mapping[str, Count]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -126,9 +128,17 @@ def profiles(tables: Mapping[str, Sample], words: Mapping[str, Sequence[Sequence
                 tuple(int(count) for count in np.histogram(lengths[name][lengths[name] < edges[-1]], edges)[0]),
             ),
             dict(sorted(Counter(table.labels or ()).items())),
+            _cell_counts(table),
         )
         for name, table in tables.items()
     }
+
+
+def _cell_counts(table: Sample) -> dict[str, dict[str, int]]:
+    if table.cells is None:
+        return {}
+    counts = [np.bincount(table.cells[:, place], minlength=each.size) for place, each in enumerate(table.columns)]
+    return {column.name: column.by_title(found.tolist()) for column, found in zip(table.columns, counts, strict=True)}
 
 
 def with_vectors(

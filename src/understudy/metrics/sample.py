@@ -1,4 +1,4 @@
-"""Texts in memory, with their labels and embeddings: what every metric works on."""
+"""Texts in memory, with their labels, embeddings and typed columns: what every metric works on."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.columns import Column
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sample:
@@ -18,27 +20,36 @@ class Sample:
         texts: the texts.
         labels: canonical label strings, one per text; None for a table without labels.
         embeddings: ``Float32[len(texts), d]`` of unit length; None where none were asked for.
+        cells: ``Int32[len(texts), len(columns)]``, cells of the typed columns; None without such.
+        columns: what the cells are of.
     """
 
     texts: tuple[str, ...]
     labels: tuple[str, ...] | None = None
     embeddings: NDArray[np.float32] | None = None
+    cells: NDArray[np.int32] | None = None
+    columns: tuple[Column, ...] = ()
 
     def __post_init__(self) -> None:
         if self.labels is not None and len(self.labels) != len(self.texts):
             raise ValueError("expected one label a text")
         if self.embeddings is not None and len(self.embeddings) != len(self.texts):
             raise ValueError("expected one embedding a text")
+        if self.cells is not None and self.cells.shape != (len(self.texts), len(self.columns)):
+            raise ValueError("expected one cell per text and column")
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Sample:
         """The texts at ``rows``, in that order."""
+        places = np.asarray(rows, dtype=np.int64)
         return Sample(
             tuple(self.texts[row] for row in rows),
             None if self.labels is None else tuple(self.labels[row] for row in rows),
-            None if self.embeddings is None else self.embeddings[np.asarray(rows, dtype=np.int64)],
+            None if self.embeddings is None else self.embeddings[places],
+            None if self.cells is None else self.cells[places],
+            self.columns,
         )
 
     def at_most(self, count: int, *, seed: int) -> Sample:
@@ -47,6 +58,12 @@ class Sample:
             return self
         rows = np.sort(np.random.default_rng(seed).choice(len(self), size=count, replace=False))
         return self.take(rows)
+
+    def halves(self, *, seed: int) -> tuple[Sample, Sample]:
+        """The texts in two parts at random, each in their order."""
+        order = np.random.default_rng(seed).permutation(len(self))
+        middle = len(self) // 2
+        return self.take(np.sort(order[:middle])), self.take(np.sort(order[middle:]))
 
     def with_embeddings(self, embeddings: NDArray[np.float32]) -> Sample:
         return replace(self, embeddings=embeddings)

@@ -20,6 +20,10 @@ SYNTHETIC, REAL, HOLDOUT = "synthetic", "real", "holdout"
 """Whose value it is; other tables (a baseline, say) have names of their own."""
 REAL_ALL = "real (all)"
 """Whose value it is where a classifier is trained on all real texts."""
+OTHER_HALF = "real (other half)"
+"""Whose value it is where one half of the real rows is compared with the other, for want of held-out ones."""
+MAJORITY = "most frequent"
+"""Whose value it is where nothing is trained: the answer is the value that is most frequent."""
 
 SETTING_TITLES = {"reference_texts": "reference texts"}
 """Of settings whose names are not their titles."""

@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from understudy.assess.synthetic import SyntheticText, read_evaluation, read_released, read_synthetic
 from understudy.audit.result import RunAudit, load_audit
+from understudy.columns import Column
 from understudy.errors import ConfigError
 from understudy.methods.registry import load_release
 from understudy.metrics import require_evaluate
@@ -74,12 +77,15 @@ def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Content
     Raises:
         ConfigError: if the folder is none of a run, or what is in it cannot be read.
     """
-    statement, texts = read_statement(release), read_synthetic(release)
+    statement = read_statement(release)
     path = release / f"{statement.method}.release"
+    made = load_release(path) if path.exists() else None
+    columns = () if made is None else made.schema.columns
+    texts = read_synthetic(release, columns)
     contents = Contents(
         internal=False,
         statement=statement,
-        release=load_release(path) if path.exists() else None,
+        release=made,
         texts=texts,
         values=(),
         overview=None,
@@ -87,7 +93,7 @@ def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Content
         charged=read_released(release),
         settings={},
     )
-    return replace(contents, **_summary(texts, embedder, seed)) if texts else contents
+    return replace(contents, **_summary(texts, columns, embedder, seed)) if texts else contents
 
 
 def internal(public: Contents, release: Path, private: Path) -> Contents | None:
@@ -131,13 +137,19 @@ def read_statement(release: Path) -> Statement:
     return load_statement(path)
 
 
-def _summary(texts: Sequence[SyntheticText], embedder: Embedder | None, seed: int) -> dict[str, Any]:
-    """Of the synthetic texts alone, so that it may be handed out: lengths, labels, topics, a map, distinct n-grams.
+def _summary(
+    texts: Sequence[SyntheticText], columns: tuple[Column, ...], embedder: Embedder | None, seed: int
+) -> dict[str, Any]:
+    """Of the synthetic rows alone, so that it may be handed out: lengths, labels, columns, topics, a map, distinct
+    n-grams.
 
     (Self-BLEU takes a minute; an evaluation has it.)
     """
     labels = tuple(text.label for text in texts if text.label is not None)
+    cells = [text.cells for text in texts if text.cells is not None]
     sample = Sample(tuple(text.text for text in texts), labels if len(labels) == len(texts) else None)
+    if columns and len(cells) == len(texts):
+        sample = replace(sample, cells=np.array(cells, np.int32), columns=columns)
     words = [split_words(text) for text in sample.texts]
     profile = profiles({SYNTHETIC: sample}, {SYNTHETIC: words})
     try:

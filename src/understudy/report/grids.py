@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from understudy.metrics.fidelity.columns import COLUMN_METRICS, PAIR_DISTANCE
 from understudy.metrics.overview import Overview, Profile
 from understudy.metrics.value import (
     HOLDOUT,
+    MAJORITY,
     REAL,
     REAL_ALL,
     SETTING_TITLES,
@@ -16,21 +18,31 @@ from understudy.metrics.value import (
     Metric,
     MetricValue,
 )
+from understudy.release import Release
+from understudy.tables.released import histograms_of
 
-FLOORS = ("baseline", "untuned")
+FLOORS = ("baseline", "untuned", MAJORITY)
 REFERENCES = (REAL_ALL, REAL, *FLOORS)
 """What synthetic texts are compared with, where it was measured: the ceiling, as many real texts, and the floors."""
 CHARGED = "charged"
 """Real texts, as values that were released with a charge tell of them."""
 _SHARES = ("label_share", "length_share")
+_COLUMNS = tuple(metric.name for metric in COLUMN_METRICS)
 _TABLES = {SYNTHETIC: "synthetic", REAL: "real", HOLDOUT: "held-out real", CHARGED: "real, with noise"}
-_TRAINED_ON = {SYNTHETIC: "synthetic texts", REAL: "as many real texts", REAL_ALL: "all real texts"}
+_TRAINED_ON = {
+    SYNTHETIC: "synthetic texts",
+    REAL: "as many real texts",
+    REAL_ALL: "all real texts",
+    MAJORITY: "most frequent value",
+}
 T = TypeVar("T")
 U = TypeVar("U")
 BETTER = {"lower": "lower is better", "higher": "higher is better", "same": "best if alike", "none": ""}
 SIGNS = {"lower": "↓", "higher": "↑", "same": "≈", "none": ""}
 MOST_VALUES = 1000
 """Of one run and family that a page shows: some times what an evaluation measures."""
+MOST_PAIRS = 10
+"""Of columns, those with the largest distance, that a page shows."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +193,32 @@ def charged_length_rows(charged: Sequence[MetricValue]) -> tuple[Shares, ...]:
     return tuple(Shares(words, {CHARGED: share}) for words, share in _charged_shares(charged, "length_share").items())
 
 
+def column_rows(overview: Overview | None, release: Release | None) -> dict[str, tuple[Shares, ...]]:
+    """Of each typed column the share of every cell, in their order: of every table that has the column, and as the
+    Release holds it, with noise."""
+    shares: dict[str, dict[str, dict[str, float]]] = {}
+    for of, profile in (overview.profiles if overview is not None else {}).items():
+        for name, counts in profile.columns.items():
+            shares.setdefault(name, {})[of] = _shares_of(counts)
+    declared = {column.name: column for column in release.schema.columns} if release is not None else {}
+    for name, noisy in (histograms_of(release) if release is not None else {}).items():
+        shares.setdefault(name, {})[CHARGED] = _shares_of(declared[name].by_title(noisy.tolist()))
+    return {
+        name: tuple(
+            Shares(cell, {of: known.get(cell, 0.0) for of, known in tables.items()})
+            for cell in dict.fromkeys(cell for known in tables.values() for cell in known)
+        )
+        for name, tables in shares.items()
+    }
+
+
+def _shares_of(counts: Mapping[str, float]) -> dict[str, float]:
+    """Shares that add up to all; noise below 0 is 0."""
+    known = {cell: max(0.0, count) for cell, count in counts.items()}
+    total = sum(known.values()) or 1.0
+    return {cell: count / total for cell, count in known.items()}
+
+
 def _charged_shares(values: Sequence[MetricValue], metric: str) -> dict[str, float]:
     return {setting_words(v): v.value for v in values if v.metric.name == metric and v.value is not None}
 
@@ -212,5 +250,20 @@ def largest(rows: Sequence[Shares]) -> float:
 
 
 def without_shares(values: Sequence[MetricValue]) -> tuple[MetricValue, ...]:
-    """All but the shares of labels and lengths, which stand in tables of their own."""
-    return tuple(measured for measured in values if measured.metric.name not in _SHARES)
+    """All but the shares of labels and lengths and the distances of columns, which stand in tables of their own."""
+    apart = {*_SHARES, *_COLUMNS}
+    return tuple(measured for measured in values if measured.metric.name not in apart)
+
+
+def column_values(values: Sequence[MetricValue]) -> tuple[tuple[MetricValue, ...], int]:
+    """The distances of columns, of pairs those that are largest for the synthetic rows, and how many pairs are left
+    out."""
+    own = [measured for measured in values if measured.metric.name in _COLUMNS]
+    pairs = [each for each in own if each.metric.name == PAIR_DISTANCE.name]
+    distances = {setting_words(each): each.value or 0.0 for each in pairs if each.of == SYNTHETIC}
+    farthest = sorted(distances, key=lambda pair: -distances[pair])[:MOST_PAIRS]
+    places = {pair: place for place, pair in enumerate(farthest)}
+    shown = [each for each in pairs if setting_words(each) in places]
+    shown.sort(key=lambda each: places[setting_words(each)])
+    others = [each for each in own if each.metric.name != PAIR_DISTANCE.name]
+    return (*others[:MOST_VALUES], *shown), len(distances) - len(farthest)

@@ -14,7 +14,7 @@ import numpy as np
 
 from understudy.assess.synthetic import SyntheticText
 from understudy.metrics.overview import Overview
-from understudy.metrics.value import HOLDOUT, REAL_ALL, MetricValue
+from understudy.metrics.value import HOLDOUT, MAJORITY, REAL_ALL, MetricValue
 from understudy.privacy.accountant import Composition
 from understudy.privacy.exact import as_typed
 from understudy.privacy.secrets.budget import SecretBudget
@@ -39,6 +39,8 @@ from understudy.report.grids import (
     by_table,
     by_training,
     charged_length_rows,
+    column_rows,
+    column_values,
     first_values,
     label_rows,
     largest,
@@ -56,6 +58,7 @@ TITLES = {
     "promise": "What is promised",
     "budget": "Where the budget went",
     "corpus": "What the texts look like",
+    "columns": "What the columns hold",
     "map": "A map of the texts",
     "samples": "Some of the texts",
     "utility": "How useful they are",
@@ -125,8 +128,10 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         paid[family] = _paid(values, family)
         left_out[family] = more + charged_more, "values"
     looks = None if overview is None else _looks(overview, charged)
+    columns = _columns(contents)
     there = {
         "corpus": overview is not None,
+        "columns": bool(columns["rows"]),
         "map": overview is not None and bool(overview.points or contents.no_map),
         "audit": contents.audit is not None,
         "inside": not contents.internal,
@@ -145,12 +150,18 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         "signs": SIGNS,
         "spending": spending(statement),
         "looks": looks,
-        "left_out": {**left_out, "corpus": (looks["left_out"] if looks else 0, "labels, topics or lengths")},
+        "columns": columns,
+        "left_out": {
+            **left_out,
+            "corpus": (looks["left_out"] if looks else 0, "labels, topics or lengths"),
+            "columns": (columns["left_out"], "cells"),
+        },
         "map": None if overview is None else _map(overview),
         "samples": samples_of(contents.texts, seed=seed),
         "as_record": as_record,
         "ceiling": any(each.of == REAL_ALL for each in families["utility"]),
         "floor": any(each.of in FLOORS for each in families["utility"]),
+        "majority": any(each.of == MAJORITY for each in families["utility"]),
         "utility": [(grid, _dots(grid, number)) for number, grid in enumerate(by_training(families["utility"]))],
         "fidelity": _grid(
             families["fidelity"], f"{'Beside the real texts' if contents.internal else 'By themselves'}. {_KEY}"
@@ -243,6 +254,29 @@ def _looks(overview: Overview, charged: Sequence[MetricValue]) -> dict[str, Any]
         "labels": labels,
         "topics": topics,
     }
+
+
+def _columns(contents: Contents) -> dict[str, Any]:
+    """Each typed column's cells, as many as a page has room for, and the distances of columns and pairs."""
+    rows = column_rows(contents.overview, contents.release)
+    room, shown = MOST_ROWS, {}
+    for name, cells in rows.items():
+        shown[name] = cells[:room]
+        room -= len(shown[name])
+    values, more = column_values(contents.values)
+    return {
+        "rows": {name: (cells, list(cells[0].shares)) for name, cells in shown.items() if cells},
+        "beside": all(len(cells[0].shares) < 3 for cells in rows.values() if cells),
+        "left_out": sum(map(len, rows.values())) - sum(map(len, shown.values())),
+        "distances": _grid(values, f"{_beside_rows(values)}. {_KEY}"),
+        "more_pairs": more,
+    }
+
+
+def _beside_rows(values: Sequence[MetricValue]) -> str:
+    held_out = any(measured.of == HOLDOUT for measured in values)
+    other = "real rows that were never used" if held_out else "the other half of them"
+    return f"From {'the real rows' if held_out else 'one half of the real rows'}, beside {other}"
 
 
 def _map(overview: Overview) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, ReleaseError
 from understudy.release import Release
 from understudy.tables.distribution import Distribution
 from understudy.tables.parameters import TablesParameters
+from understudy.tables.plan import COLUMNS
 from understudy.tables.variables import Variables
 
 LOGARITHMS, CHOSEN = "column-logarithms", "column-chosen"
@@ -33,6 +35,16 @@ def parameters_of(made: Release) -> TablesParameters:
     """What its columns were released with."""
     known = {name: made.parameters[name] for name in TablesParameters.model_fields if name in made.parameters}
     return TablesParameters(**known)
+
+
+def histograms_of(made: Release) -> dict[str, NDArray[np.float64]]:
+    """The noisy histogram of each typed column, ``Float64[size]``; none where the Release holds none that fit."""
+    variables = variables_of(made)
+    counts = made.arrays.get(COLUMNS)
+    if not has_columns(made) or counts is None or counts.shape != (sum(variables.sizes),):
+        return {}
+    parts = np.split(counts, np.cumsum(variables.sizes)[:-1])[int(variables.labelled) :]
+    return {column.name: part for column, part in zip(variables.columns, parts, strict=True)}
 
 
 def distribution_of(made: Release) -> Distribution:

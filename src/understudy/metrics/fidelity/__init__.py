@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from understudy.metrics import require_evaluate
+from understudy.metrics.fidelity.columns import PAIRS_LARGEST, PAIRS_MEAN, column_values
 from understudy.metrics.fidelity.embeddings import (
     COVERAGE,
     DENSITY,
@@ -40,7 +41,7 @@ from understudy.metrics.fidelity.texts import (
 )
 from understudy.metrics.intervals import LEAST_TO_TELL
 from understudy.metrics.sample import Sample, words_of
-from understudy.metrics.value import HOLDOUT, REAL, SYNTHETIC, Metric, MetricValue
+from understudy.metrics.value import HOLDOUT, OTHER_HALF, REAL, SYNTHETIC, Metric, MetricValue
 from understudy.vocabulary.words import split_words
 
 __all__ = ["measure_fidelity"]
@@ -61,13 +62,14 @@ def measure_fidelity(
 ) -> tuple[MetricValue, ...]:
     """How near the synthetic texts are to the real ones, beside how near other real texts are.
 
-    Metrics of embeddings are left out where a table has none, those of labels and of JSON likewise. A metric that the
-    tables are too small for has the value None.
+    Metrics of embeddings are left out where a table has none, those of labels, typed columns and JSON likewise. A
+    metric that the tables are too small for has the value None.
 
     Args:
         real: texts of the private table.
         synthetic: the texts to judge.
-        holdout: real texts that the synthetic ones were not made from: what is within reach at this size.
+        holdout: real texts that the synthetic ones were not made from: what is within reach at this size. Columns are
+            compared with one half of the real rows and have the other half beside them where there is none.
         schema: a JSON schema that the texts should keep to.
         seed: of cuts, clusterings and intervals.
         resamples: per interval: subsamples (of self-BLEU: bootstrap samples).
@@ -90,10 +92,14 @@ def measure_fidelity(
     labels = {of: table.labels for of, table in tables.items() if table.labels}
     labels_cut = {of: table.labels for of, table in cut.items() if table.labels is not None}
     texts = {of: table.texts for of, table in tables.items()}
+    rows = _rows(real, synthetic, holdout, seed)
     total = min(sum(map(len, each)) for each in words.values())
     names = sorted({label for each in labels.values() for label in each})
     near, clusters = [PRECISION, RECALL, DENSITY, COVERAGE], [MAUVE, FRONTIER]
     valid = [JSON_PARSED, JSON_VALID]
+
+    def on_rows(values: Iterable[MetricValue]) -> Iterator[MetricValue]:
+        return (replace(each, sample_size=len(rows[REAL])) for each in values)
 
     def on_equal_sizes(values: Iterable[MetricValue]) -> Iterator[MetricValue]:
         return (replace(each, sample_size=fewest) if uneven else each for each in values)
@@ -111,8 +117,23 @@ def measure_fidelity(
             *_each(texts, [SELF_BLEU], self_bleu_values, sampling),
             *on_equal_sizes(_against_real(labels_cut, [LABEL_DISTANCE], label_distance_values, sampling)),
             *_each(labels, [], label_share_values, {"names": names}, least=1),
+            *on_rows(_against_real(rows, [PAIRS_MEAN, PAIRS_LARGEST], column_values, sampling)),
             *_each(texts if schema is not None else {}, valid, validity_values, {"schema": schema}, least=1),
         )
+
+
+def _rows(real: Sample, synthetic: Sample, holdout: Sample | None, seed: int) -> dict[str, Sample]:
+    """Equally many rows of all tables with typed columns: real and synthetic ones, and other real ones as a yardstick.
+    Empty without such columns."""
+    if real.cells is None or synthetic.cells is None:
+        return {}
+    if holdout is None or holdout.cells is None:
+        first, second = real.halves(seed=seed)
+        tables = {REAL: first, SYNTHETIC: synthetic, OTHER_HALF: second}
+    else:
+        tables = {REAL: real, SYNTHETIC: synthetic, HOLDOUT: holdout}
+    fewest = min(map(len, tables.values()))
+    return {of: table.at_most(fewest, seed=seed) for of, table in tables.items()}
 
 
 def _against_real(

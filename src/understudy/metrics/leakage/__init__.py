@@ -14,6 +14,7 @@ from understudy.metrics.intervals import NO_TEXTS, chance_of_none, mean_of_choic
 from understudy.metrics.leakage.near import measure_near_duplicates, measure_neighbours
 from understudy.metrics.leakage.phrases import Ints, Phrases, normal_words
 from understudy.metrics.leakage.replay import measure_replay
+from understudy.metrics.leakage.rows import measure_rows
 from understudy.metrics.sample import Sample, words_of
 from understudy.metrics.value import HOLDOUT, SYNTHETIC, Metric, MetricValue
 
@@ -146,6 +147,7 @@ def measure_leakage(
     words = {of: words_of(table, normal_words) for of, table in texts.items()}
     return (
         *measure_copying(real_words, words, seed=seed, resamples=resamples),
+        *measure_rows(real, tables),
         *measure_near_duplicates(real_words, words, seed=seed),
         *measure_neighbours(real, tables, seed=seed, resamples=resamples),
         *replayed,

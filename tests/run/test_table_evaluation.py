@@ -1,0 +1,161 @@
+"""Evaluations and reports of tables with typed columns: where the columns come from, and who sees what."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from clinic import write_csv
+from test_table_runs import COLUMNS, NAMES, simple_fit, tables
+
+import understudy as us
+from understudy.config import run_config
+from understudy.errors import ConfigError, UnderstudyError
+from understudy.metrics import overview
+from understudy.metrics.results import load_evaluation
+from understudy.outputs import OutputFolder
+from understudy.report import write_reports
+from understudy.run import pipeline as running
+from understudy.run import tabling
+
+FEW: dict[str, Any] = {"embedder": "none", "metrics": "fidelity"}
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabling, "fit", simple_fit)
+    monkeypatch.setattr(overview, "place_texts", lambda *_, **__: ())  # the map takes most of the time
+
+
+def run(folder: Path, **changes: Any) -> OutputFolder:
+    values = tables(folder, 120, records_per_label=40, insecure_noise_seed=1, **changes)
+    made = running.run(run_config({**values, "epsilon": "60"})).folder
+    assert made is not None
+    return made
+
+
+def distances(evaluation: us.Evaluation, of: str = "synthetic") -> dict[str, float | None]:
+    return {
+        str(each.settings["column"]): each.value
+        for each in evaluation.values
+        if each.metric.name == "column_distance" and each.of == of
+    }
+
+
+def rewritten(folder: Path, name: str, **changes: str | None) -> Path:
+    """The synthetic CSV with other cells in every row, or, for None, without the column."""
+    with (folder / "out" / "release" / "synthetic.csv").open(newline="") as file:
+        found = [{**row, **changes} for row in csv.DictReader(file)]
+    rows = [{key: cell for key, cell in row.items() if cell is not None} for row in found]
+    return write_csv(folder / name, rows, [*rows[0]])
+
+
+def test_every_format_is_measured_alike_with_the_columns_of_the_release(tmp_path: Path) -> None:
+    found = []
+    for output_format in ("parquet", "csv", "jsonl"):
+        made = run(tmp_path, output_format=output_format, output=str(tmp_path / output_format))
+        found.append(us.evaluate(tmp_path / "notes.csv", made.root, **FEW))
+    first = distances(found[0])
+    assert first.keys() == {"label", *NAMES}
+    assert first["ward"] < 0.3  # type: ignore[operator]
+    assert [distances(each) for each in found] == [first] * 3
+    counts = found[0].overview.profiles["real"].columns  # type: ignore[union-attr]
+    assert list(counts) == list(NAMES)
+    assert counts["fee"] == {"0 to 30": 54, "30 to 60": 27, "60 to 90": 27, "missing": 12}
+
+
+def test_a_table_s_columns_are_those_that_are_declared(tmp_path: Path) -> None:
+    run(tmp_path, output_format="csv")
+    words = {"text": "note", "label": "department", "labels": "cardiology,dermatology"}
+    real, mine = tmp_path / "notes.csv", rewritten(tmp_path, "mine.csv", night="", beds=None)
+    assert not distances(us.evaluate(real, mine, **words, **FEW))
+    found = distances(us.evaluate(real, mine, columns="ward=A|B; night", **words, **FEW))
+    assert found.keys() == {"label", "ward", "night"}
+    assert found["night"] == 1  # all are missing
+    with pytest.raises(UnderstudyError, match=r"mine.csv' has no column 'beds'.*\(--columns\)"):
+        us.evaluate(real, mine, columns=COLUMNS, **words, **FEW)
+
+
+def test_values_that_are_not_declared_are_one_error(tmp_path: Path) -> None:
+    run(tmp_path, output_format="csv")
+    other = rewritten(tmp_path, "other.csv", ward="C")
+    words = {"text": "note", "label": "department", "labels": "cardiology,dermatology", "columns": COLUMNS}
+    with pytest.raises(ConfigError, match="values that its typed columns do not declare"):
+        us.evaluate(tmp_path / "notes.csv", other, **words, **FEW)
+
+
+def test_open_tables_need_the_same_columns(tmp_path: Path) -> None:
+    made = run(tmp_path)
+    options = {"text": "note", "label": "department", "labels": ["cardiology", "dermatology"]}
+    real = us.read_corpus(tmp_path / "notes.csv", columns="ward=A|B", **options)  # type: ignore[arg-type]
+    assert distances(us.evaluate(real, made.root, **FEW)).keys() == {"label", "ward"}
+    bare = us.read_corpus(tmp_path / "notes.csv", **options)  # type: ignore[arg-type]
+    assert not distances(us.evaluate(bare, made.root, **FEW))
+    with pytest.raises(ConfigError, match="different typed columns"):
+        us.evaluate(real, bare, **FEW)
+
+
+def test_all_questions_are_asked_of_columns_and_another_table_may_have_none(tmp_path: Path) -> None:
+    made = run(tmp_path)
+    beside = tmp_path / "floor.csv"
+    rows = [{"text": "heart", "label": "cardiology"}, {"text": "rash", "label": "dermatology"}]
+    write_csv(beside, rows, ["text", "label"])
+    found = us.evaluate(
+        tmp_path / "notes.csv",
+        made.root,
+        embedder="none",
+        holdout=str(tmp_path / "notes.csv"),
+        beside=f"floor={beside}",
+        classifiers="tf-idf",
+        seeds=1,
+    )
+    assert set(distances(found, "holdout").values()) == {0}
+    names = {(each.metric.name, each.of) for each in found.values}
+    copied = {each.of: each.value for each in found.values if each.metric.name == "copied_rows"}
+    assert copied == {"synthetic": 0, "holdout": 1}
+    told = {of for name, of in names if name == "column_accuracy"}
+    assert told == {"synthetic", "real", "real (all)", "most frequent"}
+    assert ("accuracy", "floor") in names
+
+
+def section(page: Path) -> str:
+    (found,) = re.findall(r'<section id="columns".*?</section>', page.read_text(), re.DOTALL)
+    return str(found)
+
+
+def test_the_shareable_report_shows_released_shares_and_the_internal_one_real_ones(
+    tmp_path: Path,
+) -> None:
+    made = run(tmp_path)
+    before = section(write_reports(made, embedder=None).shareable)
+    us.evaluate(tmp_path / "notes.csv", made.root, **FEW)
+    pages = write_reports(made, embedder=None)
+    assert section(pages.shareable) == before
+    assert ">real</th>" not in before
+    assert "real, with noise" in before
+    assert "30 to 60" in before
+    assert pages.internal is not None
+    inside = section(pages.internal)
+    assert ">real</th>" in inside
+    assert "Distance of a pair of columns" in inside
+    assert "5 more pairs" in inside
+    evaluation = load_evaluation(made.evaluation_file)
+    wards = evaluation.overview.profiles["synthetic"].columns["ward"]  # type: ignore[union-attr]
+    shares = [f"{100 * count / 80:.1f} %" for count in wards.values()]
+    assert shares != [f"{100 * share:.1f} %" for share in (0.5, 0.5, 0)]
+    row = re.findall(r'<tr><th scope="row">A</th>(.*?)<td class="bar">', inside)[0]
+    assert re.findall(r"[\d.]+ %", row)[:2] == ["50.0 %", shares[0]]  # real, synthetic
+
+
+def test_a_table_that_lost_its_columns_has_a_report_of_what_was_released(tmp_path: Path) -> None:
+    made = run(tmp_path)
+    made.synthetic_file("parquet").unlink()
+    found = section(write_reports(made, embedder=None).shareable)
+    assert "real, with noise" in found
+    assert ">synthetic</th>" not in found
+    counts = us.load_release(made.shareable / "dp-kps.release").arrays["columns"]
+    assert np.isfinite(counts).all()
