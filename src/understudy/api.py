@@ -450,7 +450,7 @@ def corpus_config(
         "labels_from_data": not schema.labels_declared,
         "owner": schema.owner,
         "secrets": schema.secrets,
-        "columns": {column.name: _declaration(column) for column in (*schema.crossed, *schema.typed)} or None,
+        "columns": {column.name: _declaration(column) for column in schema.declared} or None,
     }
     return run_config(_settings(method, budget, {**columns, **options}))
 

@@ -24,7 +24,7 @@ from understudy.errors import ConfigError
 from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
 from understudy.labels import Label, as_type, canonical, is_missing
 
-Kind = Literal["category", "boolean", "integer", "number", "date", "datetime"]
+Kind = Literal["category", "boolean", "integer", "number", "date", "datetime", "identifier"]
 Value = Label | datetime.date | datetime.datetime
 T = TypeVar("T", int, float)
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -67,7 +67,10 @@ class Column:
             raise _no_column("", "it has no name")
         if self.kind not in KINDS:
             raise _no_column(self.name, f"there is no kind {self.kind!r:.40}")
-        if self.kind in ("category", "boolean"):
+        if self.kind == "identifier":
+            if self.values or self.least is not None or self.most is not None or self.bins:
+                raise _no_column(self.name, "an identifier has no values and no range")
+        elif self.kind in ("category", "boolean"):
             self._check_values()
         else:
             self._check_range()
@@ -108,6 +111,11 @@ class Column:
             raise _no_column(self.name, "its decimals are no number from 0 to 12")
 
     @property
+    def made_up(self) -> bool:
+        """Whether it is an identifier: never read, and every row gets a random one."""
+        return self.kind == "identifier"
+
+    @property
     def size(self) -> int:
         """Cells, that of missing values included."""
         return (len(self.values) or self.bins) + 1
@@ -130,6 +138,8 @@ class Column:
 
     def sample(self, cell: int, generator: np.random.Generator) -> Value | None:
         """A value of a cell, at random where it holds several; None of the missing one."""
+        if self.made_up:
+            return f"{int(generator.integers(2**63)):016x}"
         if cell == self.missing:
             return None
         if self.values:
@@ -199,7 +209,7 @@ class Column:
         fields: dict[str, Any] = {"name": self.name, "kind": self.kind}
         if self.kind == "category":
             return {**fields, "values": list(self.values)}
-        if self.kind == "boolean":
+        if self.kind in ("boolean", "identifier"):
             return fields
         ends = [end.isoformat() if isinstance(end, datetime.date) else end for end in (self.least, self.most)]
         decimals = {"decimals": self.decimals} if self.kind == "number" else {}
@@ -342,7 +352,7 @@ def crossed_columns(label: str | None, columns: Sequence[Column]) -> tuple[Colum
     Raises ConfigError if one is named twice, or they have more than :data:`MOST_CELLS` combinations.
     """
     names = [] if label is None else [part.strip() for part in label.split("*")]
-    found = [column for name in names for column in columns if column.name == name]
+    found = [column for name in names for column in columns if column.name == name and not column.made_up]
     if len(found) < len(names):
         return ()
     if len(set(names)) < len(names):
@@ -390,7 +400,7 @@ def _of_mapping(declared: Mapping[Any, Any]) -> list[Column]:
     columns = []
     for name, domain in declared.items():
         if isinstance(domain, str):
-            columns.append(_of_short(f"{name}={domain}" if domain != "boolean" else str(name)))
+            columns.append(_of_short(f"{name}={domain}"))
         elif isinstance(domain, list | tuple):
             columns.append(Column(str(name), "category", values=tuple(domain)))
         elif isinstance(domain, Mapping):
@@ -402,8 +412,8 @@ def _of_mapping(declared: Mapping[Any, Any]) -> list[Column]:
 
 def _of_short(text: str) -> Column:
     name, equals, domain = (part.strip() for part in text.partition("="))
-    if not equals:
-        return Column(name, "boolean")
+    if not equals or domain in ("boolean", "identifier"):
+        return Column(name, cast(Kind, domain or "boolean"))
     if ".." not in domain:
         values = [value.strip() for value in domain.split("|")]
         return Column(name, "category", values=tuple(map(_as_written, values)))

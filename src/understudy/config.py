@@ -106,8 +106,8 @@ class TableParameters(Parameters):
 
     @property
     def typed_columns(self) -> tuple[Column, ...]:
-        """The others."""
-        return tuple(column for column in self.all_columns if column not in self.crossed)
+        """The others that are read."""
+        return tuple(each for each in self.all_columns if each not in self.crossed and not each.made_up)
 
     @property
     def reading(self) -> dict[str, Any]:

@@ -177,6 +177,15 @@ def test_an_engine_gives_the_same_histograms(tmp_path: Path, engine: str, owner:
         np.testing.assert_array_equal(here.arrays[name], there.release.arrays[name])
 
 
+def test_identifiers_are_made_up_and_never_read(tmp_path: Path) -> None:
+    values = tables(tmp_path, columns=f"number=identifier; {COLUMNS}", records_per_label=20)  # no such column is there
+    columns = run(values).columns
+    assert list(columns)[:3] == ["text", "department", "label"]
+    assert len(set(columns["number"])) == 40
+    with pytest.raises(ConfigError, match="Only identifiers"):
+        run(tables(tmp_path, columns="number=identifier", label=None, labels=None, output=str(tmp_path / "other")))
+
+
 # -- conditions -------------------------------------------------------------------------------------------------------
 
 

@@ -179,7 +179,7 @@ class Corpus:
             "labels_declared": schema.labels_declared,
             "owner": schema.owner,
             "secrets": list(schema.secrets),
-            "columns": [column.to_json() for column in (*schema.crossed, *schema.typed)],
+            "columns": [column.to_json() for column in schema.declared],
             "on_bad_row": self._on_bad_row,
         }
 

@@ -313,7 +313,8 @@ def read_corpus(
         labels_declared=not labels_from_data,
         owner=owner,
         secrets=(secrets,) if isinstance(secrets, str) else tuple(secrets or ()),
-        typed=tuple(column for column in declared if column not in crossed),
+        declared=declared,
+        typed=tuple(column for column in declared if column not in crossed and not column.made_up),
         crossed=crossed,
     )
     folder = Path(private_dir) if private_dir is not None else None

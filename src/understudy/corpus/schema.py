@@ -24,8 +24,9 @@ class Schema:
         labels_declared: False where the set was read from the data: then it is not protected.
         owner: the column that says whose record a row is, if any.
         secrets: columns that list a row's secrets.
-        typed: columns with a declared domain.
-        crossed: typed columns, none of ``typed``, of whose cells the label is made; ``labels`` are their combinations.
+        declared: all typed columns in their order, identifiers that are made up included.
+        typed: those of them that batches hold the cells of.
+        crossed: others of them, of whose cells the label is made; ``labels`` are their combinations.
 
     Raises:
         ConfigError: not exactly one of ``text`` and ``record_columns`` is given, there are labels without a label
@@ -40,6 +41,7 @@ class Schema:
     labels_declared: bool = True
     owner: str | None = None
     secrets: tuple[str, ...] = ()
+    declared: tuple[Column, ...] = ()
     typed: tuple[Column, ...] = ()
     crossed: tuple[Column, ...] = ()
 

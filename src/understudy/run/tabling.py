@@ -186,9 +186,11 @@ class TableRows:
         known = {column.name: cell for column, cell in zip(self.variables.columns, cells, strict=True)}
         known |= self.variables.cells_of_label(label)
         columns = self.variables.all_columns
-        values = tuple(column.sample(known[column.name], generator) for column in columns)
+        values = tuple(column.sample(known.get(column.name, 0), generator) for column in columns)
         named = zip(columns, values, strict=True)
-        details = "; ".join(f"{column.name}: {shown(value)}" for column, value in named if value is not None)
+        details = "; ".join(
+            f"{column.name}: {shown(value)}" for column, value in named if value is not None and not column.made_up
+        )
         return Row(values, details, in_words(self.variables.columns, cells))
 
     def _allowed(self, label: int) -> list[NDArray[np.bool_]]:

@@ -30,7 +30,7 @@ class Variables:
         crossed: those of which the label is made, in the label's order: they follow from it.
 
     Raises:
-        ConfigError: if there are more than :data:`MOST_COLUMNS`.
+        ConfigError: if there are none or more than :data:`MOST_COLUMNS`.
     """
 
     label: str | None
@@ -39,13 +39,15 @@ class Variables:
     crossed: tuple[Column, ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.names:
+            raise ConfigError("Only identifiers are declared as columns.", "Declare a column that is read, or none.")
         if len(self.names) > MOST_COLUMNS:
             raise ConfigError(f"More than {MOST_COLUMNS} typed columns are declared.", "Declare fewer.")
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """The typed columns that are variables of their own."""
-        return tuple(column for column in self.all_columns if column not in self.crossed)
+        return tuple(each for each in self.all_columns if each not in self.crossed and not each.made_up)
 
     def cells_of_label(self, label: int) -> dict[str, int]:
         """By name the cells of the crossed columns."""
