@@ -303,7 +303,7 @@ def reopened(corpus: Corpus, path: str, config: EvaluationConfig) -> Corpus:
         "label": schema.label,
         "labels": schema.labels or None,
         "labels_from_data": schema.label is not None and not schema.labels,
-        "columns": schema.typed or None,
+        "columns": schema.declared or None,
         "owner": None,
     }
     return read_corpus(path, **fields)
