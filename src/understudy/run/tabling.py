@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -90,8 +92,16 @@ def with_columns(
     return replace(
         released,
         arrays={**released.arrays, **arrays},
+        public_inputs={**released.public_inputs, "columns": _domains(variables)},
         noise_check=Facts((*own.entries, *check.entries), (*own.warnings, *check.warnings)),
     )
+
+
+def _domains(variables: Variables) -> dict[str, str]:
+    """What the statement says of the domains: they were declared, and what they are is in the Release."""
+    text = json.dumps([column.to_json() for column in variables.all_columns], sort_keys=True)
+    count = len(variables.all_columns)
+    return {"source": f"declared domains of {count} column(s)", "sha256": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def _noise_check(
