@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,6 +39,23 @@ _FORM = (
 )
 
 
+Span = tuple[float, float]
+"""A part of a range, both ends included: numbers, days or seconds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a condition asks of a column.
+
+    Args:
+        weights: ``Float64[size]``: the share of each cell's values that meet it.
+        spans: the values within bins that do; empty: all.
+    """
+
+    weights: NDArray[np.float64]
+    spans: tuple[Span, ...] = ()
+
+
 @dataclass(frozen=True)
 class Column:
     """One typed column: its name and its domain.
@@ -63,8 +81,8 @@ class Column:
     decimals: int = 2
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise _no_column("", "it has no name")
+        if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
+            raise _no_column("", "it has no name that can be shown")
         if self.kind not in KINDS:
             raise _no_column(self.name, f"there is no kind {self.kind!r:.40}")
         if self.kind == "identifier":
@@ -84,6 +102,8 @@ class Column:
             if self.values:
                 raise _no_column(self.name, "a boolean has no values of its own")
             object.__setattr__(self, "values", (False, True))
+        if len(self.values) >= MOST_CELLS:
+            raise _no_column(self.name, f"it has more than {MOST_CELLS} cells", "Declare fewer values.")
         usable = all(as_type(value, None) is not None and not is_missing(value) for value in self.values)
         if not self.values or not usable:
             raise _no_column(self.name, "a category needs values: strings, numbers or booleans")
@@ -136,21 +156,21 @@ class Column:
         parsed = _parse(value, self.kind)
         return None if parsed is None else self._bin(parsed)
 
-    def sample(self, cell: int, generator: np.random.Generator) -> Value | None:
-        """A value of a cell, at random where it holds several; None of the missing one."""
+    def sample(self, cell: int, generator: np.random.Generator, within: Sequence[Span] = ()) -> Value | None:
+        """A value of a cell, at random where it holds several, of those in the spans ``within`` where there are such;
+        None of the missing one."""
         if self.made_up:
             return f"{int(generator.integers(2**63)):016x}"
         if cell == self.missing:
             return None
         if self.values:
             return self.values[cell]
+        pieces = self._pieces(cell, within or ((_number(self.least), _number(self.most)),))
+        sizes = np.array([size for *_, size in pieces])
+        low, high, _ = pieces[int(generator.choice(len(pieces), p=sizes / sizes.sum()))]
         if self.kind == "number":
-            low, high = float(self.least), float(self.most)
-            width = (high - low) / self.bins
-            drawn = round(low + (cell + generator.random()) * width, self.decimals)
-            return min(max(drawn, low), high)
-        first, last = self._whole_bin(cell)
-        return _from_number(self.kind, int(generator.integers(first, last + 1)))
+            return min(max(round(float(generator.uniform(low, high)), self.decimals), low), high)
+        return _from_number(self.kind, int(generator.integers(int(low), int(high) + 1)))
 
     def title(self, cell: int) -> str:
         """What a cell holds, for people."""
@@ -160,7 +180,7 @@ class Column:
             return canonical(self.values[cell])
         if self.kind == "number":
             width = (self.most - self.least) / self.bins
-            return f"{self.least + cell * width:.6g} to {self.least + (cell + 1) * width:.6g}"
+            return f"{self.least + cell * width:.12g} to {self.least + (cell + 1) * width:.12g}"
         first, last = (_from_number(self.kind, end) for end in self._whole_bin(cell))
         return str(first) if first == last else f"{first} to {last}"
 
@@ -172,37 +192,71 @@ class Column:
             found[title] = found[title] + value if title in found else value
         return found
 
-    def cells_of(self, asked: str) -> NDArray[np.bool_]:
-        """``Bool[size]``: the cells that ``A``, ``A|B``, ``5..9`` or ``missing`` asks for.
-
-        Raises ConfigError if it asks for something else.
-        """
-        found = np.zeros(self.size, dtype=np.bool_)
-        for part in asked.split("|"):
-            first, dots, last = part.strip().partition("..")
-            if dots and not self.values:
-                ends = [self.cell(end.strip()) if end.strip() else None for end in (first, last)]
-                if None in ends or self.missing in ends or cast(int, ends[0]) > cast(int, ends[1]):
-                    raise _unknown(self, part)
-                found[ends[0] : cast(int, ends[1]) + 1] = True
-                continue
-            cell = self.cell(part.strip()) if part.strip() else None
-            if cell is None and part.strip() == "missing":
+    def asked(self, text: str) -> Asked:
+        """What ``A``, ``A|B``, ``5..9`` or ``missing`` asks for. Raises ConfigError if it asks for something else."""
+        weights = np.zeros(self.size)
+        spans: list[Span] = []
+        for part in (each.strip() for each in text.split("|")):
+            first, dots, last = (each.strip() for each in part.partition(".."))
+            cell = self.cell(part) if part and self.values else None
+            if cell is None and part == "missing":
                 cell = self.missing
-            if cell is None:
+            if cell is not None:
+                weights[cell] = 1.0
+            elif self.values:
                 raise _unknown(self, part)
-            found[cell] = True
-        return found
+            else:
+                spans.append(self._span(first, last if dots else first, part))
+        for cell in range(self.missing if spans else 0):
+            weights[cell] = min(1.0, weights[cell] + self._overlap(cell, spans))
+        return Asked(weights, tuple(spans))
+
+    def _span(self, first: str, last: str, part: str) -> Span:
+        """The ends of a range within the column's own, on the line that it is on."""
+        ends = [_parse(end, self.kind) for end in (first, last)]
+        if None in ends:
+            raise _unknown(self, part)
+        low, high = (_number(end) for end in ends)
+        least, most = (_number(end) for end in (self.least, self.most))
+        if low > high or high < least or low > most:
+            shown = " to ".join(str(end) for end in (self.least, self.most))
+            raise ConfigError(f"The column {self.name!r:.60} has no values in {part!r:.60}.", f"It goes from {shown}.")
+        return max(low, least), min(high, most)
+
+    def _pieces(self, cell: int, spans: Sequence[Span]) -> list[tuple[float, float, float]]:
+        """What spans have of a bin: ends, and how large each piece is (1 for one value of a decimal's)."""
+        if self.kind == "number":
+            width = (float(self.most) - float(self.least)) / self.bins
+            begin = float(self.least) + cell * width
+            inside = [(max(low, begin), min(high, begin + width)) for low, high in spans]
+            points = [(low, high, 1.0) for low, high in spans if low == high and self._bin(low) == cell]
+            return [(low, high, high - low) for low, high in inside if low < high] or points
+        first, end = self._whole_bin(cell)
+        inside = [(max(low, first), min(high, end)) for low, high in spans]
+        return [(low, high, high - low + 1) for low, high in inside if low <= high]
+
+    def _overlap(self, cell: int, spans: Sequence[Span]) -> float:
+        """The share of a bin's values that lie in the spans."""
+        pieces = self._pieces(cell, spans)
+        if self.kind == "number":
+            width = (float(self.most) - float(self.least)) / self.bins
+            return sum(size if low < high else width for low, high, size in pieces) / width
+        first, last = self._whole_bin(cell)
+        return sum(size for *_, size in pieces) / (last - first + 1)
 
     def arrow_type(self) -> Any:
         """Of the synthetic column."""
         import pyarrow as pa
 
-        if not self.values:
-            dates = {"date": pa.date32(), "datetime": pa.timestamp("s"), "integer": pa.int64()}
-            return dates.get(self.kind, pa.float64())
-        kinds = {type(value) for value in self.values}
-        return {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}.get(kinds.pop()) if len(kinds) == 1 else None
+        if self.kind in ("category", "identifier"):
+            kinds = {type(value) for value in self.values}
+            return (
+                {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}.get(kinds.pop(), pa.string())
+                if (len(kinds) == 1)
+                else pa.string()
+            )
+        types = {"boolean": pa.bool_(), "integer": pa.int64(), "date": pa.date32(), "datetime": pa.timestamp("us")}
+        return types.get(self.kind, pa.float64())
 
     def to_json(self) -> dict[str, Any]:
         """As a YAML file declares it, its name besides."""
@@ -242,7 +296,8 @@ class Column:
 
     def _bin(self, value: Any) -> int:
         if self.kind == "number":
-            share = (float(value) - float(self.least)) / float(self.most - self.least)
+            least, most = float(self.least), float(self.most)
+            share = (min(max(float(value), least), most) - least) / (most - least)
             return min(max(math.floor(share * self.bins), 0), self.bins - 1)
         low, high = (int(_number(end)) for end in (self.least, self.most))
         place = min(max(int(_number(value)), low), high) - low
@@ -258,13 +313,14 @@ class Column:
 def _parse(value: object, kind: Kind) -> Any:
     """A value of this kind, None where it is none."""
     if isinstance(value, decimal.Decimal):
-        value = float(value) if kind == "number" else str(value)
+        value = str(value)
     if kind in ("date", "datetime"):
         return _parse_time(value, whole_days=kind == "date")
     number = as_type(value, "float" if kind == "number" else None)
     if kind == "integer":
         try:
-            found = int(canonical(number)) if number is not None and not isinstance(number, bool) else None
+            whole_one = None if number is None or isinstance(number, bool) else canonical(number)
+            found = None if whole_one is None else int(re.sub(r"\.0+$", "", whole_one.strip()))
         except ValueError:
             return None
         return found if found is not None and abs(found) <= _MOST else None
@@ -313,7 +369,7 @@ def _unknown(column: Column, asked: str) -> ConfigError:
     shown = [column.title(cell) for cell in range(min(column.size, 12))]
     return ConfigError(
         f"The column {column.name!r} has no {asked.strip()!r:.60}.",
-        f"Its cells are: {', '.join(shown)}{', ...' if column.size > len(shown) else ''}.",
+        f"Its values are: {', '.join(shown)}{', ...' if column.size > len(shown) else ''}.",
     )
 
 
@@ -368,7 +424,12 @@ def crossed_columns(label: str | None, columns: Sequence[Column]) -> tuple[Colum
 def cross_labels(crossed: Sequence[Column]) -> tuple[str, ...]:
     """The label set of crossed columns, the last one moving fastest; missing values have no label."""
     titles = ([column.title(cell) for cell in range(column.missing)] for column in crossed)
-    return tuple(" / ".join(combination) for combination in product(*titles))
+    found = tuple(" / ".join(combination) for combination in product(*titles))
+    if len(set(found)) < len(found):
+        raise ConfigError(
+            "Two combinations of the label's columns are written alike.", "Rename the values that hold a slash."
+        )
+    return found
 
 
 def in_words(columns: Sequence[Column], cells: Sequence[int]) -> str:
@@ -419,6 +480,8 @@ def _of_short(text: str) -> Column:
         return Column(name, "category", values=tuple(map(_as_written, values)))
     ends, slash, bins = domain.partition("/")
     first, _, last = (end.strip() for end in ends.partition(".."))
+    if slash and not bins.strip().isdecimal() and ".." in bins:
+        raise _no_column(name, "its range has slashes", "Dates are written 2024-12-31; bins stand behind one slash.")
     if slash and (not bins.strip().isdecimal() or not int(bins)):
         raise _no_column(name, "its bins are no number from 1")
     found: dict[str, Any] = {"bins": int(bins) if slash else 0, "least": first, "most": last}
@@ -437,7 +500,7 @@ def _as_written(value: str) -> Label:
 
 
 _KINDS_OF_ENDS: tuple[tuple[Kind, Callable[[str], bool]], ...] = (
-    ("integer", lambda end: _parse(end, "integer") is not None),
+    ("integer", lambda end: "." not in end and _parse(end, "integer") is not None),
     ("number", lambda end: _parse(end, "number") is not None),
     ("date", lambda end: _parse(end, "date") is not None and len(end) == 10),
     ("datetime", lambda end: _parse(end, "datetime") is not None),

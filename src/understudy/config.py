@@ -376,7 +376,7 @@ class RunConfig(
         if method.needs.generation_llm == "never":
             unused |= ModelParameters.model_fields.keys()
         if self.columns is None:  # so that runs which began before there were columns resume
-            unused |= {"columns", *TablesParameters.model_fields, *RowsParameters.model_fields}
+            unused |= {"columns", *TablesParameters.model_fields, *([] if self.where else RowsParameters.model_fields)}
         fields = self.model_dump(mode="json", exclude=_OPERATIONAL | unused)
         if self.epsilon is not None or self._protects_secrets:
             fields |= budget_fields(self.budget)

@@ -51,6 +51,8 @@ def as_type(value: object, label_type: LabelType | None) -> Label | None:
         value = value.item()
     if not isinstance(value, (str, int, float, bool)):
         return None
+    if isinstance(value, int) and abs(value) > _LARGEST:  # too long to be spelled
+        return None
     if label_type is None:
         return value if isinstance(value, str) or abs(value) <= _LARGEST else None
     text = canonical(value)

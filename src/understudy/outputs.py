@@ -172,8 +172,13 @@ class OutputFolder:
         keep_formulas: bool = False,
     ) -> Path:
         path = self.synthetic_file(output_format)
-        write_table(path, synthetic_columns(records, schema), keep_formulas=keep_formulas)
+        write_table(path, synthetic_columns(records, schema), keep_formulas=keep_formulas, types=types_of(schema))
         return path
+
+
+def types_of(schema: PublicSchema) -> dict[str, Any]:
+    """Arrow's types of the typed columns."""
+    return {column.name: column.arrow_type() for column in schema.columns}
 
 
 def find_table(shareable: Path) -> Path | None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.columns import MOST_CELLS, Column, declared_columns
+from understudy.columns import MOST_CELLS, Column, cross_labels, declared_columns
 from understudy.errors import ConfigError
 
 SHORT = (
@@ -82,7 +82,10 @@ def test_a_missing_value_has_a_cell_of_its_own(column: Column, nothing: Any) -> 
     ("name", "value", "cell"),
     [
         *(("stars", value, cell) for value, cell in [(1, 0), ("5", 4), (3.0, 2), (np.int64(2), 1), (-9, 0), (99, 4)]),
+        *(("stars", value, cell) for value, cell in [("5.0", 4), (decimal.Decimal("5.00"), 4)]),
         *(("stars", value, None) for value in ["x", 1.5, True, [1], "1e9999", 10**400, b"1"]),
+        *(("paid", value, None) for value in [decimal.Decimal("sNaN"), decimal.Decimal("Infinity")]),
+        ("paid", 1e300, 19),
         *(("paid", value, cell) for value, cell in [(0, 0), (99.9, 19), ("5", 1), (1e9, 19), (-1, 0)]),
         *(("paid", value, None) for value in ["a lot", True, float("inf"), {}, "1,5"]),
         ("paid", decimal.Decimal("5.00"), 1),
@@ -129,7 +132,7 @@ def test_nothing_that_a_file_holds_raises(value: Any) -> None:
     [
         *("", ";", "=", "=a|b", "a=", "a=1..", "a=..5", "a=5..1", "a=1..5/0", "a=1..5/x", "a=x..y", "a=1..2024-01-01"),
         *("a=low|low", "a=low||high", "a;a", "a=1..1000000/1001", "a=2024-12-31..2024-01-01", "@no-such-file"),
-        *("a=1|1", "a=0.5..0.5", "a=nan..1", "a=1..inf"),
+        *("a\tb=x|y", "a=1|1", "a=0.5..0.5", "a=nan..1", "a=1..inf"),
         *({}, [], 5, None, {"a": None}, {"a": 5}, {"a": []}, {"a": [None]}, {"a": [["x"]]}, {"a": {}}, {"": ["x"]}),
         *({"a": {"kind": "identifier", "values": ["x"]}}, {"a": {"kind": "identifier", "range": [0, 1]}}),
         *({"a": {"kind": "text"}}, {"a": {"kind": "integer"}}, {"a": {"kind": "integer", "range": [1]}}),
@@ -159,6 +162,27 @@ def test_a_file_that_is_no_mapping_is_one_error(tmp_path: Path, text: str) -> No
         declared_columns(f"@{tmp_path / 'c.yaml'}")
 
 
+def test_a_number_of_thousands_of_digits_is_no_value() -> None:
+    assert [column.cell(10**5000) for column in COLUMNS.values()] == [None] * len(COLUMNS)
+
+
+def test_values_far_outside_a_narrow_range_are_its_end() -> None:
+    narrow = Column("a", "number", least=0.0, most=1e-8)
+    assert narrow.cell(1e300) == narrow.size - 2
+    assert narrow.cell(-1e300) == 0
+
+
+def test_bins_near_each_other_have_titles_of_their_own() -> None:
+    column = Column("a", "number", least=1_000_000.0, most=1_000_001.0)
+    assert len({column.title(cell) for cell in range(column.size)}) == column.size
+
+
+def test_combinations_that_are_written_alike_are_refused() -> None:
+    columns = declared_columns({"a": ["x", "x / y"], "b": ["y / z", "z"]})
+    with pytest.raises(ConfigError, match="written alike"):
+        cross_labels(columns)
+
+
 # -- conditions -------------------------------------------------------------------------------------------------------
 
 
@@ -174,13 +198,53 @@ def test_a_file_that_is_no_mapping_is_one_error(tmp_path: Path, text: str) -> No
     ],
 )
 def test_a_condition_leaves_cells(name: str, asked: str, cells: list[int]) -> None:
-    assert np.flatnonzero(COLUMNS[name].cells_of(asked)).tolist() == cells
+    assert np.flatnonzero(COLUMNS[name].asked(asked).weights).tolist() == cells
 
 
 @pytest.mark.parametrize(
-    ("name", "asked"), [("priority", "medium"), ("stars", "4..2"), ("stars", "..3"), ("priority", "")]
+    ("name", "asked"), [("priority", "medium"), ("stars", "..3"), ("priority", ""), ("stars", "x")]
 )
 def test_a_condition_that_names_nothing_lists_what_there_is(name: str, asked: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        COLUMNS[name].cells_of(asked)
+        COLUMNS[name].asked(asked)
     assert COLUMNS[name].title(0) in caught.value.cure
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "low", "high"),
+    [
+        ("stars", "2..4", 2, 4),
+        ("paid", "20..40", 20, 40),
+        ("paid", "37", 37, 37),
+        ("paid", "3..4|80..81.5", 3, 81.5),
+        ("opened", "2024-03-01..2024-05-31", datetime.date(2024, 3, 1), datetime.date(2024, 5, 31)),
+        (
+            "at",
+            "2024-01-01T05:10..2024-01-01T05:20",
+            datetime.datetime(2024, 1, 1, 5, 10),
+            datetime.datetime(2024, 1, 1, 5, 20),
+        ),
+    ],
+)
+def test_values_of_a_condition_lie_within_it(name: str, asked: str, low: Any, high: Any) -> None:
+    column, generator = COLUMNS[name], np.random.default_rng(0)
+    wanted = column.asked(asked)
+    for cell in np.flatnonzero(wanted.weights):
+        for _ in range(30):
+            value = column.sample(int(cell), generator, wanted.spans)
+            assert value is not None
+            assert low <= value <= high  # type: ignore[operator]
+
+
+def test_a_part_of_a_bin_has_its_part_of_the_weight() -> None:
+    weights = Column("a", "number", least=0.0, most=40.0, bins=4).asked("5..20").weights
+    np.testing.assert_allclose(weights, [0.5, 1, 0, 0, 0])
+    weights = Column("a", "integer", least=0, most=39, bins=4).asked("5..19|missing").weights
+    np.testing.assert_allclose(weights, [0.5, 1, 0, 0, 1])
+
+
+@pytest.mark.parametrize(("name", "asked"), [("stars", "7"), ("stars", "4..2"), ("opened", "2026-01-01..2026-02-01")])
+def test_a_condition_beyond_a_range_says_where_it_goes(name: str, asked: str) -> None:
+    with pytest.raises(ConfigError, match="has no values in") as caught:
+        COLUMNS[name].asked(asked)
+    assert "It goes from" in caught.value.cure

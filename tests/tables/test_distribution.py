@@ -74,6 +74,13 @@ def test_rows_are_sampled_as_often_as_they_are_probable(shape: str, given: objec
     assert np.abs(found - exact).sum() / 2 < 0.03
 
 
+@EACH
+def test_the_first_variable_s_shares_are_those_of_its_rows(shape: str) -> None:
+    made = distribution(shape)
+    exact = by_counting(made)[:, some()[1]][:, :, :, some()[3]].sum(axis=(1, 2, 3))
+    np.testing.assert_allclose(made.shares(some()), exact)
+
+
 def test_cells_that_are_not_allowed_are_never_sampled_even_if_they_are_likely() -> None:
     made = Distribution((2, 2), (((0,), np.array([0.0, -60.0])), ((0, 1), np.array([[0.0, -60.0], [-60.0, 0.0]]))))
     allowed = [np.array([False, True]), np.ones(2, dtype=np.bool_)]
@@ -97,6 +104,13 @@ def test_circles_that_are_too_wide_are_refused() -> None:
     pairs = [(a, b) for a in range(8) for b in range(a + 1, 8)]
     with pytest.raises(ConfigError, match="too wide"):
         Distribution(sizes, tuple((pair, np.zeros((100, 100))) for pair in pairs))
+
+
+def test_many_buckets_that_are_wide_together_are_refused() -> None:
+    """Each would be small enough: a band of columns of which each depends on the twenty before."""
+    pairs = [(a, b) for a in range(40) for b in range(a + 1, min(a + 21, 40))]
+    with pytest.raises(ConfigError, match="too wide"):
+        Distribution((2,) * 40, tuple((pair, np.zeros((2, 2))) for pair in pairs))
 
 
 def test_the_tree_is_of_the_largest_scores_that_make_no_circle() -> None:

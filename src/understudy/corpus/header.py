@@ -42,6 +42,8 @@ def read_header(
     if isinstance(names, CorpusError):
         raise names
     assert not isinstance(names, BadRow)
+    if not all(str(name).isprintable() for name in names):  # halves of surrogate pairs are of bytes in another encoding
+        raise CorpusError(f"The header of {file.shown!r} is not text in {encoding}.", "Name another with --encoding.")
     return [(str(name), None) for name in names]
 
 

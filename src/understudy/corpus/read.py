@@ -300,6 +300,11 @@ def read_corpus(
     """
     declared = () if columns is None else declared_columns(columns)
     crossed = crossed_columns(label, declared)
+    if label is not None and "*" in label and declared and not crossed and labels is None:
+        raise ConfigError(
+            f"The label {label!r:.60} names a column that --columns does not declare.",
+            f"The declared ones are: {', '.join(column.name for column in declared)}.",
+        )
     if crossed:
         labels, label_type = _cross(crossed, labels, labels_from_data), "string"
     _check_choices(label, labels, labels_from_data, label_type, on_bad_row)

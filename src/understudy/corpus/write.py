@@ -20,7 +20,11 @@ from understudy.labels import canonical
 
 
 def write_table(
-    path: str | os.PathLike[str], columns: Mapping[str, Sequence[object]], *, keep_formulas: bool = False
+    path: str | os.PathLike[str],
+    columns: Mapping[str, Sequence[object]],
+    *,
+    keep_formulas: bool = False,
+    types: Mapping[str, Any] | None = None,
 ) -> None:
     """Write ``columns`` to ``path``; a file that was there is replaced once the new one is synced to disk.
 
@@ -34,12 +38,18 @@ def write_table(
         columns: by name, in order, all of one length (else a ValueError); labels keep their type in Parquet and JSON,
             but
             in Parquet labels of several types, which no column has, become strings.
+        types: Arrow's, of columns in Parquet that have one whatever their values are.
         keep_formulas: write CSV cells as they are, also those that a spreadsheet would run.
     """
     target = Path(path)
     write_csv = partial(_write_csv, keep_formulas=keep_formulas)
     writers: dict[str, Callable[[IO[bytes], Mapping[str, Sequence[object]]], None]]
-    writers = {".parquet": _write_parquet, ".csv": write_csv, ".jsonl": _write_jsonl, ".ndjson": _write_jsonl}
+    writers = {
+        ".parquet": partial(_write_parquet, types=types or {}),
+        ".csv": write_csv,
+        ".jsonl": _write_jsonl,
+        ".ndjson": _write_jsonl,
+    }
     writer = writers.get(target.suffix.lower())
     if writer is None:
         raise ConfigError(f"A table cannot be written as {target.name!r}.", "End its name in .parquet, .csv or .jsonl.")
@@ -49,11 +59,14 @@ def write_table(
         writer(stream, columns)
 
 
-def _write_parquet(stream: IO[bytes], columns: Mapping[str, Sequence[object]]) -> None:
+def _write_parquet(stream: IO[bytes], columns: Mapping[str, Sequence[object]], *, types: Mapping[str, Any]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    arrays = {name: _array([_clean(cell) for cell in column]) for name, column in columns.items()}
+    arrays = {
+        name: pa.array(column, types[name]) if name in types else _array([_clean(cell) for cell in column])
+        for name, column in columns.items()
+    }
     pq.write_table(pa.table(arrays), stream)
 
 

@@ -216,7 +216,7 @@ class TunedModel:
     def _prompt(self, label: int, key: str, sampling: Sampling, beginning: str) -> Prompt:
         tokens = list(self.instructions.prompts[label])
         if beginning:
-            tokens += self.causal.encode(self.instructions.target(beginning))
+            tokens += self.causal.encode(self.instructions.target(beginning))[: self.tokens]  # as it was learnt
         most = max(1, min(sampling.max_tokens, self.causal.window - len(tokens)))
         uniforms = request_uniforms(sampling.seed, f"{label} {key}", count=most)
         return Prompt(tokens, sampling.temperature, sampling.top_p, sampling.stop, uniforms)

@@ -75,8 +75,7 @@ class Marginals(Query[BoundedBatch]):
 
 def _rows(batch: BoundedBatch, *, labelled: bool) -> list[NDArray[np.int32]]:
     """The cells of every variable."""
-    assert batch.cells is not None, "marginals need typed columns"  # checked when the run is planned
-    columns = list(batch.cells.T)
+    columns = [] if batch.cells is None else list(batch.cells.T)  # none where the label is made of all of them
     return [batch.labels, *columns] if labelled else columns
 
 
@@ -122,6 +121,10 @@ class PairScores(Query[BoundedBatch]):
         return np.array([each.sum() for each in self.pairs.split(np.abs(sums - self.expected))], dtype=np.int64)
 
 
+_MOST_RECORDS = 2.0**40
+"""That are expected: a noisy total may be anything, and what it is made of must fit into 64-bit integers."""
+
+
 def independent(pairs: Marginals, singles: Sequence[NDArray[np.float64]], total: float) -> NDArray[np.int64]:
     """The histograms of ``pairs`` if variables were independent, in grid units: post-processing of released values.
 
@@ -130,7 +133,8 @@ def independent(pairs: Marginals, singles: Sequence[NDArray[np.float64]], total:
         total: about how many records there are; at least 1.
     """
     shares = [np.maximum(each, 0) / max(np.maximum(each, 0).sum(), 1.0) for each in singles]
-    expected = [max(total, 1.0) * np.outer(shares[a], shares[b]).ravel() for a, b in pairs.sets]
+    total = min(max(total, 1.0), _MOST_RECORDS)
+    expected = [total * np.outer(shares[a], shares[b]).ravel() for a, b in pairs.sets]
     found = np.concatenate(expected) if expected else np.zeros(0)
-    steps: NDArray[np.int64] = np.rint(np.minimum(found, 2.0**40) * COUNT_GRID).astype(np.int64)
+    steps: NDArray[np.int64] = np.rint(found * COUNT_GRID).astype(np.int64)
     return steps

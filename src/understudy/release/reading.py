@@ -21,7 +21,7 @@ from typing import Annotated, Any, BinaryIO
 
 from pydantic import Field
 
-from understudy.columns import Column, cross_labels, crossed_columns
+from understudy.columns import Column, cross_labels, crossed_columns, require_own_names
 from understudy.errors import ConfigError, ReleaseError
 from understudy.files import is_pipe_or_device
 from understudy.privacy.facts import Facts
@@ -78,7 +78,9 @@ def _check_manifest(fields: dict[str, Any]) -> None:
     names = [each.get("name") for each in known.schema_.columns]
     if len({str(name) for name in names}) != len(names):
         raise ValueError("two columns have one name")
-    crossed = crossed_columns(known.schema_.label, [Column.from_json(each) for each in known.schema_.columns])
+    columns = [Column.from_json(each) for each in known.schema_.columns]
+    crossed = crossed_columns(known.schema_.label, columns)
+    require_own_names(columns, (None if crossed else known.schema_.label, known.schema_.text))
     if crossed and tuple(labels) != cross_labels(crossed):
         raise ValueError("the labels are not those of the columns that they are made of")
 

@@ -15,7 +15,7 @@ from understudy.labels import in_proportion
 from understudy.methods.base import Method
 from understudy.methods.public import GenerationTools
 from understudy.methods.registry import make_method, method_class
-from understudy.outputs import OutputFolder, synthetic_columns
+from understudy.outputs import OutputFolder, synthetic_columns, types_of
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import Example, Prompts, load_template, read_examples, with_phrases
 from understudy.release import Release
@@ -81,7 +81,8 @@ class Result:
         """The synthetic table as a ``pyarrow.Table``."""
         import pyarrow as pa
 
-        return pa.table(self.columns)
+        types = types_of(self.release.schema)
+        return pa.table({name: pa.array(column, types.get(name)) for name, column in self.columns.items()})
 
 
 @dataclass(frozen=True)

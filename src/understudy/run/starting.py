@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from understudy.columns import WRITTEN
 from understudy.corpus.header import Kind
 
 _CATEGORY = "[A, B, C]"
@@ -42,7 +43,11 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]]) -> str:
         "# and so should be names, numbers and addresses of people. Forms: a list of values, boolean, or",
         *(f"#   {form}" for form in list(_FORMS.values())[1:]),
         "# columns:",
-        *(f"#   {_quoted(name)}: {_FORMS.get(kind, _CATEGORY)}" for name, kind in columns if name != text),
+        *(
+            f"#   {_quoted(name)}: {_FORMS.get(kind, _CATEGORY)}"
+            for name, kind in columns
+            if name != text and name not in WRITTEN
+        ),
     ]
     lines += [
         "",

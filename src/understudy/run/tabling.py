@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.columns import in_words
+from understudy.columns import Span, in_words
 from understudy.config import RunConfig
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.errors import ConfigError
@@ -142,13 +143,15 @@ class TableRows:
     Args:
         variables: of the table.
         distribution: of its rows.
-        allowed: per variable ``Bool[size]``, as a condition leaves its cells.
+        allowed: per variable ``Float64[size]``, the share of each cell that a condition leaves.
+        spans: by column the values within bins that it asks for.
         seed: of the samples.
     """
 
     variables: Variables
     distribution: Distribution
-    allowed: Sequence[NDArray[np.bool_]]
+    allowed: Sequence[NDArray[np.float64]]
+    spans: Mapping[str, tuple[Span, ...]]
     seed: int
     _ready: dict[int, deque[Row]] = field(default_factory=dict, repr=False, compare=False)
     _generators: dict[int, np.random.Generator] = field(default_factory=dict, repr=False, compare=False)
@@ -163,20 +166,21 @@ class TableRows:
         """
         if not has_columns(made):
             return None
-        rows = cls(variables_of(made), distribution_of(made), variables_of(made).allowed(config.where), config.seed)
-        if rows.distribution.probability(rows.allowed) < _IMPOSSIBLE:
-            raise ConfigError("No row of the Release meets the condition (--where).", "Ask for less at once.")
+        variables, where = variables_of(made), config.where
+        allowed, spans = variables.allowed(where), variables.spans(where)
+        rows = cls(variables, distribution_of(made), allowed, spans, config.seed)
+        if rows.shares.sum() < _IMPOSSIBLE:
+            raise ConfigError("No row of the Release meets the condition (--where).", "Ask for fewer things at once.")
         return rows
 
     def counts(self, records: int) -> list[int]:
         """``records`` shared out over the labels as the rows that meet the condition are."""
-        labels = self.variables.labels.size
-        return in_proportion(records, [self._probability(label) for label in range(labels)])
+        return in_proportion(records, self.shares.tolist())
 
     def require(self, counts: Sequence[int]) -> None:
         """See that there are rows of every label that records are wanted of; else ConfigError."""
         for label, count in enumerate(counts):
-            if count and self._probability(label) < _IMPOSSIBLE:
+            if count and self.shares[label] < _IMPOSSIBLE:
                 raise ConfigError(
                     f"No row with the label {self.variables.labels.titles[label]!r:.60} meets the condition (--where).",
                     "Ask for --records N in all, which are shared out over the labels that do.",
@@ -196,18 +200,23 @@ class TableRows:
         known = {column.name: cell for column, cell in zip(self.variables.columns, cells, strict=True)}
         known |= self.variables.cells_of_label(label)
         columns = self.variables.all_columns
-        values = tuple(column.sample(known.get(column.name, 0), generator) for column in columns)
+        values = tuple(
+            column.sample(known.get(column.name, 0), generator, self.spans.get(column.name, ())) for column in columns
+        )
         named = zip(columns, values, strict=True)
         details = "; ".join(
             f"{column.name}: {shown(value)}" for column, value in named if value is not None and not column.made_up
         )
         return Row(values, details, in_words(self.variables.columns, cells))
 
-    def _allowed(self, label: int) -> list[NDArray[np.bool_]]:
+    def _allowed(self, label: int) -> list[NDArray[np.float64]]:
         if not self.variables.labelled:
             return list(self.allowed)
         mine = np.arange(self.variables.sizes[0]) == label
-        return [self.allowed[0] & mine, *self.allowed[1:]]
+        return [self.allowed[0] * mine, *self.allowed[1:]]
 
-    def _probability(self, label: int) -> float:
-        return self.distribution.probability(self._allowed(label))
+    @cached_property
+    def shares(self) -> NDArray[np.float64]:
+        """``Float64[labels]``: how probable rows of each label are that meet the condition."""
+        found = self.distribution.shares(self.allowed)
+        return found if self.variables.labelled else found.sum(keepdims=True)

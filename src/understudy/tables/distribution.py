@@ -3,7 +3,8 @@
     p(x) = exp(sum over factors f(x_S)) / Z
 
 Variables are summed out one after another (bucket elimination, Dechter 1999) and then sampled the other way round, so
-that rows are exact samples, whatever cells are allowed, and no factor is larger than the model's widest bucket.
+that rows are exact samples, whatever cells are allowed. The first variable is summed out last: its shares are known on
+the way.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +22,8 @@ from understudy.errors import ConfigError
 
 Table = NDArray[np.float64]
 Factor = tuple[tuple[int, ...], Table]
-MOST_BUCKET = 20_000_000
-"""Numbers in the largest factor that summing out may make."""
+MOST_NUMBERS = 20_000_000
+"""In all factors together that summing out makes."""
 _ROWS = 1 << 14
 
 
@@ -32,7 +35,7 @@ class Distribution:
         factors: sets of variables, ascending, each with ``Float64`` logarithms, a dimension per variable.
 
     Raises:
-        ConfigError: if summing out would take more than :data:`MOST_BUCKET` numbers.
+        ConfigError: if summing out would take more than :data:`MOST_NUMBERS` numbers.
     """
 
     sizes: tuple[int, ...]
@@ -41,20 +44,30 @@ class Distribution:
     def __post_init__(self) -> None:
         require_narrow(self.sizes, [scope for scope, _ in self.factors])
 
-    def probability(self, allowed: Sequence[NDArray[np.bool_]]) -> float:
-        """Of the rows whose cells are all allowed: ``Bool[size]`` per variable."""
-        everything = [np.ones(size, dtype=np.bool_) for size in self.sizes]
-        return math.exp(min(self._eliminated(allowed)[1] - self._eliminated(everything)[1], 0.0))
+    def probability(self, allowed: Sequence[NDArray[Any]]) -> float:
+        """Of the rows that are allowed: per variable ``Float64[size]``, the share of each cell's values that are (or
+        ``Bool``)."""
+        return float(self.shares(allowed).sum())
 
-    def sample(
-        self, count: int, allowed: Sequence[NDArray[np.bool_]], generator: np.random.Generator
-    ) -> NDArray[np.int64]:
-        """``Int64[count, variables]``: rows whose cells are all allowed, independent of one another.
+    def shares(self, allowed: Sequence[NDArray[Any]]) -> Table:
+        """``Float64[size]``: how probable each cell of the first variable is together with rows that are allowed."""
+        buckets, others = self._eliminated(allowed)
+        found: Table = np.exp(np.minimum(buckets[-1][2] + others - self._whole, 0.0))
+        return found
+
+    @cached_property
+    def _whole(self) -> float:
+        """The logarithm of Z where all is allowed."""
+        buckets, others = self._eliminated([np.ones(size, dtype=np.bool_) for size in self.sizes])
+        return others + float(_log_sum(buckets[-1][2]))
+
+    def sample(self, count: int, allowed: Sequence[NDArray[Any]], generator: np.random.Generator) -> NDArray[np.int64]:
+        """``Int64[count, variables]``: rows that are allowed, independent of one another.
 
         Raises ValueError if there are none.
         """
-        buckets, total = self._eliminated(allowed)
-        if total == -math.inf:
+        buckets, others = self._eliminated(allowed)
+        if others == -math.inf or not np.isfinite(buckets[-1][2]).any():
             raise ValueError("no row is allowed")
         rows = np.zeros((count, len(self.sizes)), dtype=np.int64)
         for variable, scope, table in reversed(buckets):
@@ -71,14 +84,20 @@ class Distribution:
                 rows[part, variable] = (reached <= (points[part] * reached[:, -1])[:, None]).sum(axis=1)
         return rows
 
-    def _eliminated(
-        self, allowed: Sequence[NDArray[np.bool_]]
-    ) -> tuple[list[tuple[int, tuple[int, ...], Table]], float]:
-        """Each variable with those that it depends on and ``Float64[*those, its cells]``; and the logarithm of Z."""
+    @cached_property
+    def _order(self) -> list[tuple[int, tuple[int, ...]]]:
+        return elimination_order(self.sizes, [scope for scope, _ in self.factors])
+
+    def _eliminated(self, allowed: Sequence[NDArray[Any]]) -> tuple[list[tuple[int, tuple[int, ...], Table]], float]:
+        """Each variable with those that it depends on and ``Float64[*those, its cells]``; and the logarithm
+        of Z of the variables that the first one does not hang together with."""
         with np.errstate(divide="ignore"):
-            left = [*self.factors, *(((place,), np.log(cells.astype(float))) for place, cells in enumerate(allowed))]
+            left = [
+                *self.factors,
+                *(((place,), np.log(np.asarray(cells, dtype=np.float64))) for place, cells in enumerate(allowed)),
+            ]
         buckets, total = [], 0.0
-        for variable, scope in elimination_order(self.sizes, [scope for scope, _ in self.factors]):
+        for variable, scope in self._order:
             mine = [factor for factor in left if variable in factor[0]]
             left = [factor for factor in left if variable not in factor[0]]
             table = sum((_spread(each, (*scope, variable)) for each in mine), np.zeros(()))
@@ -87,7 +106,7 @@ class Distribution:
             message = _log_sum(table)
             if scope:
                 left.append((scope, message))
-            else:
+            elif variable:
                 total += float(message)
         return buckets, total
 
@@ -111,12 +130,12 @@ def _log_sum(table: Table) -> Table:
 
 def elimination_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:
     """The order in which variables are summed out, each with the variables that its bucket holds besides: the one with
-    the smallest bucket first."""
+    the smallest bucket first, and the first variable last."""
     left, sets, order = set(range(len(sizes))), [set(scope) for scope in scopes], []
     while left:
         beside = {each: set().union(*(scope for scope in sets if each in scope)) - {each} for each in left}
         cost = {each: math.prod(sizes[other] for other in (each, *others)) for each, others in beside.items()}
-        chosen = min(left, key=lambda each: (cost[each], each))
+        chosen = min(left, key=lambda each: (each == 0, cost[each], each))
         order.append((chosen, tuple(sorted(beside[chosen]))))
         sets = [scope for scope in sets if chosen not in scope] + [beside[chosen]]
         left.remove(chosen)
@@ -124,10 +143,10 @@ def elimination_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -
 
 
 def require_narrow(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> None:
-    """See that rows can be sampled in memory. Raises ConfigError if a bucket would be too large."""
-    for variable, scope in elimination_order(sizes, scopes):
-        if math.prod(sizes[each] for each in (variable, *scope)) > MOST_BUCKET:
-            raise ConfigError(
-                "The pairs of columns depend on each other in circles that are too wide to sample from.",
-                "Name fewer --column-pairs, choose `tree`, or declare fewer values and bins.",
-            )
+    """See that a model can be fitted to such factors, and rows sampled, in memory and time; else ConfigError."""
+    order = elimination_order(sizes, scopes)
+    if sum(math.prod(sizes[each] for each in (variable, *scope)) for variable, scope in order) > MOST_NUMBERS:
+        raise ConfigError(
+            "The pairs of columns depend on each other in circles that are too wide to sample from.",
+            "Name fewer --column-pairs, choose `tree`, or declare fewer values and bins.",
+        )

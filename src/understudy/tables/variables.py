@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.columns import Column
+from understudy.columns import Column, Span
 from understudy.errors import ConfigError
 from understudy.labels import LabelSet
 from understudy.tables.parameters import ALL, NONE, TREE
@@ -92,17 +92,26 @@ class Variables:
             found.append(ends)
         return tuple(found)
 
-    def allowed(self, where: str | Mapping[str, Any] | None) -> list[NDArray[np.bool_]]:
-        """Per variable ``Bool[size]``: the cells that a condition leaves.
+    def spans(self, where: str | Mapping[str, Any] | None) -> dict[str, tuple[Span, ...]]:
+        """By column the values that a condition asks for, of those in bins."""
+        columns = {column.name: column for column in self.all_columns}
+        return {name: columns[name].asked(text).spans for name, text in _conditions(where) if name in columns}
+
+    def allowed(self, where: str | Mapping[str, Any] | None) -> list[NDArray[np.float64]]:
+        """Per variable ``Float64[size]``: the share of each cell that a condition leaves.
 
         Raises ConfigError if it names a column or a value that is not there.
         """
-        found = [np.ones(size, dtype=np.bool_) for size in self.sizes]
+        found = [np.ones(size) for size in self.sizes]
+        if len({name for name, _ in _conditions(where)}) < len(_conditions(where)):
+            raise ConfigError(
+                "A condition names a column twice.", "Write A|B for one of several values, FIRST..LAST for a range."
+            )
         for name, asked in _conditions(where):
             of_label = {column.name: column for column in self.crossed}
             if name in of_label:
-                cells = of_label[name].cells_of(asked)
-                found[0] &= np.array([cells[self.cells_of_label(label)[name]] for label in range(self.labels.size)])
+                weights = of_label[name].asked(asked).weights
+                found[0] *= np.array([weights[self.cells_of_label(label)[name]] for label in range(self.labels.size)])
                 continue
             if name not in self.names:
                 raise ConfigError(
@@ -111,15 +120,15 @@ class Variables:
                 )
             place = self.names.index(name)
             if self.labelled and place == 0:
-                cells = np.isin(self.labels.names, [part.strip() for part in asked.split("|")])
+                cells = np.isin(self.labels.names, [part.strip() for part in asked.split("|")]).astype(float)
                 if not cells.any() or cells.sum() < len(asked.split("|")):
                     raise ConfigError(
                         f"The condition names a label that there is not: {asked!r:.60}.",
                         f"The labels are: {', '.join(self.labels.names[:20])}.",
                     )
             else:
-                cells = self.columns[place - self.labelled].cells_of(asked)
-            found[place] &= cells
+                cells = self.columns[place - self.labelled].asked(asked).weights
+            found[place] *= cells
         return found
 
 

@@ -73,7 +73,8 @@ class SeqPATE(Method, SeqPATEParameters):
     def require_guidable(self) -> None:
         if self.phrases is not None:
             raise ConfigError(
-                "The promise for phrases does not hold for a guide.", "Leave out one of --guide and --phrases."
+                "The promise for phrases does not hold for a guide or for columns.",
+                "Leave out --phrases, or --guide and --columns.",
             )
 
     def forecast_work(self, plan: Plan, preparation: Preparation) -> Facts:
