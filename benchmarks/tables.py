@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 
 import understudy as us
 import understudy.models.catalog as catalog
+import understudy.tables.fitting as fitting
 import understudy.tables.plan as tables_plan
 from benchmarks import tables_sets
 from benchmarks.guided import KeptEmbedder
@@ -49,6 +50,7 @@ from understudy.metrics.sample import Sample
 from understudy.metrics.utility.classifiers import measure_classifiers
 from understudy.privacy.accountant import zcdp_within
 from understudy.privacy.measurement import measure
+from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.noise import SystemNoise
 from understudy.queries.marginals import Marginals, PairScores, independent
 from understudy.tables.distribution import Distribution
@@ -60,7 +62,7 @@ from understudy.tables.variables import Variables
 
 DELTA = "1e-6"
 SAMPLED, MOST_CELLS = 1_000_000, 50_000
-OURS = ("tree", "all", "none")
+OURS = ("tree", "tree-noise", "tree-cut", "all", "none")
 OTHERS = ("mst", "aim", "opendp-mst", "opendp-aim")
 SPLITS = ((0.3, 0.15, 0.55), (0.2, 0.1, 0.7), (0.4, 0.2, 0.4), (0.3, 0.3, 0.4))
 
@@ -79,7 +81,10 @@ class Records:
 
 def distribution(table: CellTable, epsilon: str, way: str) -> Distribution:
     """As :func:`~understudy.run.tabling.with_columns` makes it, with all of the budget."""
-    variables, parameters = Variables(None, LabelSet(), table.columns), TablesParameters(column_pairs=way)
+    variables, parameters = (
+        Variables(None, LabelSet(), table.columns),
+        TablesParameters(column_pairs=way.partition("-")[0]),
+    )
     require_measurable(variables, parameters)
     records, sizes = Records(table.private), variables.sizes
     charges = {each.name: each.mechanism for each in column_charges(us.Budget(epsilon, DELTA), variables, parameters)}
@@ -89,17 +94,30 @@ def distribution(table: CellTable, epsilon: str, way: str) -> Distribution:
 
     single = Marginals(sizes, tuple((each,) for each in range(len(sizes))), False)
     singles = single.split(noisy(COLUMNS, single))
-    pairs, histograms = variables.pairs(way), []
+    pairs, histograms = variables.pairs(parameters.column_pairs), []
     if pairs is None:
         every = Marginals(sizes, variables.all_pairs, False)
         total = float(np.mean([each.sum() for each in singles]))
         scores = noisy(SCORES, PairScores(every, independent(every, singles, total)))
-        pairs = spanning_tree(variables.all_pairs, scores, len(sizes))
+        pairs = spanning_tree(variables.all_pairs, scores - _penalty(every, singles, total, charges, way), len(sizes))
     if pairs:
         query = Marginals(sizes, pairs, False)
         histograms = query.split(noisy(PAIRS, query))
     stds = [float(charges[name].noise_std) if name in charges else 0.0 for name in (COLUMNS, PAIRS)]
     return fit(sizes, singles, pairs, histograms, single_std=stds[0], pair_std=stds[1])
+
+
+def _penalty(
+    every: Marginals, singles: list[NDArray[np.float64]], total: float, charges: dict[str, Any], way: str
+) -> NDArray[np.float64] | float:
+    """What a pair's noise is expected to cost, by which a selection other than the library's goes."""
+    noise = float(charges[PAIRS].noise_std) * np.sqrt(2 / np.pi)
+    if way == "tree-noise":  # as AIM's selection has it
+        return noise * np.array([np.prod([every.sizes[each] for each in pair]) for pair in every.sets])
+    if way == "tree-cut":  # a cell that noise drowns is lost, and something else is in its place: no more than that
+        expected = every.split(independent(every, singles, total) / COUNT_GRID)
+        return np.array([np.minimum(noise, 2 * each).sum() for each in expected])
+    return 0.0
 
 
 def sampled(table: CellTable, epsilon: str, way: str, python: str, limit: float) -> tuple[NDArray[Any], float]:
@@ -165,6 +183,8 @@ def show(found: list[dict[str, float]], out: Path | None, **what: Any) -> None:
 
 
 def marginals(given: argparse.Namespace) -> None:
+    if given.steps:
+        fitting._STEPS = given.steps
     for name in given.table:
         table = tables_sets.load(name)
         for way in given.ways:
@@ -177,7 +197,8 @@ def marginals(given: argparse.Namespace) -> None:
                     rows, seconds = sampled(table, epsilon, way, given.python, given.limit)
                     found.append({**apart(rows, table.private, table.sizes), "seconds": seconds})
                 limit = {"limit": given.limit} if way.endswith("aim") else {}
-                show(found, given.out, table=name, way=way, epsilon=epsilon, **limit)
+                steps = {"steps": given.steps} if given.steps else {}
+                show(found, given.out, table=name, way=way, epsilon=epsilon, **limit, **steps)
 
 
 def splits(given: argparse.Namespace) -> None:
@@ -253,7 +274,6 @@ def tickets(given: argparse.Namespace) -> None:
             if given.guide:
                 embedder.save()
             table = made.to_arrow()
-            table = table.rename_columns([LABEL if name == "label" else name for name in table.column_names])
             table = table.filter(pc.not_equal(table["text"], ""))
             rows = tables_sets.cells(table)
             scores = learned(table["text"].to_pylist(), rows, held, truth)
@@ -277,6 +297,7 @@ def main() -> None:
         if run is marginals:
             mine.add_argument("--ways", nargs="+", default=["tree", "none", "fresh"], choices=[*OURS, *OTHERS, "fresh"])
             mine.add_argument("--python", default="python", help="with what tables_others.py needs")
+            mine.add_argument("--steps", type=int, help="of our fit, if not the library's")
             mine.add_argument("--limit", type=float, default=80.0, help="MB that AIM's model may take")
         else:
             mine.add_argument("--split", nargs="+", type=lambda text: tuple(map(float, text.split(","))))

@@ -3,8 +3,8 @@
     python benchmarks/tables_others.py NAME TABLE.npz ROWS.npz
 
 ``opendp-mst`` and ``opendp-aim`` need ``pip install 'opendp[mbi]' pandas``, which pins an older ``mbi`` than ours.
-``mst`` and ``aim`` are the published scripts in ``mechanisms`` of github.com/ryan112358/mbi, and need that checkout's own
-``mbi`` (its names differ from both releases'), ``pandas``, ``networkx`` and ``matplotlib``.
+``mst`` and ``aim`` are the published scripts in ``mechanisms`` of github.com/ryan112358/mbi, and need that checkout's
+own ``mbi`` (its names differ from both releases'), ``pandas``, ``networkx`` and ``matplotlib``.
 TABLE has ``rows``, ``sizes``, ``epsilon``, ``delta``, ``rho``, ``count`` (rows to sample), ``limit`` (MB that AIM's
 model may take) and ``scripts`` (the folder of the scripts). Nothing of understudy is imported.
 """
@@ -72,7 +72,7 @@ def opendp(name: str, given: Any) -> np.ndarray:
         except dp.OpenDPException as error:
             if "insufficient budget" not in str(error):
                 raise
-    made = table.model.synthetic_data(int(given["count"])).df
+    made = table.model.synthetic_data(int(given["count"]), "sample").df
     return np.stack([np.asarray(made[each]) for each in names], axis=1)
 
 
