@@ -107,6 +107,10 @@ class Column:
         usable = all(as_type(value, None) is not None and not is_missing(value) for value in self.values)
         if not self.values or not usable:
             raise _no_column(self.name, "a category needs values: strings, numbers or booleans")
+        if len({type(value) for value in self.values}) > 1 or any(
+            isinstance(value, int) and abs(value) >> 63 for value in self.values
+        ):
+            raise _no_column(self.name, "its values are not of one type that a column can hold", "Quote them all.")
         if len({canonical(value) for value in self.values}) < len(self.values):
             raise _no_column(self.name, "a value is declared twice")
 
@@ -248,15 +252,11 @@ class Column:
         """Of the synthetic column."""
         import pyarrow as pa
 
-        if self.kind in ("category", "identifier"):
-            kinds = {type(value) for value in self.values}
-            return (
-                {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}.get(kinds.pop(), pa.string())
-                if (len(kinds) == 1)
-                else pa.string()
-            )
-        types = {"boolean": pa.bool_(), "integer": pa.int64(), "date": pa.date32(), "datetime": pa.timestamp("us")}
-        return types.get(self.kind, pa.float64())
+        if self.values:
+            kinds = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+            return kinds.get(type(self.values[0]), pa.string())
+        types = {"integer": pa.int64(), "number": pa.float64(), "date": pa.date32(), "datetime": pa.timestamp("us")}
+        return types.get(self.kind, pa.string())
 
     def to_json(self) -> dict[str, Any]:
         """As a YAML file declares it, its name besides."""
@@ -477,7 +477,9 @@ def _of_short(text: str) -> Column:
         return Column(name, cast(Kind, domain or "boolean"))
     if ".." not in domain:
         values = [value.strip() for value in domain.split("|")]
-        return Column(name, "category", values=tuple(map(_as_written, values)))
+        numbers = [_parse(value, "integer") for value in values]
+        whole = [str(number) for number in numbers] == values  # then they are integers in the synthetic table
+        return Column(name, "category", values=tuple(numbers if whole else values))
     ends, slash, bins = domain.partition("/")
     first, _, last = (end.strip() for end in ends.partition(".."))
     if slash and not bins.strip().isdecimal() and ".." in bins:
@@ -491,12 +493,6 @@ def _of_short(text: str) -> Column:
                 found["decimals"] = max(len(end.partition(".")[2]) for end in (first, last))
             return Column(name, kind, **found)
     raise _no_column(name, "the ends of its range are neither numbers nor dates of one form")
-
-
-def _as_written(value: str) -> Label:
-    """A whole number as one, so that it is an integer in the synthetic table."""
-    number = _parse(value, "integer")
-    return cast(Label, number) if number is not None and str(number) == value else value
 
 
 _KINDS_OF_ENDS: tuple[tuple[Kind, Callable[[str], bool]], ...] = (

@@ -133,6 +133,7 @@ def test_nothing_that_a_file_holds_raises(value: Any) -> None:
         *("", ";", "=", "=a|b", "a=", "a=1..", "a=..5", "a=5..1", "a=1..5/0", "a=1..5/x", "a=x..y", "a=1..2024-01-01"),
         *("a=low|low", "a=low||high", "a;a", "a=1..1000000/1001", "a=2024-12-31..2024-01-01", "@no-such-file"),
         *("a\tb=x|y", "a=1|1", "a=0.5..0.5", "a=nan..1", "a=1..inf"),
+        *({"a": [1, "x"]}, {"a": [True, 1]}, {"a": [2**70]}),
         *({}, [], 5, None, {"a": None}, {"a": 5}, {"a": []}, {"a": [None]}, {"a": [["x"]]}, {"a": {}}, {"": ["x"]}),
         *({"a": {"kind": "identifier", "values": ["x"]}}, {"a": {"kind": "identifier", "range": [0, 1]}}),
         *({"a": {"kind": "text"}}, {"a": {"kind": "integer"}}, {"a": {"kind": "integer", "range": [1]}}),
