@@ -10,7 +10,7 @@ import pytest
 
 from understudy.errors import ConfigError
 from understudy.tables.distribution import Distribution, elimination_order
-from understudy.tables.selection import spanning_tree
+from understudy.tables.selection import cost_of_noise, spanning_tree
 
 SIZES = (3, 4, 2, 3)
 SHAPES: dict[str, Sequence[tuple[int, ...]]] = {
@@ -117,3 +117,9 @@ def test_the_tree_is_of_the_largest_scores_that_make_no_circle() -> None:
     pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
     assert spanning_tree(pairs, np.array([5.0, 4.0, -2.0, 4.5, -9.0, -3.0]), 4) == ((0, 1), (0, 3), (1, 2))
     assert len(spanning_tree(pairs, np.zeros(6), 4)) == 3
+
+
+def test_a_wide_pair_of_empty_cells_costs_what_it_holds_and_a_full_one_its_noise() -> None:
+    assert cost_of_noise(np.full((100, 100), 0.01), 50.0) == pytest.approx(200)
+    assert cost_of_noise(np.full((2, 2), 1000.0), 50.0) == pytest.approx(4 * 50 * np.sqrt(2 / np.pi))
+    assert cost_of_noise(np.full((2, 2), 1000.0), 0.0) == 0

@@ -19,15 +19,13 @@ from understudy.tables.plan import parts
 from understudy.tables.variables import Variables
 
 COLUMNS = "priority=low|high; stars=1..5; urgent"
-METHODS = ("dp-kps", "private-prediction", "few-shot", "dp-finetune", "seq-pate", "aug-pe", "guided-evolution")
+METHODS = ("dp-kps", "private-prediction", "dp-finetune", "aug-pe", "guided-evolution")
 
 
 def planned(method: str = "dp-kps", **changes: Any) -> Plan:
     values = {"label": "topic", "labels": "a,b", "epsilon": "4", "delta": "1e-6", "columns": COLUMNS, "method": method}
-    if method in ("dp-finetune", "seq-pate"):
+    if method == "dp-finetune":
         values["declared_records"] = 20_000
-    if method == "few-shot":
-        values["sampling_rate"] = 0.02
     return make_plan(run_config({**values, **changes}))
 
 

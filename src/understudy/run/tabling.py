@@ -20,6 +20,7 @@ from understudy.errors import ConfigError
 from understudy.labels import in_proportion
 from understudy.methods.base import Released, ReleaseTools
 from understudy.privacy.facts import Fact, Facts
+from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
 from understudy.queries.marginals import Marginals, PairScores, independent
 from understudy.release import Release
@@ -28,7 +29,7 @@ from understudy.tables.fitting import fit
 from understudy.tables.parameters import TablesParameters
 from understudy.tables.plan import COLUMNS, PAIRS, SCORES
 from understudy.tables.released import CHOSEN, LOGARITHMS, distribution_of, has_columns, variables_of
-from understudy.tables.selection import spanning_tree
+from understudy.tables.selection import cost_of_noise, spanning_tree
 from understudy.tables.variables import Pair, Variables
 from understudy.writing.records import Row, shown
 
@@ -50,7 +51,7 @@ def with_columns(
 
         singles = histogram of each variable + noise                             charge "columns"
         scores  = |histogram of each pair - that of independence|_1 + noise      charge "column-scores"
-        tree    = spanning tree of the largest scores
+        tree    = spanning tree of the largest scores, less what noise on the pair is expected to cost
         pairs   = histogram of each pair of the tree + noise                     charge "column-pairs"
 
     Guarantee:
@@ -69,9 +70,12 @@ def with_columns(
     if pairs is None:
         every = Marginals(sizes, variables.all_pairs, labelled)
         total = float(np.mean([each.sum() for each in singles]))
-        scores = tools.measure(SCORES, PairScores(every, independent(every, singles, total)), corpus)
+        expected = independent(every, singles, total)
+        scores = tools.measure(SCORES, PairScores(every, expected), corpus)
         arrays[SCORES] = scores.value
-        pairs = spanning_tree(variables.all_pairs, scores.value, len(sizes))
+        noise = float(plan.mechanism(PAIRS).noise_std) if noisy else 0.0
+        costs = [cost_of_noise(pair / COUNT_GRID, noise) for pair in every.split(expected)]
+        pairs = spanning_tree(variables.all_pairs, scores.value - np.array(costs), len(sizes))
     histograms: list[NDArray[np.float64]] = []
     if pairs:
         query = Marginals(sizes, pairs, labelled)

@@ -18,7 +18,8 @@ from understudy.errors import ConfigError
 from understudy.tables.distribution import Distribution, Factor
 from understudy.tables.variables import Pair
 
-_STEPS = 1_000
+_STEPS, _ENOUGH = 4_000, 1e-7
+"""Steps at most, and the relative gain below which no more are taken."""
 _LOWEST = -60.0
 """A cell's logarithm, below the factor's largest."""
 
@@ -60,7 +61,7 @@ def fit(
     ]
     with jax.default_device(jax.devices("cpu")[0]):
         model = mbi.estimation.MirrorDescent().estimate(
-            domain, measured, known_total=_total(singles, histograms, single_std, pair_std), iters=_STEPS
+            domain, measured, known_total=_total(singles, histograms, single_std, pair_std), iters=_STEPS, tol=_ENOUGH
         )
         found = {
             tuple(map(int, clique)): np.asarray(model.potentials[clique].values) for clique in model.potentials.cliques
