@@ -1,8 +1,8 @@
 """Typed columns: their marginals beside other implementations, other splits of the budget, and support tickets.
 
     python -m benchmarks.tables marginals --table network:0:5000 network:0:50000 adult tickets --ways tree none fresh
-    python -m benchmarks.tables marginals --table adult --ways mst aim --python /tmp/mbi-venv/bin/python
-    python -m benchmarks.tables marginals --table adult --ways opendp-mst --python /tmp/opendp-venv/bin/python
+    python -m benchmarks.tables marginals --table adult --ways mst aim --python ~/mbi/bin/python
+    python -m benchmarks.tables marginals --table adult --ways opendp-mst --python ~/opendp/bin/python
     python -m benchmarks.tables splits --table network:0:5000 adult
     python -m benchmarks.tables tickets --epsilon 6 1 [--guide] [--llm builtin --records 150]
 
@@ -233,6 +233,13 @@ def learned(texts: list[str], rows: NDArray[np.int64], held: pa.Table, truth: ND
     return found
 
 
+def declared(label: str) -> dict[str, Any]:
+    """The label set and the columns; of a label that is made of columns, these alone."""
+    if label == LABEL:
+        return {"labels": tables_sets.services(), "columns": tables_sets.COLUMNS}
+    return {"columns": {LABEL: list(tables_sets.services()), **tables_sets.COLUMNS}}
+
+
 def tickets(given: argparse.Namespace) -> None:
     private, held = tables_sets.tickets()
     if given.guide:
@@ -256,9 +263,7 @@ def tickets(given: argparse.Namespace) -> None:
             start = time.perf_counter()
             with tempfile.TemporaryDirectory() as folder:
                 made = us.run(
-                    us.read_corpus(
-                        private, text="text", label=LABEL, labels=tables_sets.services(), columns=tables_sets.COLUMNS
-                    ),
+                    us.read_corpus(private, text="text", label=given.label, **declared(given.label)),
                     us.DPKPS(),
                     us.Budget(epsilon, DELTA),
                     llm=given.llm,
@@ -278,7 +283,7 @@ def tickets(given: argparse.Namespace) -> None:
             rows = tables_sets.cells(table)
             scores = learned(table["text"].to_pylist(), rows, held, truth)
             found.append({**apart(rows, source, sizes), **scores, "written": len(rows), "seconds": seconds})
-        what = {"guide": given.guide, "llm": given.llm, "records": records}
+        what = {"label": given.label, "guide": given.guide, "llm": given.llm, "records": records}
         show(found, given.out, rows="synthetic", epsilon=epsilon, **what)
         if given.texts:
             pq.write_table(table, given.texts)
@@ -308,6 +313,7 @@ def main() -> None:
     mine.add_argument("--out", type=Path)
     mine.add_argument("--guide", action="store_true")
     mine.add_argument("--real", action="store_true", help="real rows first")
+    mine.add_argument("--label", default=LABEL, help="or of columns, such as service*priority")
     mine.add_argument("--llm", default="none")
     mine.add_argument("--records", type=int, help="synthetic tickets, if not as many as are held out")
     mine.add_argument("--max-tokens", type=int)

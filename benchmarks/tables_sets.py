@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from benchmarks.sets import DATA
+from benchmarks.sets import CACHE, DATA
 from understudy.columns import Column, declared_columns
 
-MBI = Path(os.environ.get("UNDERSTUDY_BENCHMARK_MBI", "/tmp/mbi-repo"))
+MBI = Path(os.environ.get("UNDERSTUDY_BENCHMARK_MBI", CACHE / "mbi"))
 """A checkout of github.com/ryan112358/mbi, for its ``mechanisms`` and ``data``."""
 SIZES = (2, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 40)
 LABEL = "service"
