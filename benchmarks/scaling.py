@@ -49,7 +49,7 @@ class Case:
     what: str
     columns: dict[str, Any]
     make: Callable[[us.Corpus, Path], object]
-    grows: str = "the columns of a file as they are stored: Arrow read ahead when this was measured, and no longer does"
+    grows: str = "little: what is read ahead of a file, and what the allocator keeps"
 
 
 def releasing(method: Any, budget: Any = _BUDGET, **options: Any) -> Callable[[us.Corpus, Path], object]:
@@ -74,8 +74,8 @@ def _sec_pe(folder: Path) -> us.SecPE:
 
 
 PLAIN: dict[str, Any] = {"text": "text", "label": "label"}
-_OWNERS = "hashes of owners and their used records, a number per owner (a part of them with `--engine`); stored columns"
-_UNITS = "a number per record, to find its block in the file of embeddings; stored columns"
+_OWNERS = "hashes of owners and their used records, a number per owner (a part of them with `--engine`)"
+_UNITS = "a number per record, to find its block in the file of embeddings"
 CASES = {
     "label-counts": Case("label counts alone (one sum)", PLAIN, _count_labels),
     "dp-kps": Case("dp-kps, defaults", PLAIN, releasing(us.DPKPS())),
@@ -97,7 +97,7 @@ CASES = {
         "sec-pe, one record in ten with a secret",
         {**PLAIN, "secrets": ["secret"]},
         releasing(_sec_pe, _SECRETS, max_records_per_secret=5),
-        "each secret, to count in how many records it is; stored columns",
+        "each secret, to count in how many records it is",
     ),
 }
 

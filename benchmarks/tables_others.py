@@ -72,6 +72,8 @@ def opendp(name: str, given: Any) -> np.ndarray:
         except dp.OpenDPException as error:
             if "insufficient budget" not in str(error):
                 raise
+    else:
+        raise SystemExit("insufficient budget, 20 times")
     made = table.model.synthetic_data(int(given["count"]), "sample").df
     return np.stack([np.asarray(made[each]) for each in names], axis=1)
 
