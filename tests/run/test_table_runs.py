@@ -174,9 +174,10 @@ def test_a_table_without_labels_has_rows_too(tmp_path: Path) -> None:
 
 
 def test_owners_are_protected_over_columns_and_text(tmp_path: Path) -> None:
-    release = running.release(run_config(tables(tmp_path, owner="clinician", max_records_per_owner=3))).release
+    values = tables(tmp_path, owner="clinician", max_records_per_owner=3, insecure_no_noise=True, ledger=None)
+    release = running.release(run_config(values)).release
     assert release.statement.unit.kind == "owner"
-    assert release.arrays["columns"].sum() < 5 * 6 + 100  # five owners of weight 1, six histograms
+    assert release.arrays["columns"].sum() == pytest.approx(5 * 6, rel=1e-4)  # five owners of weight 1, six histograms
 
 
 @pytest.mark.parametrize("engine", ["processes"])
