@@ -35,6 +35,10 @@ class Facts:
     entries: tuple[Fact, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    def __add__(self, other: Facts) -> Facts:
+        """Both, one behind the other."""
+        return Facts((*self.entries, *other.entries), (*self.warnings, *other.warnings))
+
     def __getitem__(self, name: str) -> Value:
         """The value of the entry ``name``. Raises KeyError if there is none."""
         return {entry.name: entry.value for entry in self.entries}[name]

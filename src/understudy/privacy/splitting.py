@@ -92,9 +92,7 @@ def plan_beside(
         best,
         budget=budget,
         charges=(*best.charges, *added.charges),
-        forecast=Facts(
-            (*best.forecast.entries, *added.forecast.entries), (*best.forecast.warnings, *added.forecast.warnings)
-        ),
+        forecast=best.forecast + added.forecast,
     )
 
 

@@ -21,7 +21,6 @@ from understudy.methods.base import Method, Released, ReleaseTools
 from understudy.methods.guided_evolution.release import release as release_guide
 from understudy.models.types import Embedder
 from understudy.models.vectors import remembering
-from understudy.privacy.facts import Facts
 from understudy.privacy.plan import Plan
 from understudy.release import Release
 from understudy.run.session import Listener
@@ -33,12 +32,11 @@ _TEXTS = 3
 def with_guide(released: Released, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """What a method released, and the guide of the same records."""
     guide = release_guide(corpus, plan, tools)
-    check, own = guide.noise_check, released.noise_check
     return replace(
         released,
         arrays={**released.arrays, **guide.arrays},
         public_inputs={**released.public_inputs, **guide.public_inputs},
-        noise_check=Facts((*own.entries, *check.entries), (*own.warnings, *check.warnings)),
+        noise_check=released.noise_check + guide.noise_check,
     )
 
 

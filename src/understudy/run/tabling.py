@@ -92,13 +92,11 @@ def with_columns(
 
     arrays[LOGARITHMS] = tools.keep("columns model", fitted)[LOGARITHMS]
     arrays[CHOSEN] = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    check = _noise_check(variables, singles, pairs, std(COLUMNS))
-    own = released.noise_check
     return replace(
         released,
         arrays={**released.arrays, **arrays},
         public_inputs={**released.public_inputs, "columns": _domains(variables)},
-        noise_check=Facts((*own.entries, *check.entries), (*own.warnings, *check.warnings)),
+        noise_check=released.noise_check + _noise_check(variables, singles, pairs, std(COLUMNS)),
     )
 
 
