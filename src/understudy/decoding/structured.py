@@ -144,7 +144,7 @@ class ObjectForm:
     def example(self, text: str, words: Sequence[str]) -> str | None:
         """An object for a prompt to show: ``text`` in its last string, the ``words`` in the others. None where such a
         one does not fit the schema, as it asks for more than types."""
-        value = _example(json.loads(self.schema.text), text, iter([*words, *[text] * _MOST_STRINGS]))
+        value = _example(json.loads(self.schema.text), text, iter(words))
         return _canonical(value) if isinstance(value, dict) and self.schema.fits(value) else None
 
     def read(self, answer: str) -> str | None:
@@ -153,9 +153,6 @@ class ObjectForm:
         first, last = answer.find("{"), answer.rfind("}")
         value = read_json(answer[first : last + 1]) if 0 <= first < last else Fault.NOT_JSON
         return _canonical(value) if isinstance(value, dict) and self.schema.fits(value) else None
-
-
-_MOST_STRINGS = 100
 
 
 def _example(schema: Any, text: str, words: Iterator[str]) -> Any:
