@@ -19,6 +19,7 @@ from clinic import flags, rows, settings, write_csv
 from evolution_fixtures import WordEmbedder, evolving
 from numpy.typing import NDArray
 from run_fixtures import files_holding, runs_charged
+from secret_fixtures import protecting
 from working import PLANTED, Pickling
 
 import understudy as us
@@ -94,6 +95,16 @@ def test_a_release_without_noise_is_the_same_on_every_engine(
     assert not list(tmp_path.rglob("scratch/*/*")), "intermediate files are gone"
     machines = [note for note in there.statement.trusted if "Ray cluster" in note]
     assert len(machines) == (engine == "ray")
+
+
+@pytest.mark.parametrize("engine", ["processes", pytest.param("ray", marks=RAY)])
+def test_a_sample_is_the_same_on_every_engine_as_its_coins_are_tossed_by_the_command(
+    engine: str, tmp_path: Path, use_embedder: Any
+) -> None:
+    values = {**protecting(tmp_path, inclusion=0.5), "insecure_noise_seed": 3, "insecure_no_noise": False}
+    here = released(values, "in-process")
+    assert same(here, released(values, engine))
+    assert not same(here, released({**values, "insecure_noise_seed": 4}, engine, fresh=True)), "the sample is random"
 
 
 def test_a_worker_that_dies_changes_nothing(tmp_path: Path, use_embedder: Any) -> None:

@@ -67,11 +67,11 @@ class BoundedBatch:
     """``Int32[n, columns]``: cells of the typed columns; None without such."""
 
     def only(self, included: NDArray[np.bool_]) -> BoundedBatch:
-        """The records that ``included`` names, ``Bool[n]``; their hashes are not to be asked for."""
+        """The records that ``included`` names, ``Bool[n]``; without hashes, which are of all batches or of none."""
         texts = [text for text, keep in zip(self.texts, included.tolist(), strict=True) if keep]
         cells = None if self.cells is None else self.cells[included]
         labels, shares, units = self.labels[included], self.shares[included], self.units[included]
-        return replace(self, texts=texts, labels=labels, shares=shares, units=units, cells=cells)
+        return replace(self, texts=texts, labels=labels, shares=shares, units=units, cells=cells, hashes=tuple)
 
     @property
     def said(self) -> Sequence[str]:
