@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field_validator, model_validator
 
-from understudy.columns import Column, cross_labels, crossed_columns, declared_columns
+from understudy.columns import Column, cross_labels, crossed_columns, declared_columns, read_columns
 from understudy.corpus import Corpus, canonical, read_corpus
 from understudy.corpus.addresses import parse_address
 from understudy.corpus.labels import declared_labels
@@ -86,9 +86,12 @@ class TableParameters(Parameters):
 
     @model_validator(mode="before")
     @classmethod
-    def _labels_of_columns(cls, values: Any) -> Any:
-        """A label that is made of typed columns has their combinations for a label set."""
-        if not isinstance(values, dict) or not values.get("columns") or values.get("labels") is not None:
+    def _read_columns(cls, values: Any) -> Any:
+        """A file of columns is read once; a label that is made of some has their combinations for a label set."""
+        if not isinstance(values, dict) or not values.get("columns"):
+            return values
+        values = {**values, "columns": read_columns(values["columns"])}
+        if values.get("labels") is not None:
             return values
         label = values.get("label")
         crossed = crossed_columns(label if isinstance(label, str) else None, declared_columns(values["columns"]))

@@ -9,16 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from clinic import write_csv
 from test_table_runs import COLUMNS, NAMES, simple_fit, tables
 
 import understudy as us
+from understudy.assess.synthetic import read_synthetic, table_sha256
 from understudy.config import run_config
 from understudy.errors import ConfigError, UnderstudyError
 from understudy.metrics import overview
 from understudy.metrics.results import load_evaluation
 from understudy.outputs import OutputFolder
 from understudy.report import write_reports
+from understudy.report.recipe import recipe
 from understudy.run import pipeline as running
 from understudy.run import tabling
 
@@ -32,7 +35,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(folder: Path, **changes: Any) -> OutputFolder:
-    values = tables(folder, 120, records_per_label=40, insecure_noise_seed=1, **changes)
+    values = tables(folder, 120, **{"records_per_label": 40, "insecure_noise_seed": 1, **changes})
     made = running.run(run_config({**values, "epsilon": "60"})).folder
     assert made is not None
     return made
@@ -84,7 +87,7 @@ def test_values_that_are_not_declared_are_one_error(tmp_path: Path) -> None:
     run(tmp_path, output_format="csv")
     other = rewritten(tmp_path, "other.csv", ward="C")
     words = {"text": "note", "label": "department", "labels": "cardiology,dermatology", "columns": COLUMNS}
-    with pytest.raises(ConfigError, match="values that its typed columns do not declare"):
+    with pytest.raises(ConfigError, match="its typed column 'ward' does not declare"):
         us.evaluate(tmp_path / "notes.csv", other, **words, **FEW)
 
 
@@ -159,3 +162,42 @@ def test_a_table_that_lost_its_columns_has_a_report_of_what_was_released(tmp_pat
     assert ">synthetic</th>" not in found
     counts = us.load_release(made.shareable / "dp-kps.release").arrays["columns"]
     assert np.isfinite(counts).all()
+
+
+def test_a_table_with_other_cells_is_another_table(tmp_path: Path) -> None:
+    made = run(tmp_path, output_format="csv")
+    us.evaluate(tmp_path / "notes.csv", made.root, **FEW)
+    same = rewritten(tmp_path, "same.csv")
+    other = rewritten(tmp_path, "other.csv", beds="4")
+    made.synthetic_file("csv").write_bytes(same.read_bytes())
+    write_reports(made, embedder=None)
+    made.synthetic_file("csv").write_bytes(other.read_bytes())
+    with pytest.raises(ConfigError, match="measured on another synthetic table"):
+        write_reports(made, embedder=None)
+
+
+def test_a_table_is_the_same_in_every_format(tmp_path: Path) -> None:
+    found = set()
+    for output_format in ("parquet", "csv", "jsonl"):
+        made = run(tmp_path, output_format=output_format, output=str(tmp_path / output_format))
+        found.add(table_sha256(made.synthetic_file(output_format)))
+    assert len(found) == 1
+
+
+def test_classifiers_of_columns_can_be_left_out(tmp_path: Path) -> None:
+    made = run(tmp_path)
+    found = us.evaluate(
+        tmp_path / "notes.csv", made.root, embedder="none", metrics="utility", classifiers="tf-idf", seeds=1,
+        column_classifiers=False,
+    )  # fmt: skip
+    assert {each.metric.name for each in found.values} == {"accuracy", "macro_f1"}
+
+
+@pytest.mark.parametrize("label", ["department", "ward*night"])
+def test_the_recipe_declares_the_columns(tmp_path: Path, label: str) -> None:
+    crossed = {} if label == "department" else {"label": label, "labels": None, "records_per_label": 10}
+    made = run(tmp_path, **crossed)
+    release = us.load_release(made.release_file("dp-kps"))
+    written = yaml.safe_load(recipe(release, read_synthetic(made.shareable, release.schema.columns)))
+    assert run_config(written).all_columns == release.schema.columns
+    assert ("labels" in written) == (not crossed)

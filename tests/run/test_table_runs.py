@@ -6,6 +6,7 @@ import copy
 import csv
 import datetime
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from run_fixtures import Said, files_holding, runs_charged, stops_after_the_char
 import understudy as us
 from understudy.audit.running import audit_run
 from understudy.config import run_config
-from understudy.errors import ConfigError, CorpusError, ReleaseError
+from understudy.errors import ConfigError, CorpusError, ReleaseError, ResumeError
 from understudy.labels import canonical
 from understudy.release import Release
 from understudy.run import pipeline as running
@@ -308,20 +309,66 @@ def test_labels_of_columns_that_cannot_be_are_told(tmp_path: Path, changes: dict
 # -- bad rows and bad settings, before anything is charged ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("cell", "column"), [("C", "ward"), ("many", "beds"), ("1e", "fee"), ("2024-13-01", "seen")])
-def test_a_value_outside_its_domain_is_a_bad_row(tmp_path: Path, cell: str, column: str) -> None:
+@pytest.mark.parametrize(
+    ("cell", "column", "form"),
+    [
+        *(("C", "ward", "it declares A, B"), ("many", "beds", "whole numbers"), ("1e", "fee", "1200.50")),
+        *(("2024-13-01", "seen", "dates such as 2024-12-31"), ("perhaps", "night", "yes or no")),
+    ],
+)
+def test_a_value_outside_its_domain_is_a_bad_row_that_names_the_column_and_its_form(
+    tmp_path: Path, cell: str, column: str, form: str
+) -> None:
     values = tables(tmp_path)
     with (tmp_path / "notes.csv").open(newline="") as stream:
         table = list(csv.DictReader(stream))
     table[17][column] = cell
     write_csv(tmp_path / "notes.csv", table, list(table[0]))
-    with pytest.raises(CorpusError, match="its typed column does not declare") as caught:
+    with pytest.raises(CorpusError, match=f"the typed column '{column}' does not declare") as caught:
         run(values)
-    assert cell not in str(caught.value)
+    assert form in caught.value.cure
+    assert cell not in str(caught.value).replace(f"declares {form}", "")
+    (line,) = (tmp_path / "out" / "private" / "bad_rows.jsonl").read_text().splitlines()
+    assert json.loads(line)["kind"] == f"value outside a column's domain: {column}"
     assert not runs_charged(values["ledger"])
     run(values, on_bad_row="skip")
     skipped = json.loads((tmp_path / "out" / "private" / "skipped_rows.json").read_text())
-    assert skipped == {"skipped": 1, "kinds": {"value outside a column's domain": 1}}
+    assert skipped == {"skipped": 1, "kinds": {f"value outside a column's domain: {column}": 1}}
+
+
+def in_json(folder: Path, values: dict[str, Any], without: Callable[[int], bool]) -> dict[str, Any]:
+    """The same settings on JSON lines, with the fee left out of the rows that are said."""
+    with (folder / "notes.csv").open(newline="") as stream:
+        table = list(csv.DictReader(stream))
+    lines = [
+        json.dumps({name: cell for name, cell in row.items() if name != "fee" or not without(number)})
+        for number, row in enumerate(table)
+    ]
+    (folder / "notes.jsonl").write_text("\n".join(lines))
+    return {**values, "data": str(folder / "notes.jsonl")}
+
+
+def test_a_key_that_some_lines_lack_is_missing_there_and_one_that_all_lack_is_an_error(tmp_path: Path) -> None:
+    values = tables(tmp_path)
+    with pytest.raises(CorpusError, match="No row has the column 'fee'"):
+        run(in_json(tmp_path, values, lambda _: True))
+    assert not runs_charged(values["ledger"])
+    run(in_json(tmp_path, values, lambda number: number % 2 == 0))
+
+
+def test_a_file_of_columns_is_read_once(tmp_path: Path) -> None:
+    file = tmp_path / "columns.yaml"
+    file.write_text("ward: [A, B]")
+    config = run_config(tables(tmp_path, columns=f"@{file}"))
+    file.unlink()
+    assert [column.name for column in config.all_columns] == ["ward"]
+
+
+def test_a_resumed_run_with_other_columns_names_those_that_changed(tmp_path: Path) -> None:
+    run(tables(tmp_path))
+    changed = COLUMNS.replace("beds=1..4", "beds=1..5").replace("; night", "")
+    with pytest.raises(ResumeError, match=re.escape("(columns: beds, night)")):
+        run(tables(tmp_path, columns=changed))
 
 
 @pytest.mark.parametrize(

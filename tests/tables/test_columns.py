@@ -136,6 +136,7 @@ def test_nothing_that_a_file_holds_raises(value: Any) -> None:
         *({"a": [1, "x"]}, {"a": [True, 1]}, {"a": [2**70]}),
         *({}, [], 5, None, {"a": None}, {"a": 5}, {"a": []}, {"a": [None]}, {"a": [["x"]]}, {"a": {}}, {"": ["x"]}),
         *({"a": {"kind": "identifier", "values": ["x"]}}, {"a": {"kind": "identifier", "range": [0, 1]}}),
+        *("a=low|missing", {"a": ["missing"]}),
         *({"a": {"kind": "text"}}, {"a": {"kind": "integer"}}, {"a": {"kind": "integer", "range": [1]}}),
         *({"a": {"kind": "integer", "range": ["a", "b"]}}, {"a": {"kind": "integer", "range": [1, 5], "values": [1]}}),
         *({"a": {"kind": "boolean", "values": [1]}}, {"a": {"kind": "boolean", "range": [0, 1]}}),
@@ -249,3 +250,15 @@ def test_a_condition_beyond_a_range_says_where_it_goes(name: str, asked: str) ->
     with pytest.raises(ConfigError, match="has no values in") as caught:
         COLUMNS[name].asked(asked)
     assert "It goes from" in caught.value.cure
+
+
+@pytest.mark.parametrize("name", ["columns.yaml", "folder/columns.yml"])
+def test_a_file_without_its_sign_is_told_how_it_is_named(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        declared_columns(name)
+    assert f"@{name}" in caught.value.cure
+
+
+def test_what_is_no_declaration_at_all_names_no_column() -> None:
+    with pytest.raises(ConfigError, match="neither by a mapping nor by a string"):
+        declared_columns(["priority"])

@@ -154,7 +154,7 @@ def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listene
             recipient=tables.recipient,
             encoder="builtin" if words_only else config.embedder,
         )
-    if test.cells is not None:
+    if test.cells is not None and config.column_classifiers:
         from understudy.metrics.utility.columns import measure_columns
 
         listener.say("Training classifiers of columns.")

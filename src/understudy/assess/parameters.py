@@ -22,6 +22,8 @@ class EvaluationParameters(Parameters):
     """Which questions: ``fidelity``, ``utility``, ``leakage``."""
     classifiers: CommaSeparated = CLASSIFIERS[:3]
     """Which are trained: ``tf-idf``, ``embedding``, ``network``, ``encoder`` (slow)."""
+    column_classifiers: bool = True
+    """Train a classifier of each typed column on the texts (some minutes with many columns)."""
     recipient: str | None = public_file(None)
     """Unlabelled texts of the recipient, to which the network is aligned (Deep CORAL)."""
     language_model: bool = False

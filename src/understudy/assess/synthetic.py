@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -210,17 +211,44 @@ def origins(table: Path) -> set[tuple[str, bool]]:
 
 
 def table_sha256(table: Path) -> str:
-    """SHA-256, in hex, of a synthetic table's texts and labels in their order, whatever format they are saved in.
+    """SHA-256, in hex, of a synthetic table's texts, labels and other cells in their order, whatever format they are
+    saved in. (A cell that is its row's label is not counted again.)
 
     Raises:
         Exception: the table is damaged.
     """
     digest = hashlib.sha256()
-    for row in read_rows(table):
-        label = row.get(LABEL)
-        cells = [row[TEXT] or "", None if label in (None, "") else canonical(label)]
+    for row in read_rows(table, typed=_others(table)):
+        label = _in_words(row.get(LABEL))
+        others = {name: cell for name, cell in sorted(row.items()) if name not in _COLUMNS}
+        cells: list[object] = [row[TEXT] or "", label]
+        if own := {name: _as_csv(cell) for name, cell in others.items() if _in_words(cell) not in (None, label)}:
+            cells.append(own)
         digest.update(json.dumps(cells, default=str).encode() + b"\n")
     return digest.hexdigest()
+
+
+def _others(table: Path) -> list[str]:
+    """Columns of Parquet besides text, label and provenance that hold plain values."""
+    import pyarrow.parquet as pq
+    import pyarrow.types as t
+
+    if table.suffix != ".parquet":
+        return []
+    plain = (t.is_string, t.is_large_string, t.is_boolean, t.is_integer, t.is_floating, t.is_date32, t.is_timestamp)
+    schema = pq.read_schema(table)
+    return [field.name for field in schema if field.name not in _COLUMNS and any(test(field.type) for test in plain)]
+
+
+def _in_words(label: Any) -> str | None:
+    return None if label in (None, "") else canonical(label)
+
+
+def _as_csv(cell: object) -> str:
+    """As a CSV file says it."""
+    if isinstance(cell, datetime.date):
+        return cell.isoformat()
+    return str(cell).lower() if isinstance(cell, bool) else str(cell)
 
 
 def read_evaluation(release: Path, path: Path) -> Evaluation | None:

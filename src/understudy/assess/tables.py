@@ -15,7 +15,7 @@ from understudy.assess.synthetic import origins, table_sha256
 from understudy.columns import Column
 from understudy.config import EMBEDDING_CACHE_GB, EngineParameters, Gigabytes, LedgerParameters, TableParameters
 from understudy.corpus import Corpus, canonical, no_table, read_corpus
-from understudy.corpus.bad_rows import BadRow
+from understudy.corpus.bad_rows import BadCell
 from understudy.corpus.schema import Schema
 from understudy.errors import ConfigError, CorpusError
 from understudy.labels import Label
@@ -48,9 +48,11 @@ def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
             elif (place := int(generator.integers(seen + 1))) < at_most:
                 kept[place] = (seen, text, label, own)
             seen += 1
-    if any(kind == BadRow.CELL.value for *_, kind in corpus.noted or ()):
+    cells = {column: BadCell(column).value for column in (*corpus.schema.crossed, *corpus.schema.typed)}
+    bad = {kind for *_, kind in corpus.noted or ()}
+    if outside := [column for column, kind in cells.items() if kind in bad]:
         raise ConfigError(
-            "A synthetic table holds values that its typed columns do not declare.",
+            f"A synthetic table holds values that its typed column {outside[0].name!r} does not declare.",
             "Declare them (--columns), or mend the table.",
         )
     kept.sort()

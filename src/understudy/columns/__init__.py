@@ -1,7 +1,7 @@
 """Typed columns beside the text, each with a declared, finite domain of cells: public facts alone."""
 
 from understudy.columns.column import MOST_CELLS, Column, Span
-from understudy.columns.declared import declared_columns
+from understudy.columns.declared import declared_columns, read_columns
 from understudy.columns.rows import WRITTEN, cross_labels, crossed_columns, in_words, require_own_names
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "crossed_columns",
     "declared_columns",
     "in_words",
+    "read_columns",
     "require_own_names",
 ]

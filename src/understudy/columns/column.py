@@ -25,6 +25,16 @@ T = TypeVar("T", int, float)
 MOST_CELLS = 1_000
 """Of one column."""
 _BINS = 16
+_SHOWN = 12
+_MISSING = "missing"
+_FORMS = {
+    "boolean": "it holds true or false, yes or no, 1 or 0",
+    "integer": "it holds whole numbers such as 1200, without separators or units",
+    "number": "it holds numbers such as 1200.50: a point before the decimals, no other separators, no units",
+    "date": "it holds dates such as 2024-12-31",
+    "datetime": "it holds times such as 2024-12-31T23:59",
+    "identifier": "it is not read",
+}
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 FORM = (
     "Declare `NAME=A|B|C`, `NAME=0..100/20` (a range in 20 bins) or `NAME` (a boolean); docs/tables.md has all forms."
@@ -104,6 +114,12 @@ class Column:
             raise no_column(self.name, "its values are not of one type that a column can hold", "Quote them all.")
         if len({canonical(value) for value in self.values}) < len(self.values):
             raise no_column(self.name, "a value is declared twice")
+        if _MISSING in map(canonical, self.values):
+            raise no_column(
+                self.name,
+                f"the value {_MISSING!r} is what a missing value is called",
+                "Call it something else in the table, or make these cells empty and leave the value out.",
+            )
 
     def _check_range(self) -> None:
         if self.values:
@@ -140,6 +156,14 @@ class Column:
         """The cell of missing values: the last one."""
         return self.size - 1
 
+    @property
+    def form(self) -> str:
+        """How its values are written, for people."""
+        if self.kind == "category":
+            shown = ", ".join(map(canonical, self.values[:_SHOWN]))
+            return f"it declares {shown}{', ...' if len(self.values) > _SHOWN else ''} and no other value"
+        return _FORMS[self.kind]
+
     def cell(self, value: object) -> int | None:
         """The cell of a value as a file has it; None where it is no value of this column."""
         if isinstance(value, np.generic):
@@ -170,7 +194,7 @@ class Column:
     def title(self, cell: int) -> str:
         """What a cell holds, for people."""
         if cell == self.missing:
-            return "missing"
+            return _MISSING
         if self.values:
             return canonical(self.values[cell])
         if self.kind == "number":
@@ -194,7 +218,7 @@ class Column:
         for part in (each.strip() for each in text.split("|")):
             first, dots, last = (each.strip() for each in part.partition(".."))
             cell = self.cell(part) if part and self.values else None
-            if cell is None and part == "missing":
+            if cell is None and part == _MISSING:
                 cell = self.missing
             if cell is not None:
                 weights[cell] = 1.0
@@ -306,7 +330,7 @@ def no_column(name: object, problem: str, cure: str = FORM) -> ConfigError:
 
 
 def _unknown(column: Column, asked: str) -> ConfigError:
-    shown = [column.title(cell) for cell in range(min(column.size, 12))]
+    shown = [column.title(cell) for cell in range(min(column.size, _SHOWN))]
     return ConfigError(
         f"The column {column.name!r} has no {asked.strip()!r:.60}.",
         f"Its values are: {', '.join(shown)}{', ...' if column.size > len(shown) else ''}.",

@@ -22,22 +22,28 @@ def declared_columns(declared: object) -> tuple[Column, ...]:
     Raises:
         ConfigError: if one has no finite domain, or a name is there twice.
     """
+    declared = read_columns(declared)
     if _are_columns(declared):
         columns = list(declared)
-    elif isinstance(declared, str) and declared.startswith("@"):
-        columns = _of_mapping(_read(Path(declared[1:])))
     elif isinstance(declared, str):
         columns = [_of_short(part) for part in declared.split(";") if part.strip()]
     elif isinstance(declared, Mapping):
         columns = _of_mapping(declared)
     else:
-        raise no_column("", "the columns are neither a mapping nor a string")
+        raise ConfigError("The columns are declared neither by a mapping nor by a string.", FORM)
     if not columns:
         raise ConfigError("No column is declared.", FORM)
     for place, column in enumerate(columns):
         if any(column.name == other.name for other in columns[:place]):
             raise ConfigError(f"The column {column.name!r:.60} is declared twice.", "Declare each column once.")
     return tuple(columns)
+
+
+def read_columns(declared: object) -> object:
+    """What ``@FILE`` holds; anything else as it is. Raises ConfigError if the file cannot be read."""
+    if isinstance(declared, str) and declared.startswith("@"):
+        return {str(name): domain for name, domain in _read(Path(declared[1:])).items()}
+    return declared
 
 
 def _are_columns(declared: object) -> TypeGuard[tuple[Column, ...]]:
@@ -60,6 +66,8 @@ def _of_mapping(declared: Mapping[Any, Any]) -> list[Column]:
 
 def _of_short(text: str) -> Column:
     name, equals, domain = (part.strip() for part in text.partition("="))
+    if not equals and name.casefold().endswith((".yaml", ".yml", ".json")):
+        raise ConfigError(f"The columns {name!r:.80} are the name of a file.", f"Write @{name} to read it.")
     if not equals or domain in ("boolean", "identifier"):
         return Column(name, cast(Kind, domain or "boolean"))
     if ".." not in domain:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
+from understudy.columns import Column
 from understudy.corpus.schema import Schema
 from understudy.errors import CorpusError
 from understudy.files import PRIVATE_MODE, atomic_file, private_folder
@@ -43,6 +45,18 @@ class BadRow(Enum):
     NOT_AN_OBJECT = "JSON is not an object"
 
 
+@dataclass(frozen=True)
+class BadCell:
+    """A bad row of the kind CELL: which column's domain does not hold what it says."""
+
+    column: Column
+
+    @property
+    def value(self) -> str:
+        """Its kind, as notes have it."""
+        return f"{BadRow.CELL.value}: {self.column.name}"
+
+
 _SENTENCES = {
     BadRow.EMPTY_TEXT: "A row has an empty text (column {text}).",
     BadRow.TEXT_TYPE: "A row's text is not a string (column {text}).",
@@ -53,7 +67,6 @@ _SENTENCES = {
     BadRow.UNKNOWN_LABEL: "A row has a label that is not declared (column {label!r}).",
     BadRow.NULL_OWNER: "A row has no owner (column {owner!r}).",
     BadRow.SECRETS_TYPE: "A row's secrets are not a list of strings.",
-    BadRow.CELL: "A row has a value that its typed column does not declare.",
     BadRow.QUOTES: "A row's quotes do not pair up.",
     BadRow.BARE_RETURN: "A row has a carriage return outside quotes.",
     BadRow.FIELD_COUNT: "A row has too few or too many fields.",
@@ -65,18 +78,22 @@ _ELSE = {
     BadRow.ENCODING: "; if the whole file is encoded otherwise, name it with --encoding",
     BadRow.LONG_CELL: "; if such cells are meant, raise --max-cell-bytes",
     BadRow.UNKNOWN_LABEL: "; declare labels with a comma in them as --labels @FILE, one per line",
-    BadRow.CELL: "; a category lists all its values, and numbers and dates are of the column's kind",
     BadRow.BARE_RETURN: "; rows end at LF or CRLF, and a carriage return within a cell stands in quotes",
     BadRow.FIELD_COUNT: "; if cells are separated by another character, name it with --delimiter; if quoted cells hold "
     "line breaks, choose --quotes multiline",
 }
 
 
-def bad_row_error(kind: BadRow, schema: Schema, *, kept: bool) -> CorpusError:
+def bad_row_error(found: BadRow | BadCell, schema: Schema, *, kept: bool) -> CorpusError:
     """The error for a bad row; ``kept`` says whether its number went to the private folder."""
-    problem = _SENTENCES[kind].format(text=schema.text_name, label=schema.label, owner=schema.owner)
     where = f" (its number is in OUTPUT/private/{ROWS_FILE})" if kept else ""
-    return CorpusError(problem, f"Fix the row{where} or use --on-bad-row skip{_ELSE.get(kind, '')}.")
+    if isinstance(found, BadCell):
+        problem = f"A row has a value that the typed column {found.column.name!r} does not declare."
+        hint = f"; {found.column.form}"
+    else:
+        problem = _SENTENCES[found].format(text=schema.text_name, label=schema.label, owner=schema.owner)
+        hint = _ELSE.get(found, "")
+    return CorpusError(problem, f"Fix the row{where} or use --on-bad-row skip{hint}.")
 
 
 Noted = tuple[str, int | None, str]

@@ -13,12 +13,12 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog, Noted, bad_row_error
+from understudy.corpus.bad_rows import UNREADABLE, BadCell, BadRow, BadRowLog, Noted, bad_row_error
 from understudy.corpus.identity import Identity, Source, identity_of
 from understudy.corpus.readers import MOST_NESTED, Row
 from understudy.corpus.schema import Schema
@@ -228,7 +228,7 @@ class Corpus:
                     log.note(name, None, UNREADABLE)
                     break
                 record = cells if isinstance(cells, BadRow) else check(cells)
-                if isinstance(record, BadRow):
+                if isinstance(record, BadRow | BadCell):
                     log.note(name, number, record.value)
                     if self._on_bad_row == "error" and error is None:
                         error = bad_row_error(record, self.schema, kept=self._private_dir is not None)
@@ -306,7 +306,7 @@ class RowCheck:
         self._secrets = [position(name) for name in schema.secrets]
         self._typed = [(column, position(column.name)) for column in schema.typed]
 
-    def __call__(self, cells: Sequence[object]) -> Record | BadRow:
+    def __call__(self, cells: Sequence[object]) -> Record | BadRow | BadCell:
         text = cells[self._text] if self._text is not None else _record_text(cells, self._record)
         if isinstance(text, BadRow):
             return text
@@ -317,10 +317,8 @@ class RowCheck:
         problem = self._string_problem(text)
         if problem is not None:
             return problem
-        label = None if self._label is None else self._read_label(cells[self._label])
-        if self._crossed:
-            label = self._cross(cells)
-        if isinstance(label, BadRow):
+        label = self._cross(cells) if self._crossed else self._read_label(cells)
+        if isinstance(label, BadRow | BadCell):
             return label
         owner = None if self._owner is None else self._read_owner(cells[self._owner])
         if isinstance(owner, BadRow):
@@ -328,10 +326,13 @@ class RowCheck:
         secrets = None if not self._secrets else self._read_secrets([cells[i] for i in self._secrets])
         if isinstance(secrets, BadRow):
             return secrets
-        read = tuple(column.cell(cells[place]) for column, place in self._typed)
-        if None in read:
-            return BadRow.CELL
-        return text, label, owner, secrets, cast("tuple[int, ...]", read)
+        read = []
+        for column, place in self._typed:
+            cell = column.cell(cells[place])
+            if cell is None:
+                return BadCell(column)
+            read.append(cell)
+        return text, label, owner, secrets, tuple(read)
 
     def _string_problem(self, text: str) -> BadRow | None:
         size = len(text)
@@ -342,7 +343,10 @@ class RowCheck:
                 return BadRow.ENCODING
         return BadRow.LONG_CELL if size > self._max_cell_bytes else None
 
-    def _read_label(self, cell: object) -> Label | BadRow:
+    def _read_label(self, cells: Sequence[object]) -> Label | BadRow | None:
+        if self._label is None:
+            return None
+        cell = cells[self._label]
         if is_missing(cell):
             return BadRow.NULL_LABEL
         label = as_type(cell, self._schema.label_type)
@@ -350,13 +354,13 @@ class RowCheck:
             return BadRow.UNKNOWN_LABEL
         return (isinstance(label, str) and self._string_problem(label)) or label
 
-    def _cross(self, cells: Sequence[object]) -> Label | BadRow:
+    def _cross(self, cells: Sequence[object]) -> Label | BadRow | BadCell:
         """The label of the crossed columns' cells."""
         index = 0
         for column, place in self._crossed:
             cell = column.cell(cells[place])
             if cell is None:
-                return BadRow.CELL
+                return BadCell(column)
             if cell == column.missing:
                 return BadRow.NULL_LABEL
             index = index * column.missing + cell

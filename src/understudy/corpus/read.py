@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -69,7 +69,8 @@ def _open_arrow(table: pa.Table, schema: Schema) -> OpenTable:
 
 
 def _open_dicts(rows: Sequence[Mapping[str, object]], schema: Schema) -> OpenTable:
-    """A list with a dict per row; a key that is absent is null."""
+    """A list with a dict per row; a key that is absent is null, but not in all of them."""
+    _require_names((row if isinstance(row, Mapping) else () for row in rows), schema)
 
     def start() -> Pass:
         return _named("", ((n, readers.object_cells(row, schema.columns)) for n, row in enumerate(rows, 1)))
@@ -131,7 +132,27 @@ def _check_columns(
             "The owner column has different types in different files, so that one owner could count as two.",
             "Write it with one type in all files, best as strings.",
         )
+    if files[0].format == "jsonl":
+        _require_names(_names_of_lines(files, options), schema, set(dict(files[0].partitions)))
     return looks[0].label
+
+
+def _names_of_lines(files: Sequence[DataFile], options: TextOptions) -> Iterator[Sequence[object]]:
+    for file in files:
+        rows = readers.names_of_lines(file, encoding=options.encoding, max_cell_bytes=options.max_cell_bytes)
+        for _, names in readers.without_exceptions(rows, file.shown):
+            if isinstance(names, BadRow | CorpusError):  # the pass says so, in its place
+                return
+            yield names
+
+
+def _require_names(names: Iterable[Iterable[object]], schema: Schema, elsewhere: Collection[str] = ()) -> None:
+    """See that each column stands in some row of a table whose rows name their own; else CorpusError."""
+    wanted = [column for column in schema.columns if column not in elsewhere]
+    if (missing := readers.absent(names, wanted)) is not None:
+        raise CorpusError(
+            f"No row has the column {missing!r}.", "Check the name; where only some rows lack it, it is missing there."
+        )
 
 
 def _check_output(paths: Paths, private_dir: Path | None) -> None:

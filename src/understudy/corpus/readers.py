@@ -13,7 +13,7 @@ import json
 import lzma
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from understudy.corpus.addresses import parse_address
@@ -54,16 +54,32 @@ def jsonl_rows(file: DataFile, columns: Sequence[str], *, encoding: str, max_cel
                 yield number, _json_cells(line, columns)
 
 
+def names_of_lines(file: DataFile, *, encoding: str, max_cell_bytes: int) -> Iterator[Row]:
+    """The keys of each line that is an object, as its cells."""
+    with file.open_text(encoding) as stream:
+        for number, line in enumerate(lines(stream, LINE_CELLS * max_cell_bytes), 1):
+            found = line if isinstance(line, BadRow) else _json(line)
+            if isinstance(found, Mapping):
+                yield number, list(found)
+
+
+def absent(names: Iterable[Iterable[object]], columns: Sequence[str]) -> str | None:
+    """The first of ``columns`` that none of the rows' ``names`` holds; None without rows. Reads on only until all are
+    found: in most tables one row."""
+    waiting, rows = list(columns), False
+    for found in names:
+        rows = True
+        waiting = [column for column in waiting if column not in found]
+        if not waiting:
+            return None
+    return waiting[0] if rows else None
+
+
 def json_keys(file: DataFile, *, encoding: str) -> Iterator[Row]:
     """The keys of the first line's object as the only row."""
     with file.open_text(encoding) as stream:
         line = next(lines(stream, LINE_CELLS << 20), BadRow.INVALID_JSON)
-        value = None
-        if not isinstance(line, BadRow) and nests_within(line, MOST_NESTED + 1):
-            try:
-                value = _decode(line)
-            except (ValueError, RecursionError):
-                value = None
+        value = line if isinstance(line, BadRow) else _json(line)
         if isinstance(value, Mapping):
             yield 1, list(value)
         else:
@@ -126,13 +142,18 @@ def damaged(shown: str) -> CorpusError:
 
 
 def _json_cells(line: str, columns: Sequence[str]) -> Cells:
+    value = _json(line)
+    return value if isinstance(value, BadRow) else object_cells(value, columns)
+
+
+def _json(line: str) -> object:
+    """What a line says, or the BadRow that it is."""
     if not nests_within(line, MOST_NESTED + 1):  # the line is an object, its cells within it
         return BadRow.INVALID_JSON
     try:
-        value = _decode(line)
+        return _decode(line)
     except (ValueError, RecursionError):
         return BadRow.INVALID_JSON
-    return object_cells(value, columns)
 
 
 def object_cells(value: object, columns: Sequence[str]) -> Cells:

@@ -45,10 +45,12 @@ def recipe(release: Release, texts: Sequence[SyntheticText]) -> str:
 
 def _columns(schema: PublicSchema, *, declared: bool) -> dict[str, Any]:
     texts = {"record_columns": list(schema.record_columns)} if schema.record_columns else {"text": schema.text}
+    typed = [column.to_json() for column in schema.columns]
+    columns = {"columns": {fields.pop("name"): fields for fields in typed}} if typed else {}
     if schema.label is None:
-        return texts
+        return {**texts, **columns}
     labels = {"labels": list(schema.labels)} if declared else {"labels_from_data": True}
-    return {**texts, "label": schema.label, **labels}
+    return {**texts, "label": schema.label, **({} if schema.crossed else labels), **columns}
 
 
 def _unit(unit: Unit) -> dict[str, Any]:

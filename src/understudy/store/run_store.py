@@ -17,7 +17,7 @@ import json
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from understudy.errors import PrivacyError, ResumeError
 from understudy.files import private_folder, storage_error
@@ -324,7 +324,15 @@ def _change(key: str, before: object, after: object) -> str:
     if isinstance(before, dict) and isinstance(after, dict):
         names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
         return f"{key}: {', '.join(names)}"
+    if _are_named(before) and _are_named(after):
+        found = [{each["name"]: each for each in entries} for entries in (before, after)]
+        return _change(key, *found) if found[0] != found[1] else f"{key}: their order"
     return f"{key}: {_short(before)} became {_short(after)}"
+
+
+def _are_named(entries: object) -> TypeGuard[list[dict[str, Any]]]:
+    """Whether these are entries with names, such as typed columns."""
+    return isinstance(entries, list) and all(isinstance(each, dict) and "name" in each for each in entries)
 
 
 def _short(value: object) -> str:
