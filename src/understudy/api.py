@@ -231,6 +231,7 @@ class EvaluateOptions(LedgerOptions, ColumnOptions, FormatOptions, EmbedderOptio
     beside: Names
     metrics: Names
     classifiers: Names
+    column_classifiers: bool
     recipient: Folder | None
     language_model: bool
     in_context: Names
