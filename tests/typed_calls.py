@@ -14,6 +14,7 @@ def right(corpus: us.Corpus, budget: us.Budget) -> us.Result:
     made: us.Release = us.release(corpus, method, budget, ledger=Path("l.sqlite"), resume=True)
     us.evaluate("notes.csv", "out", metrics="leakage", beside=["floor=floor/"], charge_metrics=0.5)
     us.generate(made, length=4, records=10, llm="none")
+    us.evaluate([{"note": "a"}], made_of(corpus, method, budget), text="note", holdout=corpus, beside={"b": "floor/"})
     guided: us.Release = us.release(corpus, us.GuidedEvolution(rounds=3), budget)
     us.generate(guided, records=10, rounds=2)
     us.generate(made, guide_candidates=2, guide_moves=True, swap_rounds=1, sequence_candidates=2)
@@ -23,6 +24,12 @@ def right(corpus: us.Corpus, budget: us.Budget) -> us.Result:
     assert audit
     assert paths
     return us.run(corpus, method, us.Budget(epsilon=6, delta="1e-6"), records_per_label=100, output=Path("out"))
+
+
+def made_of(corpus: us.Corpus, method: us.DPKPS, budget: us.Budget) -> us.Result:
+    us.run("notes.csv", method, budget, text="note", label="ward", labels=["a"], delimiter=";", records=1)
+    us.release([{"note": "a"}], method, budget, text="note", dataset="notes")
+    return us.run(corpus, method, budget, records=1)
 
 
 def wrong(corpus: us.Corpus, method: us.DPKPS, budget: us.Budget) -> None:

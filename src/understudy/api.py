@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from understudy.columns import Column
 from understudy.config import RunConfig, budget_fields, run_config
-from understudy.corpus import Corpus, Label, LabelType, OnBadRow
+from understudy.corpus import Corpus, Label, LabelType, OnBadRow, TableSource, is_frame, read_corpus
 from understudy.errors import ConfigError, ModelError, UnderstudyWarning
 from understudy.methods.base import Method
 from understudy.methods.registry import require_method
+from understudy.outputs import OutputFolder
 from understudy.privacy.exact import Number
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
@@ -156,7 +157,7 @@ class OutputOptions(TypedDict, total=False):
     fresh: bool
 
 
-class RunOptions(
+class SettingOptions(
     LedgerOptions,
     BoundOptions,
     EmbedderOptions,
@@ -170,11 +171,17 @@ class RunOptions(
     OutputOptions,
     total=False,
 ):
-    """Of ``run`` and ``release``."""
+    """Of a run, whatever its table is."""
 
 
-class PlanOptions(RunOptions, ColumnOptions, total=False):
+class PlanOptions(SettingOptions, ColumnOptions, total=False):
     """Of ``plan``, which has no corpus to say what its columns are."""
+
+    secrets: Names
+
+
+class RunOptions(SettingOptions, ColumnOptions, FormatOptions, total=False):
+    """Of ``run`` and ``release``; an open corpus has columns and format already."""
 
     secrets: Names
 
@@ -227,12 +234,12 @@ class EvaluateOptions(LedgerOptions, ColumnOptions, FormatOptions, EmbedderOptio
     """Of ``evaluate``."""
 
     max_records_per_owner: int
-    holdout: Folder | None
-    beside: Names
+    holdout: Corpus | TableSource | None
+    beside: Names | Mapping[str, Corpus | Result | TableSource]
     metrics: Names
     classifiers: Names
     column_classifiers: bool
-    recipient: Folder | None
+    recipient: Corpus | TableSource | None
     language_model: bool
     in_context: Names
     local_model: str
@@ -270,7 +277,7 @@ def plan(method: Method, budget: Budget | SecretBudget, **options: Unpack[PlanOp
 
 
 def run(
-    corpus: Corpus,
+    corpus: Corpus | TableSource,
     method: Method,
     budget: Budget | SecretBudget,
     *,
@@ -280,17 +287,19 @@ def run(
     """Make a synthetic corpus from a private one: release, then generate. Also works in a notebook's event loop.
 
     Args:
-        corpus: from :func:`understudy.read_corpus`.
+        corpus: from :func:`understudy.read_corpus`, or what that opens: a path, a frame, a Dataset. Then the options
+            name its columns too, such as ``text``, ``label`` and ``labels``.
         method: such as ``DPKPS()``.
         budget: what the run may spend; charged in the ledger.
         options: such as ``llm``, ``records_per_label`` and ``output``. Without ``output`` nothing is kept, and a run
             that was killed cannot be resumed.
     """
-    return pipeline.run(corpus_config(corpus, method, budget, options), corpus=corpus, listener=listener)
+    config, opened = _opened(corpus, method, budget, options)
+    return pipeline.run(config, corpus=opened, listener=listener)
 
 
 def release(
-    corpus: Corpus,
+    corpus: Corpus | TableSource,
     method: Method,
     budget: Budget | SecretBudget,
     *,
@@ -304,8 +313,8 @@ def release(
         corpus, method, budget, options: as for :func:`run`.
         resume: as ``release --continue``: use what an earlier release in ``output`` has paid for and not used.
     """
-    config = corpus_config(corpus, method, budget, options)
-    return pipeline.release(config, corpus=corpus, listener=listener, resume=resume).release
+    config, opened = _opened(corpus, method, budget, options)
+    return pipeline.release(config, corpus=opened, listener=listener, resume=resume).release
 
 
 def generate(made: Release | Folder, *, listener: Listener = SILENT, **options: Unpack[GenerateOptions]) -> Result:
@@ -332,7 +341,7 @@ def baseline(*, listener: Listener = SILENT, **options: Unpack[BaselineOptions])
 
 
 def evaluate(
-    real: Table | Sequence[str], synthetic: Table, *, listener: Listener = SILENT, **options: Unpack[EvaluateOptions]
+    real: Table, synthetic: Table, *, listener: Listener = SILENT, **options: Unpack[EvaluateOptions]
 ) -> Evaluation:
     """Measure a synthetic table against the real one: fidelity, utility, leakage.
 
@@ -340,9 +349,10 @@ def evaluate(
     folder (if there is one), and belongs to the data's holder.
 
     Args:
-        real: the real table: a file, several, or an open corpus.
-        synthetic: an output folder of :func:`run` or :func:`generate`, a table, or an open one.
-        options: column names are taken from the output folder's Release where it has one and they are not given.
+        real: the real table: a file, several, a frame, a Dataset, or an open corpus.
+        synthetic: what :func:`run` or :func:`generate` returned, their output folder, or a table.
+        options: column names are taken from the Release of the synthetic table where there is one and they are not
+            given.
     """
     from understudy.assess.evaluate import evaluate
 
@@ -350,7 +360,7 @@ def evaluate(
 
 
 def audit(
-    corpus: Corpus,
+    corpus: Corpus | TableSource,
     method: Method,
     budget: Budget | SecretBudget,
     *,
@@ -369,8 +379,8 @@ def audit(
 
     own: dict[str, Any] = {name: value for name, value in options.items() if name in AuditParameters.model_fields}
     rest = {name: value for name, value in options.items() if name not in own}
-    config = corpus_config(corpus, method, budget, rest)
-    return audit_run(config, AuditParameters(**own), corpus=corpus, listener=listener)
+    config, opened = _opened(corpus, method, budget, rest)
+    return audit_run(config, AuditParameters(**own), corpus=opened, listener=listener)
 
 
 def audit_mechanism(name: str, budget: Budget, *, runs: int = 5000, confidence: float = 0.95) -> MechanismAudit:
@@ -400,7 +410,6 @@ def report(*runs: Folder, embedder: str | None = None, seed: int = 0) -> list[Re
         seed: steers the map and which texts are shown.
     """
     from understudy.models.catalog import load_embedder
-    from understudy.outputs import OutputFolder
     from understudy.report.contents import read_statement
     from understudy.report.page import write_reports
 
@@ -433,14 +442,27 @@ def compare(
     return write_comparison([Path(run) for run in runs], Path(output), names=names or None, shareable=shareable)
 
 
+def _opened(
+    source: Corpus | TableSource, method: Method, budget: Budget | SecretBudget, options: Mapping[str, Any]
+) -> tuple[RunConfig, Corpus | None]:
+    """The configuration of a run, and its corpus; None where the run opens the files that it names by itself."""
+    if isinstance(source, Corpus):
+        return corpus_config(source, method, budget, options), source
+    if not is_frame(source) and (isinstance(source, (str, PathLike)) or _are_paths(source)):
+        return run_config(_settings(method, budget, {"data": source, **options})), None
+    config = run_config(_settings(method, budget, options))
+    private = None if config.output is None else OutputFolder(Path(config.output)).private
+    return config, read_corpus(source, **config.reading, secrets=config.secrets, private_dir=private)
+
+
+def _are_paths(source: object) -> bool:
+    return isinstance(source, (list, tuple)) and bool(source) and all(isinstance(e, (str, PathLike)) for e in source)
+
+
 def corpus_config(
     corpus: Corpus, method: Method, budget: Budget | SecretBudget, options: Mapping[str, Any]
 ) -> RunConfig:
     """The configuration of a run on an open corpus."""
-    if not isinstance(corpus, Corpus):
-        raise ConfigError(
-            f"The corpus is an object of the type {type(corpus).__name__}.", "Open the table with read_corpus first."
-        )
     schema = corpus.schema
     columns = {
         "dataset": corpus.name,

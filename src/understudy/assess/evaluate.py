@@ -7,9 +7,9 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -184,19 +184,18 @@ def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listene
 _FEWEST = 2
 
 
-def evaluate(
-    real: Table | Sequence[str], synthetic: Table, *, listener: Listener = SILENT, **options: Any
-) -> Evaluation:
+def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **options: Any) -> Evaluation:
     """Measure a synthetic table against the real one: fidelity, utility, leakage.
 
     Every number but those released with a charge is private: it is written to ``private/evaluation.json`` of the output
     folder (if there is one), and belongs to the data's holder.
 
     Args:
-        real: the real table: a file, several, or an open corpus.
-        synthetic: an output folder of ``understudy run`` or ``generate``, a table, or an open one.
-        options: by their flag names (``understudy evaluate --help``). Column names are taken from the output folder's
-            Release where it has one and they are not given.
+        real: the real table: a file, several, a frame, or an open corpus.
+        synthetic: an output folder of ``understudy run`` or ``generate``, what they returned, or a table.
+        options: by their flag names (``understudy evaluate --help``). Column names are taken from the Release of the
+            synthetic table where there is one and they are not given. ``holdout``, ``recipient`` and, in a mapping from
+            names, ``beside`` may be tables in memory too.
 
     Raises:
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
@@ -204,7 +203,8 @@ def evaluate(
     from understudy.metrics import require_evaluate
 
     require_evaluate()
-    config = EvaluationConfig(**options)
+    settings, others = _apart(options)
+    config = EvaluationConfig(**settings)
     with ExitStack() as stack:
         private_dir = None if config.output is None else Path(config.output) / "private"
         declared = real.schema if isinstance(real, Corpus) else None
@@ -221,7 +221,7 @@ def evaluate(
             stack.enter_context(corpus)
         _check_columns(corpus, made.table)
         wanted = None if config.charge_metrics is None else _wanted(config, corpus, made)
-        tables = _read(config, corpus, made)
+        tables = _read(config, corpus, made, others)
         made.require_unchanged()
         embedder = _load_embedder(config, folder, engine)
         embedding = embedding_on(engine, embedder)
@@ -266,7 +266,32 @@ def evaluate(
     return evaluation
 
 
-def _read(config: EvaluationConfig, corpus: Corpus, made: Made) -> Tables:
+@dataclass(frozen=True)
+class _Others:
+    """The other tables: files, or what else a caller has."""
+
+    holdout: Any = None
+    recipient: Any = None
+    beside: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _apart(options: Mapping[str, Any]) -> tuple[dict[str, Any], _Others]:
+    """The settings, with the name of each table that is in memory in its place; and the tables."""
+    settings = dict(options)
+    held = {name: settings.get(name) for name in ("holdout", "recipient")}
+    for name, table in held.items():
+        if table is not None and not isinstance(table, (str, os.PathLike)):
+            settings[name] = f"the {name}"
+    beside = settings.get("beside", ())
+    if isinstance(beside, Mapping):
+        settings["beside"] = [f"{name}=table" for name in beside]
+    else:
+        pairs = (each.partition("=") for each in EvaluationParameters(beside=beside).beside)
+        beside = {name: path for name, _, path in pairs}
+    return settings, _Others(**held, beside=beside)
+
+
+def _read(config: EvaluationConfig, corpus: Corpus, made: Made, others: _Others) -> Tables:
     """All tables but the real one: what is wrong with them is known before anything is embedded or charged."""
 
     def sample(table: Corpus) -> Sample:
@@ -276,18 +301,17 @@ def _read(config: EvaluationConfig, corpus: Corpus, made: Made) -> Tables:
     if not len(synthetic):
         raise ConfigError("The synthetic table holds no text.", "Give one that does.")
     holdout = None
-    if config.holdout is not None:
+    if others.holdout is not None:
         try:
-            with reopened(corpus, config.holdout, config) as other:
+            with reopened(corpus, others.holdout, config) as other:
                 holdout = sample(other)
         except CorpusError as error:
             raise CorpusError(f"The holdout cannot be used. {error.problem}", error.cure) from None
-    named = [each.partition("=") for each in config.beside]
     return Tables(
         synthetic=synthetic,
-        beside={name: sample(open_beside(path, made)) for name, _, path in named},
+        beside={name: sample(open_beside(table, made)) for name, table in others.beside.items()},
         holdout=holdout,
-        recipient=None if config.recipient is None else sample(open_beside(config.recipient, made)),
+        recipient=None if others.recipient is None else sample(open_beside(others.recipient, made)),
         public=_lines(config.public_texts),
         schema=_schema(config.json_schema),
     )

@@ -14,7 +14,7 @@ from understudy.assess.parameters import ChargeParameters, EvaluationParameters
 from understudy.assess.synthetic import origins, table_sha256
 from understudy.columns import Column
 from understudy.config import EMBEDDING_CACHE_GB, EngineParameters, Gigabytes, LedgerParameters, TableParameters
-from understudy.corpus import Corpus, canonical, no_table, read_corpus
+from understudy.corpus import Corpus, TableSource, canonical, read_corpus
 from understudy.corpus.bad_rows import BadCell
 from understudy.corpus.schema import Schema
 from understudy.errors import ConfigError, CorpusError
@@ -24,6 +24,7 @@ from understudy.metrics.sample import Sample
 from understudy.outputs import LABEL, TEXT, OutputFolder, find_table
 from understudy.parameters import Parameters
 from understudy.release import PublicSchema, Release
+from understudy.run.generating import Result
 from understudy.statement import Statement
 from understudy.statement.form import load_statement
 
@@ -65,35 +66,35 @@ def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
     )
 
 
-def open_table(path: Path, columns: Sequence[tuple[str, str | None]], typed: Sequence[Column] = ()) -> Corpus:
+def open_table(source: TableSource, columns: Sequence[tuple[str, str | None]], typed: Sequence[Column] = ()) -> Corpus:
     """A table of which it is not known how its columns are called.
 
     Args:
-        path: CSV, TSV, JSONL or Parquet.
+        source: CSV, TSV, JSONL or Parquet; or in memory.
         columns: text and label columns to try, in turn.
         typed: its typed columns.
 
     Raises:
         CorpusError: if the table has none of them, lacks a typed one, or cannot be read.
     """
-    found = _open_texts(path, columns)
+    found = _open_texts(source, columns)
     if not typed:
         return found
     schema = found.schema
     try:
-        table = _open(path, schema.text, schema.label, labels=schema.labels, columns=typed)
+        table = _open(source, schema.text, schema.label, labels=schema.labels, columns=typed)
     except CorpusError as error:
         raise CorpusError(error.problem, "Declare columns that every table has (--columns).") from None
     table.noted = []
     return table
 
 
-def _open_texts(path: Path, columns: Sequence[tuple[str, str | None]]) -> Corpus:
+def _open_texts(source: TableSource, columns: Sequence[tuple[str, str | None]]) -> Corpus:
     problems: list[CorpusError] = []
     empty: list[Corpus] = []
     for text, label in columns:
         try:
-            found = _open(path, text, label)
+            found = _open(source, text, label)
         except CorpusError as error:
             problems.append(error)
             continue
@@ -106,10 +107,14 @@ def _open_texts(path: Path, columns: Sequence[tuple[str, str | None]]) -> Corpus
 
 
 def _open(
-    path: Path, text: str | None, label: str | None, labels: Sequence[Label] = (), columns: Sequence[Column] = ()
+    source: TableSource,
+    text: str | None,
+    label: str | None,
+    labels: Sequence[Label] = (),
+    columns: Sequence[Column] = (),
 ) -> Corpus:
     return read_corpus(
-        path,
+        source,
         text=text,
         label=label,
         labels=labels or None,
@@ -120,8 +125,8 @@ def _open(
     )
 
 
-Table = str | os.PathLike[str] | Corpus
-"""A file, or a table that is open."""
+Table = Corpus | Result | TableSource
+"""A table that is open, what a run made, or what :func:`understudy.read_corpus` opens."""
 
 
 class ResultParameters(Parameters):
@@ -208,8 +213,17 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
     """
     if isinstance(source, Corpus):
         return Made(source)
+    if isinstance(source, Result) and source.folder is None:
+        typed = _typed(completed(config, source.release.schema, source.statement), declared)
+        return Made(
+            open_table(source.to_arrow(), [(TEXT, LABEL), (TEXT, None)], typed),
+            schema=source.release.schema,
+            statement=source.statement,
+            release=source.release,
+        )
+    source = _of_result(source)
     if not isinstance(source, (str, os.PathLike)):
-        raise no_table(source)
+        return Made(open_table(source, _columns(config, None), _typed(config, declared)))
     path = Path(source)
     if not path.is_dir():
         return Made(open_table(path, _columns(config, None), _typed(config, declared)))
@@ -248,13 +262,25 @@ def _statement(folder: OutputFolder) -> Statement | None:
     return load_statement(path) if path.exists() else None
 
 
-def open_beside(path: str, made: Made) -> Corpus:
+def _of_result(source: Result | TableSource) -> TableSource:
+    """The output folder of a result, or its table where it has none."""
+    if not isinstance(source, Result):
+        return source
+    return source.to_arrow() if source.folder is None else source.folder.root
+
+
+def open_beside(source: Table, made: Made) -> Corpus:
     """Another table; with the typed columns of the synthetic one where it has them."""
-    table = find_table(OutputFolder(Path(path)).shareable)
+    if isinstance(source, Corpus):
+        return source
+    source, table = _of_result(source), None
+    if isinstance(source, (str, os.PathLike)):
+        source = Path(source)
+        table = find_table(OutputFolder(source).shareable)
     named: list[tuple[str, str | None]] = []
     if table is None and made.schema is not None and made.schema.text is not None:
         named = [(made.schema.text, made.schema.label), (made.schema.text, None)]
-    file, columns = table or Path(path), [(TEXT, LABEL), *named, (TEXT, None)]
+    file, columns = table or source, [(TEXT, LABEL), *named, (TEXT, None)]
     try:
         return open_table(file, columns, made.table.schema.typed)
     except CorpusError:
@@ -288,16 +314,20 @@ def completed(config: EvaluationConfig, schema: PublicSchema | None, statement: 
     return config.model_copy(update=told)
 
 
-def open_real(real: Table | Sequence[str], config: EvaluationConfig, private: Path | None) -> Corpus:
+def open_real(real: Table, config: EvaluationConfig, private: Path | None) -> Corpus:
     if isinstance(real, Corpus):
         return real
+    if isinstance(real, Result):
+        raise ConfigError("What a run made is no real table.", "Give the real table first, and the result second.")
     if config.text is None and not config.record_columns:
         raise ConfigError("No text column given for the real table.", "Name it with --text.")
     return read_corpus(real, **config.reading, private_dir=private)
 
 
-def reopened(corpus: Corpus, path: str, config: EvaluationConfig) -> Corpus:
+def reopened(corpus: Corpus, source: Corpus | TableSource, config: EvaluationConfig) -> Corpus:
     """Another table with the columns of the real one, and no owners."""
+    if isinstance(source, Corpus):
+        return source
     schema = corpus.schema
     fields = config.reading | {
         "text": schema.text,
@@ -308,4 +338,4 @@ def reopened(corpus: Corpus, path: str, config: EvaluationConfig) -> Corpus:
         "columns": schema.declared or None,
         "owner": None,
     }
-    return read_corpus(path, **fields)
+    return read_corpus(source, **fields)

@@ -8,7 +8,8 @@
 """
 
 from understudy.corpus.corpus import Batch, Corpus, OnBadRow
-from understudy.corpus.read import no_table, read_corpus
+from understudy.corpus.frames import is_frame, no_frame
+from understudy.corpus.read import TableSource, read_corpus
 from understudy.corpus.schema import Schema
 from understudy.corpus.write import write_table
 from understudy.labels import Label, LabelType, canonical
@@ -20,8 +21,10 @@ __all__ = [
     "LabelType",
     "OnBadRow",
     "Schema",
+    "TableSource",
     "canonical",
-    "no_table",
+    "is_frame",
+    "no_frame",
     "read_corpus",
     "write_table",
 ]

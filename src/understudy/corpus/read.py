@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeGuard, cast, get_args
+from typing import cast, get_args
 
 from understudy.columns import Column, cross_labels, crossed_columns, declared_columns
 from understudy.corpus import arrow, readers
@@ -18,6 +17,7 @@ from understudy.corpus.arrow import ColumnTypes
 from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog
 from understudy.corpus.corpus import Corpus, OnBadRow, OpenTable, Pass
 from understudy.corpus.delimited import Quotes, csv_rows
+from understudy.corpus.frames import Frame, class_names, is_frame, no_frame, read_frame
 from understudy.corpus.labels import declared_labels, output_type, typed_labels
 from understudy.corpus.readers import Row
 from understudy.corpus.schema import Schema
@@ -25,10 +25,9 @@ from understudy.corpus.sources import DataFile, check_encoding, describe_file, f
 from understudy.errors import ConfigError, CorpusError
 from understudy.labels import LABEL_TYPES, Label, LabelType
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 Paths = Sequence[str | os.PathLike[str]]
+TableSource = str | os.PathLike[str] | Paths | Sequence[Mapping[str, object]] | Frame
+"""What a table is read from."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +50,9 @@ class TextOptions:
         check_encoding(self.encoding)
 
 
-def _is_arrow_table(source: object) -> TypeGuard[pa.Table]:
-    """Whether ``source`` is a pyarrow.Table; without importing pyarrow."""
-    return "pyarrow" in sys.modules and isinstance(source, sys.modules["pyarrow"].Table)
-
-
-def _open_arrow(table: pa.Table, schema: Schema) -> OpenTable:
-    """A table in Arrow's memory."""
+def _open_frame(source: Frame, schema: Schema) -> OpenTable:
+    """A table that another library holds, in Arrow's memory."""
+    table = read_frame(source, schema.columns)
     schema = _typed(schema, arrow.check_types(table.schema, schema, "The table").label)
 
     def start() -> Pass:
@@ -266,7 +261,7 @@ def _with_partitions(
 
 
 def read_corpus(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Sequence[Mapping[str, object]] | pa.Table,
+    source: TableSource,
     *,
     text: str | None = None,
     record_columns: Sequence[str] | None = None,
@@ -290,8 +285,9 @@ def read_corpus(
 
     Args:
         source: a file, a folder (all files of one format below it), a glob pattern, an address (``s3://``, ``gs://``,
-            ``abfs://``) of any of these, or a list of those; ``-`` for standard input; a ``pyarrow.Table``; or a list
-            of dicts, one per row.
+            ``abfs://``) of any of these, or a list of those; ``-`` for standard input; a frame of pandas, Polars,
+            DuckDB or pyarrow, or whatever else has ``__arrow_c_stream__``; a ``datasets.Dataset``, whose
+            ``ClassLabel`` columns are read as their names; or a list of dicts, one per row.
         text: the column of the texts. Exactly one of this and ``record_columns`` is given.
         record_columns: columns that are made into a JSON record, which is then the text.
         label: the column of the labels; or a typed column, or several as ``A*B``, whose combinations are the labels.
@@ -316,7 +312,7 @@ def read_corpus(
         private_dir: the folder (made with mode 0700) for standard input and for the numbers of bad rows.
 
     Raises:
-        ConfigError: the parameters contradict each other, or ``source`` is something else, such as a data frame.
+        ConfigError: the parameters contradict each other, or ``source`` is something else.
         CorpusError: a file is not there, or cannot be read, or lacks a column. With ``labels_from_data`` bad rows too.
     """
     declared = () if columns is None else declared_columns(columns)
@@ -328,7 +324,7 @@ def read_corpus(
         )
     if crossed:
         labels, label_type = _cross(crossed, labels, labels_from_data), "string"
-    _check_choices(label, labels, labels_from_data, label_type, on_bad_row)
+    _check_choices(label, labels, labels_from_data, label_type, on_bad_row, source)
     options = TextOptions(delimiter, quotes, encoding, max_cell_bytes, formulas_escaped)
     schema = Schema(
         text=text,
@@ -344,12 +340,12 @@ def read_corpus(
         crossed=crossed,
     )
     folder = Path(private_dir) if private_dir is not None else None
-    if _is_arrow_table(source):
-        table = _open_arrow(source, schema)
-    elif isinstance(source, (str, os.PathLike)):
+    if isinstance(source, (str, os.PathLike)):
         table = _open_files([source], schema, format=format, options=options, private_dir=folder)
+    elif is_frame(source):
+        table = _open_frame(source, schema)
     elif not isinstance(source, Sequence) or isinstance(source, (bytes, bytearray, memoryview)):
-        raise no_table(source)
+        raise no_frame(source)
     elif not source or isinstance(source[0], Mapping):
         table = _open_dicts(cast("Sequence[Mapping[str, object]]", source), schema)
     elif all(isinstance(each, (str, os.PathLike)) for each in source):
@@ -382,14 +378,6 @@ def _cross(crossed: Sequence[Column], labels: str | Iterable[Label] | None, from
     return found
 
 
-def no_table(source: object) -> ConfigError:
-    """The error for what is no table that can be read: a data frame of pandas or Polars, a Dataset, None."""
-    return ConfigError(
-        f"No table can be read from an object of the type {type(source).__name__}.",
-        "Write it to a Parquet file, and give the file's path.",
-    )
-
-
 def proposed_name(path: str | os.PathLike[str]) -> str | None:
     """The stem of one file or folder, as a name for its dataset; None for standard input and patterns."""
     shown = os.fspath(path) if parse_address(os.fspath(path)) is None else os.fspath(path).partition("?")[0]
@@ -400,13 +388,24 @@ def proposed_name(path: str | os.PathLike[str]) -> str | None:
 
 
 def _check_choices(
-    label: str | None, labels: object, labels_from_data: bool, label_type: str | None, on_bad_row: str
+    label: str | None,
+    labels: object,
+    labels_from_data: bool,
+    label_type: str | None,
+    on_bad_row: str,
+    source: object,
 ) -> None:
     if labels is not None and labels_from_data:
         raise ConfigError("Labels are declared and to be read from the data.", "Choose one of the two.")
     if label is None and (labels is not None or labels_from_data):
         raise ConfigError("There are labels, but no label column.", "Name the column with --label.")
     if label is not None and labels is None and not labels_from_data:
+        if class_names(source, label) is not None:
+            raise ConfigError(
+                f"The label set of the column {label!r} is not declared.",
+                "If its class names are public, and were not read from the data (as class_encode_column reads them), "
+                f"declare them: labels=dataset.features[{label!r}].names.",
+            )
         raise ConfigError(
             f"The label set of the column {label!r} is not declared.",
             "Declare it with --labels A,B,C or --labels @FILE, or accept with --labels-from-data that the set read "

@@ -11,12 +11,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from understudy.corpus.delimited import escaped
 from understudy.errors import ConfigError
 from understudy.files import atomic_file
 from understudy.labels import canonical
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def write_table(
@@ -59,15 +62,21 @@ def write_table(
         writer(stream, columns)
 
 
-def _write_parquet(stream: IO[bytes], columns: Mapping[str, Sequence[object]], *, types: Mapping[str, Any]) -> None:
+def arrow_table(columns: Mapping[str, Sequence[object]], types: Mapping[str, Any]) -> pa.Table:
+    """``columns`` as a table of Arrow, as a Parquet file holds them; ``types`` as for :func:`write_table`."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     arrays = {
         name: pa.array(column, types[name]) if name in types else _array([_clean(cell) for cell in column])
         for name, column in columns.items()
     }
-    pq.write_table(pa.table(arrays), stream)
+    return pa.table(arrays)
+
+
+def _write_parquet(stream: IO[bytes], columns: Mapping[str, Sequence[object]], *, types: Mapping[str, Any]) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(arrow_table(columns, types), stream)
 
 
 def _array(cells: Sequence[object]) -> Any:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from understudy.config import ModelParameters, RunConfig
 from understudy.corpus import Label, canonical
+from understudy.corpus.write import arrow_table, write_table
 from understudy.decoding.structured import JSONSchema, ObjectForm, RecordCheck, read_records
-from understudy.errors import ConfigError, ModelError
+from understudy.errors import ConfigError, ModelError, StorageError
+from understudy.files import require_local
 from understudy.labels import in_proportion
 from understudy.methods.base import Method
 from understudy.methods.public import GenerationTools
@@ -79,10 +84,51 @@ class Result:
 
     def to_arrow(self) -> Any:
         """The synthetic table as a ``pyarrow.Table``."""
+        return arrow_table(self.columns, types_of(self.release.schema))
+
+    def to_pandas(self) -> Any:
+        """The synthetic table as a ``pandas.DataFrame``; integers and booleans stay so beside missing values."""
         import pyarrow as pa
 
-        types = types_of(self.release.schema)
-        return pa.table({name: pa.array(column, types.get(name)) for name, column in self.columns.items()})
+        pandas = _library("pandas")
+        kept = {pa.int64(): pandas.Int64Dtype(), pa.bool_(): pandas.BooleanDtype()}
+        return self.to_arrow().to_pandas(types_mapper=kept.get)
+
+    def to_polars(self) -> Any:
+        """The synthetic table as a ``polars.DataFrame``."""
+        return _library("polars").from_arrow(self.to_arrow())
+
+    def to_dataset(self) -> Any:
+        """The synthetic table as a ``datasets.Dataset`` of Hugging Face."""
+        return _library("datasets").Dataset(self.to_arrow())
+
+    def save(self, path: str | PathLike[str], *, keep_formulas: bool = False) -> None:
+        """Write the synthetic table to a file on this machine.
+
+        Args:
+            path: ends in ``.parquet``, ``.csv`` or ``.jsonl``; a file that was there is replaced.
+            keep_formulas: in CSV, write cells as they are, also those that a spreadsheet would run.
+
+        Raises:
+            ConfigError: the name ends otherwise, or is an address.
+            StorageError: it cannot be written.
+        """
+        require_local(path)
+        try:
+            write_table(path, self.columns, keep_formulas=keep_formulas, types=types_of(self.release.schema))
+        except OSError as error:
+            raise StorageError(
+                f"{Path(path).name!r} cannot be written ({error.strerror}).",
+                "See that its folder is there, may be written to, and is not full.",
+            ) from None
+
+
+def _library(name: str) -> Any:
+    """A library that is no dependency of ours; ConfigError where it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise ConfigError(f"{name} is not installed.", f"Install it: pip install {name}. Or take to_arrow().") from None
 
 
 @dataclass(frozen=True)

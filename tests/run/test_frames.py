@@ -1,0 +1,175 @@
+"""From a frame to a frame: runs on what other libraries hold, and results as what they read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clinic import LABELS, TERMS, rows, write_csv
+from run_fixtures import runs_charged
+
+import understudy as us
+from understudy.corpus import read_corpus
+
+BUDGET = us.Budget(3, "1e-6")
+COLUMNS: dict[str, Any] = {"text": "note", "label": "department", "labels": LABELS}
+MEASURED: dict[str, Any] = {"metrics": "utility", "classifiers": "tf-idf", "embedder": "none"}
+
+
+@pytest.fixture
+def method(tmp_path: Path) -> us.DPKPS:
+    (tmp_path / "terms.txt").write_text("\n".join(TERMS), "utf-8")
+    return us.DPKPS(
+        vocabulary=str(tmp_path / "terms.txt"), vocabulary_is_public=True, top_terms=10, length=3, bandwidth=0
+    )
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> dict[str, Any]:
+    return {"llm": "none", "records_per_label": 4, "ledger": str(tmp_path / "ledger.sqlite"), **COLUMNS}
+
+
+@pytest.fixture
+def result(method: us.DPKPS) -> us.Result:
+    return us.run(
+        rows(), method, BUDGET, llm="none", records_per_label=4, insecure_noise_seed=1, dataset="v", **COLUMNS
+    )
+
+
+def test_a_run_takes_a_path_or_a_frame_with_its_columns_and_one_cap_holds_for_both(
+    tmp_path: Path, method: us.DPKPS, options: dict[str, Any]
+) -> None:
+    path = write_csv(tmp_path / "notes.csv", rows())
+    assert len(us.run(path, method, BUDGET, **options).records) == 8
+    table = pa.Table.from_pylist(rows())
+    with pytest.raises(us.UnderstudyError, match="notes"):
+        us.run(table, method, BUDGET, **options, dataset="another")
+    with pytest.raises(us.UnderstudyError, match="no epsilon remains"):
+        us.run(table, method, BUDGET, **options, dataset="notes")
+    assert runs_charged(options["ledger"], "notes") == 1
+
+
+def test_a_release_and_an_audit_take_a_frame_too(tmp_path: Path, method: us.DPKPS, options: dict[str, Any]) -> None:
+    frame = pytest.importorskip("polars").DataFrame(rows())
+    del options["records_per_label"]
+    made = us.release(frame, method, BUDGET, **options, dataset="visits")
+    assert made.schema.label == "department"
+    assert runs_charged(options["ledger"], "visits") == 1
+
+
+def test_bad_rows_of_a_frame_are_kept_in_the_output_folder(
+    tmp_path: Path, method: us.DPKPS, options: dict[str, Any]
+) -> None:
+    table = pa.Table.from_pylist([*rows(), {**rows(1)[0], "note": None}])
+    with pytest.raises(us.UnderstudyError, match="empty text"):
+        us.run(table, method, BUDGET, **options, dataset="v", output=tmp_path / "out")
+    assert '"row": 41' in (tmp_path / "out/private/bad_rows.jsonl").read_text("utf-8")
+
+
+def test_a_frame_without_a_text_column_is_said_to_lack_one(method: us.DPKPS) -> None:
+    with pytest.raises(us.UnderstudyError, match="text column"):
+        us.run(rows(), method, BUDGET, llm="none", records=1, dataset="v")
+
+
+def test_a_result_is_a_frame_of_pandas_and_polars_and_a_dataset(result: us.Result) -> None:
+    expected = result.columns
+    pytest.importorskip("pandas")
+    assert result.to_pandas().to_dict("list") == expected
+    pytest.importorskip("polars")
+    assert result.to_polars().to_dict(as_series=False) == expected
+    pytest.importorskip("datasets")
+    assert result.to_dataset().to_dict() == expected
+
+
+def test_typed_columns_keep_their_types_beside_missing_values(method: us.DPKPS, result: us.Result) -> None:
+    from dataclasses import replace
+
+    from understudy.columns import declared_columns
+
+    pandas = pytest.importorskip("pandas")
+    declared = declared_columns("stars=1..5; urgent; paid=0.0..9.9/3; opened=2024-01-01..2024-12-31/12")
+    release = replace(result.release, schema=replace(result.release.schema, columns=declared))
+    import datetime
+
+    row = (3, True, 1.5, datetime.date(2024, 2, 3))
+    records = [replace(result.records[0], columns=row), replace(result.records[1], columns=(None,) * 4)]
+    frame = us.Result(release, records).to_pandas()
+    assert frame["stars"].dtype == pandas.Int64Dtype()
+    assert frame["urgent"].dtype == pandas.BooleanDtype()
+    assert frame["stars"].tolist() == [3, pandas.NA]
+    assert us.Result(release, records).to_arrow().schema.field("opened").type == pa.date32()
+
+
+def test_a_result_is_saved_by_the_name_s_ending(tmp_path: Path, result: us.Result) -> None:
+    result.save(tmp_path / "a.parquet")
+    assert pq.read_table(tmp_path / "a.parquet").to_pydict() == result.columns
+    for name in ("a.csv", "a.jsonl"):
+        result.save(tmp_path / name)
+        corpus = read_corpus(tmp_path / name, text="text", formulas_escaped=True)
+        assert [text for batch in corpus.batches() for text in batch.texts] == result.columns["text"]
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("s3://bucket/a.csv", "'s3://bucket/a.csv' is an address.*Give a local path"),
+        ("a.xlsx", "cannot be written as 'a.xlsx'.*End its name in"),
+        ("nowhere/a.csv", "'a.csv' cannot be written.*See that its folder is there"),
+    ],
+)
+def test_what_cannot_be_saved_is_refused_with_the_cure(
+    tmp_path: Path, result: us.Result, path: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(us.UnderstudyError, match=problem):
+        result.save(path)
+
+
+def test_a_library_that_is_not_installed_is_named_with_the_cure(
+    result: us.Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    for name, convert in {
+        "pandas": result.to_pandas,
+        "polars": result.to_polars,
+        "datasets": result.to_dataset,
+    }.items():
+        monkeypatch.setitem(sys.modules, name, None)
+        with pytest.raises(us.UnderstudyError, match=f"{name} is not installed.*pip install {name}"):
+            convert()
+
+
+def test_an_evaluation_takes_frames_and_results(result: us.Result) -> None:
+    pytest.importorskip("sklearn")
+    frame = pytest.importorskip("pandas").DataFrame(rows(60))
+    by_result = us.evaluate(frame, result, **COLUMNS, **MEASURED)
+    by_frame = us.evaluate(frame, result.to_pandas(), **COLUMNS, **MEASURED)
+    by_table = us.evaluate(pa.Table.from_pylist(rows(60)), result.to_arrow(), **COLUMNS, **MEASURED)
+    assert by_result.values == by_frame.values == by_table.values
+    told = us.evaluate(frame, result, **MEASURED)  # the columns are those of its Release
+    assert told.values == by_result.values
+
+
+def test_other_tables_of_an_evaluation_may_be_in_memory(tmp_path: Path, result: us.Result) -> None:
+    pytest.importorskip("sklearn")
+    result.save(tmp_path / "synthetic.csv")
+    real, later = rows(60), pa.Table.from_pylist(rows(20))
+    beside = {"again": result, "frame": result.to_arrow(), "file": tmp_path / "synthetic.csv"}
+    made = us.evaluate(real, result, holdout=later, beside=beside, **COLUMNS, **MEASURED)
+    write_csv(tmp_path / "later.csv", rows(20))
+    names = [f"{name}={tmp_path / 'synthetic.csv'}" for name in beside]
+    files = us.evaluate(real, result, holdout=tmp_path / "later.csv", beside=names, **COLUMNS, **MEASURED)
+    assert made.values == files.values
+    assert {"again", "frame", "file"} <= {each.of for each in made.values}
+    assert made.settings["holdout"] is True
+    with pytest.raises(us.UnderstudyError, match="'real' is taken"):
+        us.evaluate(real, result, beside={"real": result}, **COLUMNS, **MEASURED)
+
+
+def test_a_result_is_no_real_table(result: us.Result) -> None:
+    with pytest.raises(us.UnderstudyError, match="the result second"):
+        us.evaluate(result, result, **MEASURED)
