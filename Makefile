@@ -10,19 +10,23 @@ VENV ?= .venv
 TORCH_INDEX ?=
 TESTS ?= -m "not slow" -rs --numprocesses auto --dist worksteal
 
-EXTRAS := dev,evaluate,local,postgres,tables
+EXTRAS := dev,docs,evaluate,local,postgres,tables
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 INSTALLED := $(VENV)/.installed
+TOOLS := build/tools
 DEMO := out/demo
 DEMO_LEDGER := out/demo-ledger.sqlite
 
-.PHONY: help install demo demo-fresh test lint models bench clean
+.PHONY: help install demo demo-fresh test lint docs dist sbom models bench clean
 
 help:
 	@echo "make demo        synthetic clinic notes from examples/ in $(DEMO)/release, and a report on them"
 	@echo "make demo-fresh  the same from the beginning, with new noise"
 	@echo "make test        every test but those marked slow, which .ci/run runs too"
 	@echo "make lint        style, types and import contracts"
+	@echo "make docs        this documentation as a site in build/docs, with search; needs no network"
+	@echo "make dist        sdist and wheel in dist/, checked, and tests run from the unpacked sdist"
+	@echo "make sbom        what is installed in $(VENV), as CycloneDX, in dist/sbom.json"
 	@echo "make models      download the built-in models into the cache"
 	@echo "make bench       what each method costs here, and docs/performance.md made of it (an hour or two)"
 	@echo "make clean       remove $(VENV), the demo's results and the caches of the tools"
@@ -72,6 +76,36 @@ lint: $(INSTALLED)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+# A link or heading that leads nowhere is an error.
+docs: $(INSTALLED)
+	@echo "Building the documentation."
+	@rm -rf build/docs
+	@$(BIN)/python -m sphinx -c docs -b html -d build/docs-cache --quiet --fail-on-warning --keep-going . build/docs
+	@echo "Open build/docs/index.html."
+
+$(TOOLS)/.installed: .ci/tools.txt
+	@$(PYTHON) -m venv $(TOOLS)
+	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement .ci/tools.txt
+	@touch $@
+
+# The tests of the documentation and the command line, from the unpacked sdist, against its own sources.
+dist: $(INSTALLED) $(TOOLS)/.installed
+	@echo "Building sdist and wheel in dist/."
+	@rm -rf dist build/sdist
+	@$(TOOLS)/bin/python -m build --outdir dist . >/dev/null
+	@$(TOOLS)/bin/twine check --strict dist/*
+	@$(TOOLS)/bin/check-wheel-contents dist/*.whl
+	@echo "Running tests from the unpacked sdist."
+	@mkdir -p build/sdist && tar -xzf dist/*.tar.gz -C build/sdist --strip-components 1
+	@cd build/sdist && PYTHONPATH=$$PWD/src $(abspath $(BIN))/python -m pytest -p no:cacheprovider \
+		tests/test_site.py tests/test_source_distribution.py tests/test_docs.py tests/cli
+
+sbom: $(INSTALLED) $(TOOLS)/.installed
+	@mkdir -p dist
+	@$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+		--output-file dist/sbom.json $(BIN)/python
+	@echo "dist/sbom.json"
 
 clean:
 	@echo "Removing $(VENV), $(DEMO) and the caches of the tools."

@@ -48,7 +48,9 @@ from understudy.parameters import Parameters
 from understudy.prompts.template import PromptTemplate
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md"), *ROOT.glob("benchmarks/*.md")]
+)
 BLOCK = re.compile(r"<!-- (run|file|template) ?(\S*) -->\n```(\w+)\n(.*?)```", re.DOTALL)
 SOURCE = ROOT / "src"
 DOCTESTED = [
@@ -84,7 +86,7 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
             continue
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
-        assert target.exists(), link
+        assert target.is_file(), link
         assert not anchor or anchor in anchors(target), link
 
 
