@@ -68,7 +68,8 @@ def harvest(
     """``counts[label]`` records of each label, without a text where none could be had.
 
     A label's survivors come first, best first (unless ``kind`` is ``variations``), then variations of them, all in
-    turn; without an ``api`` there are none.
+    turn; without an ``api`` there are none. Where there are typed columns, each variation is asked to fit a row, which
+    it keeps. Texts evolve without rows: a vote or a guide says nothing of columns.
     """
     pools = [[survivor for survivor in survivors if survivor.label == label] for label in range(len(counts))]
     taken = [pool[:count] if kind == "population" else [] for pool, count in zip(pools, counts, strict=True)]
@@ -93,7 +94,9 @@ def _variations(parents: Sequence[Survivor], api: TextAPI) -> list[SyntheticReco
     assert chat is not None, "a TextAPI has one"
     labels = np.array([parent.label for parent in parents], dtype=np.int32)
     texts = [parent.text for parent in parents]
-    answers = api.variations(texts, labels, round_number=api.parameters.rounds, stage=_STAGE)
+    rows = None if api.writer.rows is None else [api.writer.rows.take(parent.label) for parent in parents]
+    details = [] if rows is None else [row.details for row in rows]
+    answers = api.variations(texts, labels, round_number=api.parameters.rounds, stage=_STAGE, details=details)
     return [
         SyntheticRecord(
             text,
@@ -104,6 +107,7 @@ def _variations(parents: Sequence[Survivor], api: TextAPI) -> list[SyntheticReco
                 "prompt": prompt,
                 "model": public_name(chat.model_id),
             },
+            None if rows is None else rows[source].values,
         )
         for text, source, prompt in zip(answers.texts, answers.sources.tolist(), answers.prompts, strict=True)
     ]

@@ -95,12 +95,21 @@ class TextAPI:
         asked = [self._random_prompt(int(label), index, draw) for index, label in enumerate(labels)]
         return self._ask(asked, labels, sources, round_number, stage)
 
-    def variations(self, texts: Sequence[str], labels: NDArray[np.int32], *, round_number: int, stage: int) -> Answers:
+    def variations(
+        self,
+        texts: Sequence[str],
+        labels: NDArray[np.int32],
+        *,
+        round_number: int,
+        stage: int,
+        details: Sequence[str] = (),
+    ) -> Answers:
         """One variation of each of ``texts``; a text that stands there twice gets two.
 
         Args:
             round_number: from 0; picks temperature and blank probability.
             stage: a number from 0 below a million; whatever is asked under another one is sampled anew.
+            details: of the row that each variation is to fit; empty for none.
         """
         draw = self._generator(stage)
         probability = self.parameters.blank_probability_at(round_number)
@@ -108,6 +117,9 @@ class TextAPI:
             self._variation_prompt(text, int(label), index, probability, draw)
             for index, (text, label) in enumerate(zip(texts, labels, strict=True))
         ]
+        if details:
+            fitted, template = zip(asked, details, strict=True), self.writer.template
+            asked = [(short, template.with_details(chat, row, text_follows=True)) for (short, chat), row in fitted]
         return self._ask(asked, labels, np.arange(len(texts), dtype=np.int64), round_number, stage)
 
     def _random_prompt(self, label: int, index: int, draw: np.random.Generator) -> tuple[str, tuple[Message, ...]]:

@@ -75,10 +75,21 @@ class PromptTemplate(Parameters):
         for example in examples:
             turns.append(Message("user", self._ask(example.phrases, None) + as_json))
             turns.append(Message("assistant", example.text))
-        asked = self._ask(phrases, label)
-        if details:
-            asked = f"{asked} {self._fill(self.details, phrases, label, {'details': details})}"
+        asked = self.with_details((Message("user", self._ask(phrases, label)),), details)[0].content
         return (*turns, Message("user", asked + as_json))
+
+    def with_details(
+        self, messages: tuple[Message, ...], details: str, *, text_follows: bool = False
+    ) -> tuple[Message, ...]:
+        """A chat whose last turn also asks that the text fits the ``details`` of its row; as it is without such.
+
+        Args:
+            text_follows: the turn ends in a text, before which the details stand.
+        """
+        if not details:
+            return messages
+        shown, asked = self._fill(self.details, (), None, {"details": details}), messages[-1].content
+        return (*messages[:-1], Message("user", f"{shown}\n\n{asked}" if text_follows else f"{asked} {shown}"))
 
     def repair_messages(self, text: str, missing: Sequence[str], phrases: Sequence[str]) -> tuple[Message, ...]:
         """The chat that asks for ``text`` again with the ``missing`` phrases."""

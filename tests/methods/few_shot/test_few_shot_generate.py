@@ -16,7 +16,7 @@ from understudy.models.types import ChatRequest, Completion
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.predicting import PredictionExample
 from understudy.release import PublicSchema
-from understudy.writing.records import SyntheticRecord
+from understudy.writing.records import Row, Rows, SyntheticRecord
 from understudy.writing.writer import Writer
 
 EXEMPLARS = ("red one", "red two", "red unusable", "blue one", "blue two", "blue three")
@@ -43,6 +43,7 @@ def generate(
     said: list[str] | None = None,
     stored: Stored | None = None,
     writing: WritingParameters | None = None,
+    rows: Rows | None = None,
     **parameters: Any,
 ) -> list[SyntheticRecord]:
     template = TEMPLATE.model_copy(
@@ -54,7 +55,7 @@ def generate(
             )
         }
     )
-    writer = Writer(chat, template, writing or WritingParameters(), labels=NAMES, seed=seed)
+    writer = Writer(chat, template, writing or WritingParameters(), labels=NAMES, seed=seed, rows=rows)
     tools = GenerationTools(writer, seed=seed, say=(said if said is not None else []).append)
     return list(method(**parameters).generate(stored or Stored(), counts, tools=tools))  # type: ignore[arg-type]
 
@@ -139,3 +140,23 @@ def test_the_forecast_counts_a_call_a_sample_and_prompts_with_exemplars() -> Non
     asks = chosen.estimate_calls([3, 2], WritingParameters(samples=2), TEMPLATE)
     assert asks.calls == 10
     assert 1600 < asks.characters < 2000
+
+
+class Numbered:
+    """Rows that are numbered within their label."""
+
+    def __init__(self) -> None:
+        self.taken = [0] * len(NAMES)
+
+    def take(self, label: int) -> Row:
+        self.taken[label] += 1
+        return Row((self.taken[label],), f"size: {self.taken[label]}")
+
+
+def test_a_text_is_asked_to_fit_the_row_that_it_gets() -> None:
+    chat = FakeChat(replies(*"abcd"))
+    made = generate(chat, rows=Numbered())
+    assert [record.columns for record in made] == [(1,), (2,), (1,), (2,)]
+    for number, request in enumerate(chat.asked):
+        assert request.messages[-1].content.endswith(f" Details: size: {number % 2 + 1}.")
+        assert not [message for message in request.messages[:-1] if "size" in message.content]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -16,7 +16,7 @@ from understudy.models.types import ChatRequest, Completion
 from understudy.prompts.predicting import Shape, shown_examples
 from understudy.release import PublicSchema, Release
 from understudy.writing.answers import Asker, tidy
-from understudy.writing.records import SyntheticRecord
+from understudy.writing.records import Row, SyntheticRecord
 from understudy.writing.writer import Writer, public_name
 
 _AT_ONCE = 1024
@@ -26,7 +26,8 @@ _SAMPLES = 1_000_000
 def generate(
     parameters: FewShotParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
-    """Ask for ``counts[label]`` texts of each label, each prompt with exemplars of its label in an order of its own.
+    """Ask for ``counts[label]`` texts of each label, each prompt with exemplars of its label in an order of its own,
+    and with the row that the text is to fit where there are typed columns.
 
     A label without a usable exemplar is asked for with the template's public examples alone. Of records, an answer
     that is none is kept apart: a record without text that says in its provenance what is wrong.
@@ -96,12 +97,14 @@ class Prompting:
         asker = Asker(chat, self._writer.progress, expected=len(wanted) * samples)
         waiting = iter(wanted)
         while some := list(islice(waiting, _AT_ONCE)):
-            requests = [self._request(each, exemplars) for each in some]
+            rows = [None if self._writer.rows is None else self._writer.rows.take(each.label) for each in some]
+            requests = [self._request(each, exemplars, row) for each, row in zip(some, rows, strict=True)]
             answers = iter(asker.ask([request for request in requests for _ in range(samples)]))
-            for each in some:
-                yield self._record(each, list(islice(answers, samples)), public_name(chat.model_id))
+            for each, row in zip(some, rows, strict=True):
+                record = self._record(each, list(islice(answers, samples)), public_name(chat.model_id))
+                yield record if row is None else replace(record, columns=row.values)
 
-    def _request(self, wanted: Wanted, exemplars: Sequence[str]) -> ChatRequest:
+    def _request(self, wanted: Wanted, exemplars: Sequence[str], row: Row | None) -> ChatRequest:
         writing, template = self._writer.parameters, self._writer.template
         label = self._writer.labels[wanted.label] if self._writer.labels else ""
         shape: Shape = "json" if self._columns else "text"
@@ -113,7 +116,7 @@ class Prompting:
             public = template.prediction_examples(shape, self._columns)
             shown = [each.text for each in shown_examples(public, label, most=writing.examples_per_prompt)]
         return ChatRequest(
-            prompt.messages(shown),
+            template.with_details(prompt.messages(shown), "" if row is None else row.details),
             max_tokens=writing.max_tokens,
             temperature=writing.llm_temperature,
             top_p=writing.top_p,
