@@ -111,6 +111,7 @@ class WritingOptions(TypedDict, total=False):
     llm: str
     base_url: str | None
     api_key_env: str | None
+    llm_extra_body: str | Mapping[str, Any] | None
     max_concurrency: int
     token_cap: int | None
     spending_cap: float | None

@@ -6,6 +6,7 @@ and those of the method's own parameters.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -20,6 +21,7 @@ from understudy.errors import ConfigError
 from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
 from understudy.guide.parameters import ChoosingParameters, GuideParameters
 from understudy.methods.registry import make_method, method_class
+from understudy.models.presets import require_extra_body
 from understudy.parameters import CommaSeparated, OneOrSeveral, Parameters
 from understudy.privacy.exact import typed
 from understudy.privacy.guarantee import Budget
@@ -265,17 +267,41 @@ class ModelParameters(Parameters):
     """The language model that writes the texts; it sees released values only."""
 
     llm: str = "builtin"
-    """``builtin``, ``none`` (write the phrases themselves), ``openai:NAME`` or ``hf:ORG/NAME``."""
+    """``builtin``, ``none`` (write the phrases themselves), ``hf:ORG/NAME``, or an endpoint's model: ``openai:NAME``,
+    ``ollama:NAME``, ``vllm:NAME``, ``llamacpp:NAME``, ``lmstudio:NAME``, ``azure:NAME``, ``bedrock:NAME``,
+    ``gemini:NAME`` (docs/endpoints.md)."""
     base_url: str | None = None
-    """Address of an OpenAI-compatible endpoint."""
+    """Address of an OpenAI-compatible endpoint. Default: the product's own."""
     api_key_env: str | None = None
-    """Environment variable that holds the endpoint's key."""
+    """Environment variable that holds the endpoint's key. Default: the product's own, for the product's own hosts."""
+    llm_extra_body: str | dict[str, Any] | None = None
+    """Further fields of every request to the endpoint, as a JSON object: ``{"top_k": 40}``."""
     max_concurrency: int = Field(64, ge=1, le=10_000)
     """Most requests at once."""
     token_cap: int | None = Field(None, ge=1)
     """Stop before this many tokens are used."""
     spending_cap: float | None = Field(None, gt=0)
     """Stop before this much money is spent (needs the prices)."""
+
+    @field_validator("llm_extra_body")
+    @classmethod
+    def _one_object(cls, value: str | dict[str, Any] | None) -> dict[str, Any] | None:
+        """Parsed, so that flags, YAML and Python say the same."""
+        if value is None:
+            return None
+        try:
+            fields = json.loads(value) if isinstance(value, str) else json.loads(json.dumps(value, allow_nan=False))
+        except (ValueError, TypeError, RecursionError):
+            fields = None
+        if not isinstance(fields, dict):
+            raise ValueError('expected a JSON object such as {"top_k": 40}')
+        require_extra_body(fields)
+        return fields
+
+    @property
+    def extra_body(self) -> dict[str, Any]:
+        """:attr:`llm_extra_body`; empty without."""
+        return self.llm_extra_body if isinstance(self.llm_extra_body, dict) else {}
 
 
 class EngineParameters(Parameters):
@@ -378,7 +404,9 @@ class RunConfig(
         unused = {"method_parameters"}
         if method.needs.generation_llm == "never":
             unused |= ModelParameters.model_fields.keys()
-        if self.columns is None:  # so that runs which began before there were columns resume
+        if not self.llm_extra_body:  # so that runs which began before there was one resume
+            unused.add("llm_extra_body")
+        if self.columns is None:  # likewise
             unused |= {"columns", *TablesParameters.model_fields, *([] if self.where else RowsParameters.model_fields)}
         fields = self.model_dump(mode="json", exclude=_OPERATIONAL | unused)
         if self.epsilon is not None or self._protects_secrets:

@@ -95,6 +95,8 @@ def test_a_local_model_with_a_base_url_is_refused() -> None:
     for spec in ("builtin", "hf:org/name", "none"):
         with pytest.raises(ConfigError, match="no base URL"):
             load_chat(spec, base_url="http://127.0.0.1:9/v1")
+        with pytest.raises(ConfigError, match="no extra body"):
+            load_chat(spec, extra_body={"top_k": 4})
 
 
 def test_third_parties_add_models_by_entry_point(provider: None) -> None:

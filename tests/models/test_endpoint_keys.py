@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import ssl
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,9 @@ from endpoint_fixtures import chat, clean_environment_fixture, echo, endpoint_fi
 from server import FakeEndpoint, Reply
 
 from understudy.errors import ModelError
-from understudy.models import connection
 from understudy.models.collect import collect
 from understudy.models.endpoint import EndpointChat
+from understudy.models.presets import PRESETS
 
 SECRETS = {
     "OPENAI_API_KEY": "sk-hosted",
@@ -51,7 +52,8 @@ def test_only_the_named_key_is_sent(endpoint: FakeEndpoint, monkeypatch: pytest.
 
 @pytest.mark.usefixtures("hosted_environment")
 def test_the_hosted_address_gets_the_hosted_key(endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HOSTED", endpoint.base_url)
+    here = replace(PRESETS["openai"], address=endpoint.base_url, key_hosts=r"127\.0\.0\.1")
+    monkeypatch.setitem(PRESETS, "openai", here)  # type: ignore[arg-type]
     collect(EndpointChat("gpt"), questions(1))
     collect(EndpointChat("gpt", base_url=endpoint.base_url + "/"), questions(1))
     assert [seen.headers["authorization"] for seen in endpoint.seen] == ["Bearer sk-hosted"] * 2

@@ -41,6 +41,7 @@ from understudy.config import RunConfig
 from understudy.corpus import Corpus
 from understudy.errors import ConfigError
 from understudy.files import disk_faults, private_folder
+from understudy.models.presets import preset_of
 from understudy.models.trials import require_trusted
 from understudy.models.vectors import remembering
 from understudy.outputs import OutputFolder
@@ -241,12 +242,12 @@ def _require_inside(config: RunConfig) -> None:
     Raises:
         ConfigError: if the language model is an endpoint elsewhere.
     """
-    provider = config.llm.partition(":")[0]
+    provider, preset = config.llm.partition(":")[0], preset_of(config.llm)
     if provider in ("builtin", "none", "hf"):
         return
-    host = urlsplit(config.base_url or "").hostname or ""
+    host = urlsplit(config.base_url or (preset and preset.base_url) or "").hostname or ""
     try:
-        near = provider == "openai" and (host == "localhost" or ip_address(host).is_loopback)
+        near = preset is not None and (host == "localhost" or ip_address(host).is_loopback)
     except ValueError:
         near = False
     if not near:

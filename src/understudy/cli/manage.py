@@ -241,19 +241,22 @@ def list_models(verify: bool, as_json: bool) -> None:
     """The built-in models, whether they are on this machine, and what else can be named."""
     from understudy.models.builtin import BUILTIN, is_pulled, models_dir
     from understudy.models.catalog import language_note, providers
+    from understudy.models.presets import PRESETS
 
     here = [is_pulled(model, hashes=verify) for model in BUILTIN]
     others = {prefix: point.value for prefix, point in sorted(providers().items())}
+    products = [(f"{prefix}:NAME", each.title, each.address, each.key) for prefix, each in PRESETS.items()]
     if as_json:
         names = ("name", "kind", "megabytes", "licence", "languages")
         listed = [
             {**{name: getattr(model, name) for name in names}, "installed": installed}
             for model, installed in zip(BUILTIN, here, strict=True)
         ]
-        show_json({"models": listed, "cache": str(models_dir()), "providers": others})
+        endpoints = [dict(zip(("name", "title", "address", "key"), each, strict=True)) for each in products]
+        show_json({"models": listed, "cache": str(models_dir()), "endpoints": endpoints, "providers": others})
         return
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     table = Table("model", "kind", "size", "licence", "language", "here", box=None)
     for model, installed in zip(BUILTIN, here, strict=True):
@@ -265,9 +268,12 @@ def list_models(verify: bool, as_json: bool) -> None:
     console.print(table)
     console.print(language_note("builtin"))
     console.print(f"Cache: {models_dir()}", soft_wrap=True)
-    console.print(
-        "\nOther names: hf:ORG/NAME, hf:./FOLDER (local weights), openai:NAME (an endpoint, with --base-url)."
-    )
+    console.print("\nOther names: hf:ORG/NAME, hf:./FOLDER (local weights), and of models behind an endpoint:")
+    table = Table("name", Column("address", overflow="fold"), "key variable", box=None)
+    for name, _, address, key in products:
+        table.add_row(name, address, key or "-")
+    console.print(table)
+    console.print("openai:NAME also names any other endpoint that speaks OpenAI's format (--base-url).")
     for prefix, provider in others.items():
         console.print(f"{prefix}:NAME comes from {provider}.")
 
@@ -292,16 +298,20 @@ def pull(what: str, from_dir: Path | None, as_json: bool) -> None:  # noqa: ARG0
 
 @models.command("check")
 @click.argument("spec")
-@click.option("--base-url", help="The endpoint's address, for openai:NAME.")
+@click.option("--base-url", help="The endpoint's address, where it is not the product's own.")
 @click.option("--api-key-env", help="The environment variable that holds the endpoint's key.")
+@click.option("--llm-extra-body", metavar="JSON", help="Further fields of every request, as a JSON object.")
 @json_option
-def check(spec: str, base_url: str | None, api_key_env: str | None, as_json: bool) -> None:
+def check(spec: str, base_url: str | None, api_key_env: str | None, llm_extra_body: str | None, as_json: bool) -> None:
     """Ask the chat model SPEC a few small questions and say what it can do. For 'builtin', try the embedder too."""
+    from understudy.config import ModelParameters
     from understudy.models.catalog import language_note, load_chat, load_embedder
     from understudy.models.probe import probe
     from understudy.models.trials import require_text_invariance
 
-    report = probe(load_chat(spec, base_url=base_url, api_key_env=api_key_env))
+    extra = ModelParameters(llm_extra_body=llm_extra_body).extra_body
+    options: dict[str, Any] = {"extra_body": extra} if extra else {}
+    report = probe(load_chat(spec, base_url=base_url, api_key_env=api_key_env, **options))
     found = asdict(report)
     if not as_json:
         click.echo("\n".join(_lines(report)))

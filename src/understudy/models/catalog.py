@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from understudy.errors import ConfigError, ModelError
 from understudy.models.builtin import CHAT, EMBEDDER, BuiltinModel, builtin_path
 from understudy.models.machine import require_device, require_local
+from understudy.models.presets import PRESETS, preset_of
 from understudy.models.types import ChatModel, Embedder
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _GROUP = "understudy.models"
 _BUILT_IN = ("builtin", "hf:ORG/NAME", "hf:./FOLDER")
+_ENDPOINTS = tuple(f"{prefix}:NAME" for prefix in PRESETS)
 
 
 def load_chat(
@@ -31,9 +33,10 @@ def load_chat(
 
     Args:
         spec: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER`` (local weights), ``openai:NAME`` (any endpoint that
-            speaks OpenAI's chat completions), or a third party's ``PREFIX:NAME``.
-        base_url: the endpoint's address; not for local models.
-        api_key_env: the environment variable that holds the endpoint's key.
+            speaks OpenAI's chat completions), another product of :data:`understudy.models.presets.PRESETS`, or a third
+            party's ``PREFIX:NAME``.
+        base_url: the endpoint's address, where it is not the product's own; not for local models.
+        api_key_env: the environment variable that holds the endpoint's key, where it is not the product's own.
         seed: steers the sampling of local models.
         endpoint: further options of :class:`understudy.models.endpoint.EndpointChat`.
 
@@ -42,15 +45,15 @@ def load_chat(
         ModelError: the spec is unknown, the model is not on this machine, or it cannot be loaded.
     """
     provider, _, name = spec.partition(":")
-    if base_url is not None and provider in ("builtin", "hf", "none"):
+    if provider in ("builtin", "hf", "none") and (base_url is not None or "extra_body" in endpoint):
         raise ConfigError(
-            f"The model {spec} runs on this machine, so it has no base URL.",
-            "Leave the base URL out, or name an endpoint's model: openai:NAME.",
+            f"The model {spec} runs on this machine, so it has no {'base URL' if base_url else 'extra body'}.",
+            "Leave that out, or name an endpoint's model: openai:NAME.",
         )
-    if provider == "openai" and name:
+    if preset_of(spec) is not None:
         from understudy.models.endpoint import EndpointChat
 
-        return EndpointChat(name, base_url=base_url, api_key_env=api_key_env, **endpoint)
+        return EndpointChat(name, provider=provider, base_url=base_url, api_key_env=api_key_env, **endpoint)
     if local := _on_this_machine(spec, CHAT):
         from understudy.models.local import LocalChat
 
@@ -122,7 +125,7 @@ def _third_party(spec: str, method: str, *, chat: bool) -> Any:
     found = providers()
     provider, colon, _ = spec.partition(":")
     if not colon or provider not in found:
-        known = [*(("none",) if chat else ()), *_BUILT_IN, *(("openai:NAME",) if chat else ())]
+        known = [*(("none",) if chat else ()), *_BUILT_IN, *(_ENDPOINTS if chat else ())]
         known += [f"{prefix}:NAME" for prefix in sorted(found)]
         raise ModelError(
             f"There is no {'chat model' if chat else 'embedder'} {spec!r}.", f"Known ones are: {', '.join(known)}."

@@ -15,12 +15,10 @@ from urllib.parse import urlsplit
 from understudy.errors import ConfigError, ModelError, UnderstudyError
 from understudy.models.dialect import Answer, read_answer
 from understudy.models.limits import retry_after
+from understudy.models.presets import Preset, address_of
 
 if TYPE_CHECKING:
     from openai import APIConnectionError, APIStatusError, AsyncOpenAI
-
-HOSTED = "https://api.openai.com/v1"
-"""Where a model lives when no base URL is given."""
 
 CONNECT_SECONDS = 5.0
 
@@ -29,12 +27,11 @@ _SENT_HEADERS = frozenset((b"host", b"accept", b"connection", b"content-type", b
 environment variables, an organisation, a project and custom headers, which are not for a foreign endpoint."""
 
 
-def clean_base_url(base_url: str | None) -> str:
-    """The base URL without its last slash; the hosted one for None. ConfigError where it is no plain http(s)
+def clean_base_url(base_url: str | None, preset: Preset) -> str:
+    """The base URL without its last slash; the product's own for None. ConfigError where it is no plain http(s)
     address.
     """
-    if base_url is None:
-        return HOSTED
+    base_url = address_of(preset, base_url)
     parts = urlsplit(base_url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError("The base URL is not an http or https address.", "Give one like http://localhost:8000/v1.")
@@ -46,16 +43,18 @@ def clean_base_url(base_url: str | None) -> str:
     return base_url.rstrip("/")
 
 
-def find_key(base_url: str, api_key_env: str | None) -> str | None:
-    """The key for ``base_url``, or None to send none. OPENAI_API_KEY is read unnamed for the hosted address only.
+def find_key(base_url: str, api_key_env: str | None, preset: Preset) -> str | None:
+    """The key for ``base_url``, or None to send none. A product's own variable is read for its own hosts only.
 
     Raises:
         ModelError: the environment variable is not set, or holds nothing that could be a key.
     """
-    variable = api_key_env or ("OPENAI_API_KEY" if base_url == HOSTED else None)
+    variable = api_key_env or (preset.key if preset.sends_key_to(base_url) else None)
     if variable is None:
         return None
     key = os.environ.get(variable, "").strip()
+    if not key and api_key_env is None and not preset.key_needed:
+        return None
     if not key:
         raise ModelError(
             f"The environment variable {variable} with the endpoint's key is not set.",

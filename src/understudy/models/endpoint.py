@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from understudy.errors import ConfigError, ModelError
@@ -29,6 +29,7 @@ from understudy.models.limits import (
     most_body_bytes,
     most_characters,
 )
+from understudy.models.presets import PRESETS, require_extra_body
 from understudy.models.types import ChatRequest, Completion
 
 if TYPE_CHECKING:
@@ -49,8 +50,11 @@ class EndpointChat:
 
     Args:
         name: the model, as the endpoint calls it.
-        base_url: the endpoint; the hosted one for None.
-        api_key_env: the environment variable with the key; None: OPENAI_API_KEY for the hosted endpoint, else no key.
+        provider: the product, a prefix of :data:`understudy.models.presets.PRESETS`.
+        base_url: the endpoint; the product's own for None.
+        api_key_env: the environment variable with the key; None: the product's own for the product's own hosts, else
+            no key.
+        extra_body: further fields of every request, as the product documents them.
         max_concurrency: most requests in flight.
         timeout: seconds for one try.
         max_retries: tries after the first.
@@ -68,8 +72,10 @@ class EndpointChat:
     """
 
     name: str = field(kw_only=False)
+    provider: str = "openai"
     base_url: str | None = None
     api_key_env: str | None = None
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
     max_concurrency: int = 64
     timeout: float = 120.0
     max_retries: int = 6
@@ -91,11 +97,13 @@ class EndpointChat:
                 "The model has no name, or its concurrency, timeout, retries or wait is out of range.",
                 "Concurrency is 1 or more, the timeout is positive, retries and wait are 0 or more.",
             )
-        self._base_url = clean_base_url(self.base_url)
-        self._key = find_key(self._base_url, self.api_key_env)
-        self.model_id = f"openai:{self.name}@{self._base_url}"
+        preset = PRESETS[self.provider]
+        require_extra_body(self.extra_body, preset)
+        self._base_url = clean_base_url(self.base_url, preset)
+        self._key = find_key(self._base_url, self.api_key_env, preset)
+        self.model_id = f"{self.provider}:{self.name}@{self._base_url}"
         self.host = urlsplit(self._base_url).netloc
-        self.dialect = Dialect()
+        self.dialect = Dialect(limit_name=preset.limit_name)
         """What has been learnt about the endpoint so far."""
         self.budget = Budget(
             token_cap=self.token_cap,
@@ -123,6 +131,10 @@ class EndpointChat:
             finally:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+
+    def body(self, request: ChatRequest, *, max_tokens: int) -> dict[str, Any]:
+        """The JSON body that asks for ``request``, as far as the endpoint's dialect is known."""
+        return {**self.extra_body, **self.dialect.body(self.name, request, max_tokens=max_tokens)}
 
     async def list_models(self) -> list[str] | None:
         """The names that the endpoint lists at ``/models``; None where it offers no list."""
@@ -253,7 +265,7 @@ class _Session:
     async def _attempt(self, request: ChatRequest, max_tokens: int) -> tuple[Answer | Failure, bool]:
         """What came of one try, and whether the endpoint's dialect was learnt from its refusal."""
         endpoint = self._endpoint
-        body = endpoint.dialect.body(endpoint.name, request, max_tokens=max_tokens)
+        body = endpoint.body(request, max_tokens=max_tokens)
         outcome = await attempt(
             self._client, body, stop=request.stop, timeout=endpoint.timeout, most=most_characters(max_tokens)
         )

@@ -185,8 +185,9 @@ def prepare_writing(session: Session, config: RunConfig, listener: Listener, *, 
     if chat is not None:
         from understudy.models.cached import CachedChat
         from understudy.models.catalog import language_note
+        from understudy.models.presets import preset_of
 
-        if config.llm.startswith("openai:") and not session.begun:
+        if preset_of(config.llm) is not None and not session.begun:
             _ping(_load_chat(config, listener))  # one of its own: so short a prompt would mislead the caps' estimates
         if note := language_note(config.llm):
             listener.say(note)
@@ -324,10 +325,11 @@ def _examples(parameters: WritingParameters, config: RunConfig) -> Sequence[Exam
 
 def _load_chat(config: RunConfig, listener: Listener) -> ChatModel:
     from understudy.models.catalog import load_chat
+    from understudy.models.presets import preset_of
 
-    options: dict[str, Any] = {}
-    if config.llm.startswith("openai:"):
-        options = {
+    options: dict[str, Any] = {"extra_body": config.extra_body} if config.extra_body else {}
+    if preset_of(config.llm) is not None:
+        options |= {
             "max_concurrency": config.max_concurrency,
             "token_cap": config.token_cap,
             "spending_cap": config.spending_cap,

@@ -1,0 +1,155 @@
+"""What products that speak OpenAI's chat completions differ in, as data.
+
+Each entry follows the product's own documentation or source, as docs/endpoints.md cites them; none was tried against
+the real service here. What a server refuses besides is learnt from its refusals (:mod:`understudy.models.dialect`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from understudy.errors import ConfigError
+
+LimitName = Literal["max_tokens", "max_completion_tokens"]
+
+_THIS_MACHINE = r"localhost|127\.0\.0\.1|\[?::1\]?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """One product.
+
+    Attributes:
+        title: its name.
+        address: of its chat completions; where that differs by customer, its form, with the parts to fill in in
+            CAPITALS.
+        key: the environment variable that holds its key by its own documentation.
+        key_hosts: a regular expression of the hosts to which that key goes without being named. To any other it goes
+            by ``api_key_env`` alone.
+        key_needed: whether those hosts answer nobody without one.
+        limit_name: what it calls the most tokens of an answer.
+        ignored: parameters that it accepts and silently ignores.
+        batches: whether it has OpenAI's files and batches.
+    """
+
+    title: str
+    address: str
+    key: str | None = None
+    key_hosts: str = _THIS_MACHINE
+    key_needed: bool = False
+    limit_name: LimitName = "max_tokens"
+    ignored: frozenset[str] = frozenset()
+    batches: bool = False
+
+    @property
+    def base_url(self) -> str | None:
+        """Its address, where all its users have the same one."""
+        return None if re.search(r"[A-Z]", self.address) else self.address
+
+    def sends_key_to(self, base_url: str) -> bool:
+        """Whether :attr:`key` goes to ``base_url`` unnamed: only to the product's own hosts, and there by https."""
+        parts = urlsplit(base_url)
+        near = re.fullmatch(_THIS_MACHINE, parts.hostname or "") is not None
+        ours = re.fullmatch(self.key_hosts, parts.hostname or "") is not None
+        return self.key is not None and ours and (near or parts.scheme == "https")
+
+
+PRESETS: Mapping[str, Preset] = {
+    "openai": Preset(
+        title="OpenAI",
+        address="https://api.openai.com/v1",
+        key="OPENAI_API_KEY",
+        key_hosts=r"api\.openai\.com",
+        key_needed=True,
+        batches=True,
+    ),
+    "ollama": Preset(
+        title="Ollama",
+        address="http://localhost:11434/v1",
+        ignored=frozenset(("max_completion_tokens", "n", "top_k", "min_p", "logit_bias", "user")),
+    ),
+    "vllm": Preset(
+        title="vLLM",
+        address="http://localhost:8000/v1",
+        key="VLLM_API_KEY",
+        ignored=frozenset(("user", "parallel_tool_calls")),
+    ),
+    "llamacpp": Preset(title="llama.cpp server", address="http://localhost:8080/v1", key="LLAMA_API_KEY"),
+    "lmstudio": Preset(title="LM Studio", address="http://localhost:1234/v1", key="LM_API_TOKEN"),
+    "azure": Preset(
+        title="Azure OpenAI",
+        address="https://RESOURCE.openai.azure.com/openai/v1",
+        key="AZURE_OPENAI_API_KEY",
+        key_hosts=r"[a-z0-9-]+\.(openai|services\.ai)\.azure\.com",
+        key_needed=True,
+    ),
+    "bedrock": Preset(
+        title="Amazon Bedrock",
+        address="https://bedrock-mantle.REGION.api.aws/v1",
+        key="AWS_BEARER_TOKEN_BEDROCK",
+        key_hosts=r"bedrock-mantle\.[a-z0-9-]+\.api\.aws|bedrock-runtime\.[a-z0-9-]+\.amazonaws\.com",
+        key_needed=True,
+        limit_name="max_completion_tokens",
+    ),
+    "gemini": Preset(
+        title="Gemini",
+        address="https://generativelanguage.googleapis.com/v1beta/openai",
+        key="GEMINI_API_KEY",
+        key_hosts=r"generativelanguage\.googleapis\.com",
+        key_needed=True,
+    ),
+}
+"""By the prefix of a model's name."""
+
+
+def preset_of(spec: str) -> Preset | None:
+    """That of a model's name such as ``ollama:NAME``; None of other models."""
+    prefix, _, name = spec.partition(":")
+    return PRESETS.get(prefix) if name else None
+
+
+def address_of(preset: Preset, base_url: str | None) -> str:
+    """``base_url``, else the product's own. ConfigError where it has none that all its users share."""
+    if base_url is None and preset.base_url is None:
+        raise ConfigError(
+            f"{preset.title} has an address for each customer, and no base URL is given.",
+            f"Give yours: --base-url {preset.address}",
+        )
+    return base_url or preset.address
+
+
+OWN_PARAMETERS = {
+    "model": "--llm",
+    "messages": "--prompt",
+    "max_tokens": "--max-tokens",
+    "max_completion_tokens": "--max-tokens",
+    "temperature": "--llm-temperature",
+    "top_p": "--top-p",
+    "stop": "--prompt",
+    "n": "--samples",
+    "stream": None,
+}
+"""Fields of a request that are ours, and the option that sets each."""
+
+
+def require_extra_body(fields: Mapping[str, object], preset: Preset | None = None) -> None:
+    """See that extra fields of a request set nothing that is ours, or that the product would drop without a word.
+
+    Raises ConfigError if one does.
+    """
+    for name in fields:
+        if name in OWN_PARAMETERS:
+            option = OWN_PARAMETERS[name]
+            raise ConfigError(
+                f"The extra body sets {name!r}, which understudy sets itself.",
+                f"Use {option} instead." if option else "Leave it out: answers are not streamed.",
+            )
+        if preset is not None and name in preset.ignored:
+            raise ConfigError(
+                f"{preset.title} ignores {name!r} in such requests, without a word.",
+                "Leave it out of the extra body; docs/endpoints.md says where it can be set.",
+            )

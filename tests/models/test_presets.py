@@ -1,0 +1,256 @@
+"""Products behind their presets: each against a small server that behaves as the product's documentation says.
+
+Where that is documented stands on docs/endpoints.md. No real service is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from endpoint_fixtures import ask, clean_environment_fixture, endpoint_fixture, questions  # noqa: F401
+from server import FakeEndpoint, Reply, answer, error
+
+from understudy.cli.manage import models
+from understudy.errors import ConfigError, ModelError
+from understudy.models.catalog import load_chat
+from understudy.models.collect import collect
+from understudy.models.endpoint import EndpointChat
+from understudy.models.presets import OWN_PARAMETERS, PRESETS, preset_of
+from understudy.models.types import Completion
+
+SCHEMA = '{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}'
+ENDPOINTS = (Path(__file__).parents[2] / "docs" / "endpoints.md").read_text("utf-8")
+
+
+def reach(endpoint: FakeEndpoint, provider: str, path: str = "/v1", **options: Any) -> EndpointChat:
+    base_url = endpoint.base_url.removesuffix("/v1") + path
+    return EndpointChat("small", provider=provider, base_url=base_url, backoff_seconds=0.0, **options)
+
+
+def one(chat: EndpointChat, **options: Any) -> Completion:
+    return collect(chat, [ask("Write a note.", **options)])[0]
+
+
+def at_home(monkeypatch: pytest.MonkeyPatch, provider: str, **changes: Any) -> None:
+    """The preset, with this machine in the place of the product's hosts."""
+    here = replace(PRESETS[provider], key_hosts=r"127\.0\.0\.1", **changes)
+    monkeypatch.setitem(PRESETS, provider, here)  # type: ignore[arg-type]
+
+
+def test_ollama_gets_the_limit_by_the_one_name_that_it_knows(endpoint: FakeEndpoint) -> None:
+    """Its request type has max_tokens only; it drops unknown fields, and a prompt would run to the context's end."""
+
+    def plan(number: int, seen: Any) -> Reply:
+        limit = seen.body.get("max_tokens", 422)
+        return answer("word " * limit, finish_reason="length" if limit < 422 else "stop", usage=(9, limit))
+
+    endpoint.plan = plan
+    assert one(reach(endpoint, "ollama"), max_tokens=10).completion_tokens == 10
+    assert "authorization" not in endpoint.seen[0].headers
+
+
+@pytest.mark.parametrize("provider", ["ollama", "vllm", "llamacpp", "lmstudio", "gemini"])
+def test_a_schema_goes_to_the_products_that_document_it(
+    endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch, provider: str
+) -> None:
+    def plan(number: int, seen: Any) -> Reply:
+        wanted = seen.body.get("response_format", {})
+        fits = wanted.get("type") == "json_schema" and wanted["json_schema"]["schema"] == json.loads(SCHEMA)
+        return answer('{"a": 1}' if fits else "A note.")
+
+    endpoint.plan = plan
+    assert one(reach(endpoint, provider), schema=SCHEMA).text == '{"a": 1}'
+
+
+@pytest.mark.parametrize(
+    ("provider", "variable"), [("vllm", "VLLM_API_KEY"), ("llamacpp", "LLAMA_API_KEY"), ("lmstudio", "LM_API_TOKEN")]
+)
+def test_a_server_of_this_machine_gets_its_own_key_where_there_is_one(
+    endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch, provider: str, variable: str
+) -> None:
+    monkeypatch.delenv(variable, raising=False)
+    assert one(reach(endpoint, provider)).text
+    assert "authorization" not in endpoint.seen[-1].headers
+    endpoint.plan = lambda number, seen: (
+        answer() if seen.headers.get("authorization") == "Bearer secret" else error(401, "Invalid API Key")
+    )
+    with pytest.raises(ModelError, match="does not accept the key"):
+        one(reach(endpoint, provider))
+    monkeypatch.setenv(variable, "secret")
+    assert one(reach(endpoint, provider)).text
+
+
+def test_llama_cpp_is_waited_for_while_it_loads_its_model(endpoint: FakeEndpoint) -> None:
+    loading = Reply(b'{"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}', status=503)
+    endpoint.plan = lambda number, seen: loading if number < 3 else answer("There.")
+    assert one(reach(endpoint, "llamacpp")).text == "There."
+
+
+def test_vllm_gets_what_only_it_knows_through_the_extra_body(endpoint: FakeEndpoint) -> None:
+    one(reach(endpoint, "vllm", extra_body={"top_k": 20, "chat_template_kwargs": {"enable_thinking": False}}))
+    assert endpoint.seen[0].body["top_k"] == 20
+    assert endpoint.seen[0].body["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+def test_azure_takes_its_key_as_a_bearer_and_reasoning_models_their_own_limit(
+    endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_home(monkeypatch, "azure")
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "azure-key")
+
+    def plan(number: int, seen: Any) -> Reply:
+        assert seen.path == "/openai/v1/chat/completions"
+        assert "api-version" not in seen.path
+        assert seen.headers["authorization"] == "Bearer azure-key"
+        if "max_tokens" in seen.body:
+            message = (
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'"
+            )
+            return error(400, message, code="unsupported_parameter", param="max_tokens")
+        for name in ("temperature", "top_p"):
+            if name in seen.body:
+                message = f"Unsupported value: '{name}' does not support 0.7 with this model."
+                return error(400, message, code="unsupported_value", param=name)
+        return answer("A note.")
+
+    endpoint.plan = plan
+    chat = reach(endpoint, "azure", "/openai/v1")
+    assert one(chat, temperature=0.7).text == "A note."
+    assert len(endpoint.seen) == 4
+    assert one(chat, temperature=0.7).text == "A note."
+    assert len(endpoint.seen) == 5  # what was learnt is remembered
+
+
+def test_bedrock_gets_the_limit_by_the_name_that_it_documents(
+    endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_home(monkeypatch, "bedrock")
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "bedrock-key")
+    one(reach(endpoint, "bedrock", "/openai/v1"), max_tokens=10)
+    assert endpoint.seen[0].headers["authorization"] == "Bearer bedrock-key"
+    assert endpoint.seen[0].body["max_completion_tokens"] == 10
+    assert "max_tokens" not in endpoint.seen[0].body
+
+
+def test_gemini_thinks_at_the_cost_of_its_answer_and_gets_more_room(
+    endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thoughts count towards the limit; an answer may be missing where they used it up."""
+    at_home(monkeypatch, "gemini")
+    monkeypatch.setenv("GEMINI_API_KEY", "gemini-key")
+    endpoint.plan = lambda number, seen: (
+        answer("A note.") if seen.body["max_tokens"] > 100 else answer(None, finish_reason="length")
+    )
+    chat = reach(endpoint, "gemini", "/v1beta/openai", extra_body={"reasoning_effort": "low"})
+    assert one(chat, max_tokens=60).text == "A note."
+    assert endpoint.seen[0].path == "/v1beta/openai/chat/completions"
+    assert [seen.body["reasoning_effort"] for seen in endpoint.seen] == ["low", "low"]
+
+
+def test_an_error_in_a_list_as_gemini_sends_it_is_read(endpoint: FakeEndpoint) -> None:
+    refusal = [{"error": {"code": 400, "message": 'Unknown name "top_p": Cannot find field.', "status": "INVALID"}}]
+    endpoint.plan = lambda number, seen: (
+        Reply(json.dumps(refusal).encode(), status=400) if "top_p" in seen.body else answer("A note.")
+    )
+    assert one(reach(endpoint, "gemini")).text == "A note."
+
+
+@pytest.mark.parametrize("provider", [name for name, each in PRESETS.items() if each.key_needed])
+def test_a_hosted_product_without_its_key_is_one_clear_error(monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
+    preset = PRESETS[provider]
+    monkeypatch.delenv(str(preset.key), raising=False)
+    with pytest.raises(ModelError, match=str(preset.key)):
+        load_chat(f"{provider}:small", base_url=preset.address.replace("RESOURCE", "r").replace("REGION", "eu-west-1"))
+
+
+@pytest.mark.parametrize("provider", ["azure", "bedrock"])
+def test_a_product_with_an_address_for_each_customer_asks_for_yours(provider: str) -> None:
+    with pytest.raises(ConfigError, match="no base URL is given") as caught:
+        load_chat(f"{provider}:small")
+    assert PRESETS[provider].address in caught.value.cure
+
+
+@pytest.mark.parametrize(
+    ("provider", "address"),
+    [
+        ("openai", "http://api.openai.com/v1"),
+        ("openai", "https://api.openai.com.example.org/v1"),
+        ("azure", "https://evil.example/openai.azure.com"),
+        ("azure", "http://clinic.openai.azure.com/openai/v1"),
+        ("azure", "https://openai.azure.com.example.org/openai/v1"),
+        ("bedrock", "https://bedrock-runtime.bucket.s3.amazonaws.com/openai/v1"),
+        ("gemini", "https://generativelanguage.googleapis.com.example.org/v1beta/openai"),
+        ("vllm", "http://gpu-3:8000/v1"),
+        ("llamacpp", "http://localhost.example.org:8080/v1"),
+        ("ollama", "http://localhost:11434/v1"),
+    ],
+)
+def test_a_product_s_key_goes_to_its_own_hosts_only(provider: str, address: str) -> None:
+    assert not PRESETS[provider].sends_key_to(address)
+
+
+@pytest.mark.parametrize(
+    ("provider", "address"),
+    [
+        ("openai", "https://api.openai.com/v1"),
+        ("azure", "https://clinic-7.openai.azure.com/openai/v1"),
+        ("azure", "https://clinic.services.ai.azure.com/openai/v1"),
+        ("bedrock", "https://bedrock-runtime.us-west-2.amazonaws.com/openai/v1"),
+        ("bedrock", "https://bedrock-mantle.eu-central-1.api.aws/v1"),
+        ("gemini", "https://generativelanguage.googleapis.com/v1beta/openai"),
+        ("vllm", "http://localhost:8000/v1"),
+        ("llamacpp", "http://[::1]:8080/v1"),
+    ],
+)
+def test_and_to_these_it_goes_without_being_named(provider: str, address: str) -> None:
+    assert PRESETS[provider].sends_key_to(address)
+
+
+@pytest.mark.parametrize("name", OWN_PARAMETERS)
+def test_an_extra_body_sets_nothing_that_is_ours(name: str) -> None:
+    with pytest.raises(ConfigError, match="which understudy sets itself"):
+        EndpointChat("small", provider="vllm", extra_body={name: 1})
+
+
+def test_an_extra_body_names_nothing_that_the_product_drops_in_silence() -> None:
+    with pytest.raises(ConfigError, match="Ollama ignores 'top_k'"):
+        load_chat("ollama:small", extra_body={"top_k": 4})
+
+
+def test_answers_are_stored_under_the_product_s_own_name() -> None:
+    assert load_chat("ollama:llama3.2").model_id == "ollama:llama3.2@http://localhost:11434/v1"
+    assert preset_of("ollama:") is None
+    assert preset_of("builtin") is None
+
+
+def test_check_names_what_a_product_s_server_can_do(endpoint: FakeEndpoint) -> None:
+    words = ["check", "vllm:small", "--base-url", endpoint.base_url, "--llm-extra-body", '{"top_k": 3}']
+    done = CliRunner().invoke(models, words)
+    assert done.exception is None, done.output
+    assert all(seen.body["top_k"] == 3 for seen in endpoint.seen if seen.method == "POST")
+
+
+def test_the_list_names_every_product_with_its_address() -> None:
+    listed = json.loads(CliRunner().invoke(models, ["list", "--json"]).output)["endpoints"]
+    assert [each["name"] for each in listed] == [f"{prefix}:NAME" for prefix in PRESETS]
+    assert listed[1]["address"] == "http://localhost:11434/v1"
+
+
+@pytest.mark.parametrize("prefix", PRESETS)
+def test_the_page_of_endpoints_has_a_product_as_it_stands_in_the_table(prefix: str) -> None:
+    preset = PRESETS[prefix]
+    row = next(line for line in ENDPOINTS.splitlines() if line.startswith(f"| `{prefix}:NAME` |"))
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    title = re.sub(r"\[(.+?)\]\(.+?\)", r"\1", cells[1])
+    assert title == preset.title
+    assert cells[2] == f"`{preset.address}`"
+    assert cells[3] == (f"`{preset.key}`" if preset.key else "-")
+    section = ENDPOINTS.partition(f"\n## {preset.title}\n")[2].partition("\n## ")[0]
+    assert f"{prefix}:" in section
+    assert all(f"`{name}`" in section for name in preset.ignored)
