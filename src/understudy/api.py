@@ -63,7 +63,8 @@ class BoundOptions(TypedDict, total=False):
 
 
 class ColumnOptions(TypedDict, total=False):
-    text: str | None
+    text: str | Sequence[str] | None
+    roles: Names
     record_columns: Names
     label: str | None
     labels: Labels | None
@@ -467,7 +468,8 @@ def corpus_config(
     schema = corpus.schema
     columns = {
         "dataset": corpus.name,
-        "text": schema.text,
+        "text": schema.text or schema.form.fields or None,
+        "roles": schema.form.roles,
         "record_columns": schema.record_columns,
         "label": schema.label,
         "labels": (schema.labels or None) if schema.labels_declared else None,

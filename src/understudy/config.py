@@ -29,6 +29,7 @@ from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit, recognised_by
 from understudy.prompts.parameters import WritingParameters
 from understudy.tables.parameters import RowsParameters, TablesParameters
+from understudy.transcript import TextForm, text_columns
 
 DEFAULT_METHOD = "dp-kps"
 MOST_RECORDS = 10_000_000
@@ -43,6 +44,23 @@ def _exactly_typed(value: object) -> object:
     return value if value is None else typed(value)
 
 
+def _columns_of_text(value: object) -> object:
+    """One column as its name, several as a tuple."""
+    if value is not None and not isinstance(value, str | list | tuple):
+        raise ValueError("expected a column, or several")
+    columns = text_columns(value)
+    if not all(isinstance(name, str) for name in columns):
+        raise ValueError("expected names of columns")
+    return columns[0] if len(columns) == 1 and "," not in columns[0] else columns or None
+
+
+TextColumns = Annotated[
+    str | tuple[str, ...] | None,
+    BeforeValidator(_columns_of_text),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "null"}]}),
+]
+"""One column, or several."""
+
 ExactNumber = Annotated[
     str | None,
     BeforeValidator(_exactly_typed),
@@ -54,8 +72,10 @@ ExactNumber = Annotated[
 class TableParameters(Parameters):
     """The columns of the private table, and how its rows are read."""
 
-    text: str | None = None
-    """Column of the texts."""
+    text: TextColumns = None
+    """Column of the texts; or several, as ``A,B,C``, that are written together and stay columns of their own."""
+    roles: CommaSeparated = ()
+    """Who speaks, where the text column holds dialogues: lists of ``{"role": ..., "content": ...}``, in CSV as JSON."""
     record_columns: CommaSeparated = ()
     """Columns that together make a JSON record, which is the text."""
     label: str | None = None
@@ -113,6 +133,17 @@ class TableParameters(Parameters):
     def typed_columns(self) -> tuple[Column, ...]:
         """The others that are read."""
         return tuple(each for each in self.all_columns if each not in self.crossed and not each.made_up)
+
+    @property
+    def form(self) -> TextForm:
+        """The parts that a text has. Raises ConfigError if these cannot be told apart."""
+        texts = text_columns(self.text)
+        return TextForm(texts if len(texts) > 1 else (), self.roles)
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        """Those that the text is made of."""
+        return (*text_columns(self.text), *self.record_columns)
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -411,6 +442,8 @@ class RunConfig(
         fields = self.model_dump(mode="json", exclude=_OPERATIONAL | unused)
         if self.epsilon is not None or self._protects_secrets:
             fields |= budget_fields(self.budget)
+        if not self.roles:  # likewise
+            del fields["roles"]
         if self.labels is not None:
             fields["labels"] = [canonical(label) for label in declared_labels(self.labels)]
         if self.columns is not None:

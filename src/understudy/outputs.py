@@ -16,18 +16,21 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from understudy.corpus.write import write_table
+from understudy.corpus.write import writable, write_table
 from understudy.errors import ConfigError, UnderstudyError
 from understudy.files import PRIVATE_MODE, atomic_file, only_owner_writes, require_local, shared_folder, storage_error
 from understudy.labels import canonical
 from understudy.methods.registry import load_release, method_names
 from understudy.release import PublicSchema, Release
 from understudy.statement import Statement
+from understudy.transcript import CONTENT, ROLE
 from understudy.writing.records import SyntheticRecord
 
 FORMATS = ("parquet", "csv", "jsonl")
 REPORT = "report.html"
 TEXT, LABEL, PROVENANCE = "text", "label", "provenance"
+TRANSCRIPT = "transcript"
+"""What the column of the texts is called where these have parts, which are columns of their own."""
 
 
 @dataclass(frozen=True)
@@ -177,8 +180,15 @@ class OutputFolder:
 
 
 def types_of(schema: PublicSchema) -> dict[str, Any]:
-    """Arrow's types of the typed columns."""
-    return {column.name: column.arrow_type() for column in schema.columns}
+    """Arrow's types of the typed columns, and of those that a text is made of where it has parts."""
+    import pyarrow as pa
+
+    turns = pa.list_(pa.struct([(ROLE, pa.string()), (CONTENT, pa.string())]))
+    return {
+        **dict.fromkeys(schema.form.fields, pa.string()),
+        **({schema.text: turns} if schema.form.roles else {}),
+        **{column.name: column.arrow_type() for column in schema.columns},
+    }
 
 
 def find_table(shareable: Path) -> Path | None:
@@ -195,18 +205,23 @@ def _holds(path: Path, release: Release) -> bool:
 
 def synthetic_columns(records: Sequence[SyntheticRecord], schema: PublicSchema) -> dict[str, list[object]]:
     """``text``, the label under its own name and as ``label``, the typed columns under theirs, and ``provenance`` as
-    JSON.
+    JSON. Where texts have parts, these under their own names and the whole as ``transcript``, in place of ``text``.
 
     Labels are null where the label set was read from data that had none, and strings where a column cannot hold them as
     they are: of several types, or larger than 64 bits.
     """
-    columns: dict[str, list[object]] = {TEXT: [record.text for record in records]}
+    texts: list[object] = [record.text for record in records]
+    columns: dict[str, list[object]] = {} if schema.form else {TEXT: texts}
+    if schema.form:
+        cells = [schema.form.cells(schema.text, writable(record.text)) for record in records]
+        columns = {name: [row[name] for row in cells] for name in schema.form.columns(schema.text)}
+        columns[TRANSCRIPT] = texts
     if schema.label is not None:
         names: Sequence[object] = schema.labels
         if len({type(name) for name in names}) > 1 or any(isinstance(name, int) and abs(name) >> 63 for name in names):
             names = [canonical(name) for name in schema.labels]
         labels = [names[record.label] if names else None for record in records]
-        if schema.label not in (TEXT, PROVENANCE) and not schema.crossed:
+        if schema.label not in (TRANSCRIPT if schema.form else TEXT, PROVENANCE) and not schema.crossed:
             columns[schema.label] = labels
         columns[LABEL] = labels
     for place, column in enumerate(schema.columns):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.assess.synthetic import read_synthetic
-from understudy.assess.tables import open_table
+from understudy.assess.tables import Named, open_table
 from understudy.corpus import read_corpus, write_table
 from understudy.corpus.delimited import escaped, unescaped
 from understudy.errors import ConfigError
@@ -73,7 +73,9 @@ def test_the_synthetic_table_is_evaluated_and_reported_as_it_was_made(tmp_path) 
         path = folder.write_records(records, schema, "csv", keep_formulas=keep)
         if keep:  # of such a file an apostrophe of a text's own may be lost, and no more
             continue
-        assert rows_of(open_table(path, [("text", "label")])) == [(r.text, schema.labels[r.label]) for r in records]
+        assert rows_of(open_table(path, [Named(("text",), "label")])) == [
+            (r.text, schema.labels[r.label]) for r in records
+        ]
         assert [text.text for text in read_synthetic(folder.shareable)] == RUN
         assert {text.label for text in read_synthetic(folder.shareable)} == {"-a", "=b"}
 

@@ -362,6 +362,7 @@ _WIDER = {  # by the models' types: what a caller may give too
     tuple[str, ...]: {api.Names},
     str | tuple[str | int | float | bool, ...] | None: {api.Labels | None},
     str | dict[str, Any] | None: {str | Mapping[str, Any] | None},
+    str | tuple[str, ...] | None: {api.Names | None},
     str | None: {str | None, api.Folder | None, Number | None},
 }
 TABLES = {"holdout", "recipient", "beside"}  # in memory too

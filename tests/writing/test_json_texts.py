@@ -67,7 +67,7 @@ class Answers:
 
 
 def writer(chat: Any, form: ObjectForm) -> Writer:
-    made = Form(form.schema.text, form.example, form.read)
+    made = Form("JSON", lambda answer: form.read(answer.text), form.example, schema=form.schema.text)
     return Writer(chat, load_template("support ticket"), WritingParameters(), form=made)
 
 

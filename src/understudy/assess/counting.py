@@ -102,7 +102,7 @@ class MetricCounts(Query[BoundedBatch]):
         counts = np.zeros(self.shape, dtype=np.int64)
         weights = int(self.grid) // batch.shares
         np.add.at(counts, batch.labels, weights)
-        np.add.at(counts, self.labels + length_bins(batch.texts), weights)
+        np.add.at(counts, self.labels + length_bins(batch.said), weights)
         start = self.labels + len(LENGTH_EDGES)
         for right in self.classifiers.values():
             chosen = right(batch)

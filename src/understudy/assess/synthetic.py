@@ -18,7 +18,7 @@ from understudy.corpus import canonical
 from understudy.corpus.delimited import lift_cell_limit, unescaped
 from understudy.errors import ConfigError
 from understudy.metrics.results import Evaluation, ReleasedMetrics, load_evaluation, load_released
-from understudy.outputs import LABEL, PROVENANCE, TEXT, find_table
+from understudy.outputs import LABEL, PROVENANCE, TEXT, TRANSCRIPT, find_table
 from understudy.parquet import count_values
 from understudy.untrusted import parse_json
 
@@ -28,7 +28,12 @@ MOST_BYTES = 1024**3
 """Bytes of its texts, labels and provenance, uncompressed."""
 _AT_ONCE = 4096
 _LONGEST = 64 * 1024**2
-_COLUMNS = (TEXT, LABEL, PROVENANCE)
+_COLUMNS = (TRANSCRIPT, TEXT, LABEL, PROVENANCE)
+
+
+def text_of(row: Mapping[str, Any]) -> str:
+    """The text of a row: the transcript, where it has parts that are columns of their own."""
+    return str(row[TRANSCRIPT if TRANSCRIPT in row else TEXT] or "")
 
 
 class TooLarge(ValueError):
@@ -220,8 +225,8 @@ def table_sha256(table: Path) -> str:
     digest = hashlib.sha256()
     for row in read_rows(table, typed=_others(table)):
         label = _in_words(row.get(LABEL))
-        others = {name: cell for name, cell in sorted(row.items()) if name not in _COLUMNS}
-        cells: list[object] = [row[TEXT] or "", label]
+        others = {name: cell for name, cell in sorted(row.items()) if name not in _COLUMNS and not _are_turns(cell)}
+        cells: list[object] = [text_of(row), label]
         if own := {name: _as_csv(cell) for name, cell in others.items() if _in_words(cell) not in (None, label)}:
             cells.append(own)
         digest.update(json.dumps(cells, default=str).encode() + b"\n")
@@ -238,6 +243,11 @@ def _others(table: Path) -> list[str]:
     plain = (t.is_string, t.is_large_string, t.is_boolean, t.is_integer, t.is_floating, t.is_date32, t.is_timestamp)
     schema = pq.read_schema(table)
     return [field.name for field in schema if field.name not in _COLUMNS and any(test(field.type) for test in plain)]
+
+
+def _are_turns(cell: object) -> bool:
+    """Whether a cell is a dialogue, which is the transcript again and in Parquet is not read."""
+    return isinstance(cell, list) or (isinstance(cell, str) and cell.startswith('[{"role": '))
 
 
 def _in_words(label: Any) -> str | None:
@@ -299,7 +309,7 @@ def _require_measured_on(release: Path, digest: str | None, path: Path, again: s
 
 def _text(row: Mapping[str, Any], columns: Sequence[Column]) -> SyntheticText:
     label, known = row.get(LABEL), _provenance(row)
-    text = row[TEXT] or ""
+    text = text_of(row)
     return SyntheticText(
         _whole(text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "\N{HORIZONTAL ELLIPSIS}"),
         None if label in (None, "") else _whole(canonical(label)[:MOST_CHARACTERS]),

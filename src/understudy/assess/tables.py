@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from understudy.release import PublicSchema, Release
 from understudy.run.generating import Result
 from understudy.statement import Statement
 from understudy.statement.form import load_statement
+from understudy.transcript import text_columns
 
 
 def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
@@ -66,12 +67,20 @@ def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
     )
 
 
-def open_table(source: TableSource, columns: Sequence[tuple[str, str | None]], typed: Sequence[Column] = ()) -> Corpus:
+class Named(NamedTuple):
+    """How a table's columns may be called: those of the text, and its label's."""
+
+    texts: tuple[str, ...]
+    label: str | None = None
+    roles: tuple[str, ...] = ()
+
+
+def open_table(source: TableSource, columns: Sequence[Named], typed: Sequence[Column] = ()) -> Corpus:
     """A table of which it is not known how its columns are called.
 
     Args:
         source: CSV, TSV, JSONL or Parquet; or in memory.
-        columns: text and label columns to try, in turn.
+        columns: to try, in turn.
         typed: its typed columns.
 
     Raises:
@@ -81,20 +90,21 @@ def open_table(source: TableSource, columns: Sequence[tuple[str, str | None]], t
     if not typed:
         return found
     schema = found.schema
+    named = Named(schema.text_columns, schema.label, schema.form.roles)
     try:
-        table = _open(source, schema.text, schema.label, labels=schema.labels, columns=typed)
+        table = _open(source, named, labels=schema.labels, columns=typed)
     except CorpusError as error:
         raise CorpusError(error.problem, "Declare columns that every table has (--columns).") from None
     table.noted = []
     return table
 
 
-def _open_texts(source: TableSource, columns: Sequence[tuple[str, str | None]]) -> Corpus:
+def _open_texts(source: TableSource, columns: Sequence[Named]) -> Corpus:
     problems: list[CorpusError] = []
     empty: list[Corpus] = []
-    for text, label in columns:
+    for named in columns:
         try:
-            found = _open(source, text, label)
+            found = _open(source, named)
         except CorpusError as error:
             problems.append(error)
             continue
@@ -106,19 +116,14 @@ def _open_texts(source: TableSource, columns: Sequence[tuple[str, str | None]]) 
     raise problems[0]
 
 
-def _open(
-    source: TableSource,
-    text: str | None,
-    label: str | None,
-    labels: Sequence[Label] = (),
-    columns: Sequence[Column] = (),
-) -> Corpus:
+def _open(source: TableSource, named: Named, labels: Sequence[Label] = (), columns: Sequence[Column] = ()) -> Corpus:
     return read_corpus(
         source,
-        text=text,
-        label=label,
+        text=named.texts,
+        roles=named.roles,
+        label=named.label,
         labels=labels or None,
-        labels_from_data=label is not None and not labels,
+        labels_from_data=named.label is not None and not labels,
         columns=columns or None,
         on_bad_row="skip",
         formulas_escaped=True,  # of ours they are; in another's CSV at most an apostrophe is lost
@@ -214,19 +219,19 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
     if isinstance(source, Corpus):
         return Made(source)
     if isinstance(source, Result) and source.folder is None:
-        typed = _typed(completed(config, source.release.schema, source.statement), declared)
+        whole = completed(config, source.release.schema, source.statement)
         return Made(
-            open_table(source.to_arrow(), [(TEXT, LABEL), (TEXT, None)], typed),
+            open_table(source.to_arrow(), _written(whole, declared), _typed(whole, declared)),
             schema=source.release.schema,
             statement=source.statement,
             release=source.release,
         )
     source = _of_result(source)
     if not isinstance(source, (str, os.PathLike)):
-        return Made(open_table(source, _columns(config, None), _typed(config, declared)))
+        return Made(open_table(source, _columns(config, declared), _typed(config, declared)))
     path = Path(source)
     if not path.is_dir():
-        return Made(open_table(path, _columns(config, None), _typed(config, declared)))
+        return Made(open_table(path, _columns(config, declared), _typed(config, declared)))
     folder = OutputFolder(path)
     table = find_table(folder.shareable)
     if table is None:
@@ -237,11 +242,11 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
     made = load_release(releases[0]) if len(releases) == 1 else None
     statement = made.statement if made is not None else _statement(folder)
     schema = made.schema if made is not None else None
-    typed = _typed(completed(config, schema, statement), declared)
+    whole = completed(config, schema, statement)
     return Made(
         file=table,
         sha256=_sha256(table),
-        table=open_table(table, [(TEXT, LABEL), (TEXT, None)], typed),
+        table=open_table(table, _written(whole, declared), _typed(whole, declared)),
         folder=folder,
         schema=schema,
         statement=statement,
@@ -277,21 +282,34 @@ def open_beside(source: Table, made: Made) -> Corpus:
     if isinstance(source, (str, os.PathLike)):
         source = Path(source)
         table = find_table(OutputFolder(source).shareable)
-    named: list[tuple[str, str | None]] = []
-    if table is None and made.schema is not None and made.schema.text is not None:
-        named = [(made.schema.text, made.schema.label), (made.schema.text, None)]
-    file, columns = table or source, [(TEXT, LABEL), *named, (TEXT, None)]
+    named: list[Named] = []
+    if made.table.schema.form or (table is None and made.schema is not None):
+        schema = made.table.schema if made.schema is None else made.schema
+        own = Named(schema.text_columns, schema.label, schema.form.roles)
+        named = [own, own._replace(label=None)]
+        if schema.form:
+            named.insert(0, own._replace(label=LABEL))
+    file, columns = table or source, [Named((TEXT,), LABEL), *named, Named((TEXT,))]
     try:
         return open_table(file, columns, made.table.schema.typed)
     except CorpusError:
         return open_table(file, columns)
 
 
-def _columns(config: EvaluationConfig, schema: PublicSchema | None) -> list[tuple[str, str | None]]:
-    """Text and label columns of a synthetic table that is no output folder's: the real table's, or ours."""
-    text, label = (config.text, config.label) if schema is None else (schema.text, schema.label)
-    own = [] if text is None else [(text, label)]
-    return [*own, (TEXT, LABEL), (TEXT, None)]
+def _columns(config: EvaluationConfig, declared: Schema | None) -> list[Named]:
+    """Those of a synthetic table that is no output folder's: the real table's, or ours."""
+    form = config.form if declared is None else declared.form
+    texts = text_columns(config.text) if declared is None else declared.text_columns
+    label = config.label if declared is None else declared.label
+    return [*([Named(texts, label, form.roles)] if texts else []), *_written(config, declared)]
+
+
+def _written(config: EvaluationConfig, declared: Schema | None) -> list[Named]:
+    """Those of a table that we wrote."""
+    form = config.form if declared is None else declared.form
+    texts = text_columns(config.text) if declared is None else declared.text_columns
+    ours = Named(texts if form else (TEXT,), LABEL, form.roles)
+    return [ours, ours._replace(label=None)]
 
 
 def _typed(config: EvaluationConfig, declared: Schema | None) -> tuple[Column, ...]:
@@ -302,7 +320,7 @@ def completed(config: EvaluationConfig, schema: PublicSchema | None, statement: 
     """The configuration with the columns that the Release names, where none were given."""
     if schema is None or config.text is not None or config.record_columns:
         return config
-    told: dict[str, Any] = {"record_columns": schema.record_columns} if schema.record_columns else {"text": schema.text}
+    told: dict[str, Any] = dict(schema.texts)
     if schema.label is not None and config.label is None:
         told |= {"label": schema.label}
         if config.labels is None and schema.labels:
@@ -330,7 +348,8 @@ def reopened(corpus: Corpus, source: Corpus | TableSource, config: EvaluationCon
         return source
     schema = corpus.schema
     fields = config.reading | {
-        "text": schema.text,
+        "text": schema.text or schema.form.fields or None,
+        "roles": schema.form.roles,
         "record_columns": schema.record_columns,
         "label": schema.label,
         "labels": schema.labels or None,

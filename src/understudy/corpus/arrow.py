@@ -12,6 +12,7 @@ from understudy.corpus.sources import REMOTE_BUFFER_BYTES, DataFile
 from understudy.errors import CorpusError
 from understudy.labels import LabelType
 from understudy.parquet import dictionary_bytes
+from understudy.transcript import CONTENT, ROLE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,19 +150,50 @@ def check_types(types: pa.Schema, schema: Schema, shown: str) -> ColumnTypes:
     if error is not None:
         raise error
     kinds = {column: _kind(types.field(column).type) for column in schema.columns}
-    if schema.text is not None and kinds[schema.text] != "string":
-        raise CorpusError(f"The text column {schema.text!r} is not of a string type.", "Name the column of the texts.")
-    label = None if schema.crossed else schema.label
-    for column in (label, schema.owner):
-        if column is not None and kinds[column] is None:
+    if schema.form.roles and schema.text is not None:
+        _check_dialogue(types.field(schema.text).type, schema.text)
+    texts = () if schema.form.roles or schema.record_columns else schema.text_columns
+    for column in texts:
+        if kinds[column] != "string":
+            turns = is_dialogue(types.field(column).type) and not schema.form
             raise CorpusError(
-                f"The type of the column {column!r} cannot be used for labels or owners.",
+                f"The text column {column!r} is not of a string type.",
+                "Declare who speaks in its dialogues with --roles A,B." if turns else "Name the column of the texts.",
+            )
+    label = None if schema.crossed else schema.label
+    for name in (label, schema.owner):
+        if name is not None and kinds[name] is None:
+            raise CorpusError(
+                f"The type of the column {name!r} cannot be used for labels or owners.",
                 "Convert it to strings, whole numbers, decimals or booleans.",
             )
     owner: str | None = None if schema.owner is None else kinds[schema.owner]
     if schema.owner is not None and owner == "float":
         owner = str(_plain(types.field(schema.owner).type))
     return ColumnTypes("string" if schema.crossed else None if label is None else kinds[label], owner)
+
+
+def _check_dialogue(arrow_type: Any, column: str) -> None:
+    """See that a column may hold dialogues: lists of turns, or their JSON."""
+    if _kind(arrow_type) != "string" and not is_dialogue(arrow_type):
+        raise CorpusError(
+            f"The column {column!r} cannot hold dialogues.",
+            "Write it as lists of objects with a role and a content, both strings, or as their JSON.",
+        )
+
+
+def is_dialogue(arrow_type: Any) -> bool:
+    """Whether a type is that of lists of objects that have a role and a content."""
+    import pyarrow.types as t
+
+    if not (t.is_list(arrow_type) or t.is_large_list(arrow_type) or t.is_null(arrow_type)):
+        return False
+    turn = None if t.is_null(arrow_type) else arrow_type.value_type
+    if turn is None or t.is_null(turn):  # an empty table's
+        return True
+    return t.is_struct(turn) and all(
+        turn.get_field_index(name) >= 0 and _kind(turn.field(name).type) == "string" for name in (ROLE, CONTENT)
+    )
 
 
 def _plain(arrow_type: Any) -> Any:

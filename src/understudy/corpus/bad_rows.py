@@ -30,6 +30,9 @@ class BadRow(Enum):
 
     EMPTY_TEXT = "empty text"
     TEXT_TYPE = "text is not a string"
+    DIALOGUE = "malformed dialogue"
+    UNKNOWN_ROLE = "unknown role"
+    EMPTY_TURN = "empty turn"
     VALUE_TYPE = "value that cannot be held"
     ENCODING = "bad encoding"
     LONG_CELL = "cell too long"
@@ -60,6 +63,9 @@ class BadCell:
 _SENTENCES = {
     BadRow.EMPTY_TEXT: "A row has an empty text (column {text}).",
     BadRow.TEXT_TYPE: "A row's text is not a string (column {text}).",
+    BadRow.DIALOGUE: "A row's dialogue is not a list of turns (column {text}).",
+    BadRow.UNKNOWN_ROLE: "A turn of a row's dialogue has a role that is not declared (column {text}).",
+    BadRow.EMPTY_TURN: "A turn of a row's dialogue has no content (column {text}).",
     BadRow.VALUE_TYPE: "A row has a value that neither Python nor JSON can hold.",
     BadRow.ENCODING: "A row is not valid in the declared encoding.",
     BadRow.LONG_CELL: "A row has a cell that is longer than the limit.",
@@ -75,6 +81,8 @@ _SENTENCES = {
 }
 
 _ELSE = {
+    BadRow.DIALOGUE: "; a turn has a role and a content, both strings, and nothing else; in CSV the list is JSON",
+    BadRow.UNKNOWN_ROLE: "; declare every role with --roles A,B",
     BadRow.ENCODING: "; if the whole file is encoded otherwise, name it with --encoding",
     BadRow.LONG_CELL: "; if such cells are meant, raise --max-cell-bytes",
     BadRow.UNKNOWN_LABEL: "; declare labels with a comma in them as --labels @FILE, one per line",

@@ -19,6 +19,7 @@ from understudy.corpus.corpus import Corpus
 from understudy.corpus.parts import Part, parts_of, shuffled
 from understudy.privacy.measurement import Engine
 from understudy.privacy.unit import Unit
+from understudy.transcript import PLAIN, TextForm
 
 R = TypeVar("R")
 
@@ -65,6 +66,8 @@ class BoundedBatch:
     """Whether the texts are JSON records."""
     cells: NDArray[np.int32] | None = None
     """``Int32[n, columns]``: cells of the typed columns; None without such."""
+    form: TextForm = PLAIN
+    """The parts that a text has, if any."""
 
     def only(self, included: NDArray[np.bool_]) -> BoundedBatch:
         """The records that ``included`` names, ``Bool[n]``; without hashes, which are of all batches or of none."""
@@ -76,7 +79,10 @@ class BoundedBatch:
     @property
     def said(self) -> Sequence[str]:
         """What each record says, in which words are counted: its text; of a JSON record the strings and numbers of its
-        values, a line each. Keys and JSON's own words say nothing of a record, and would use up its contribution."""
+        values, a line each, and of one that has parts what these say. Keys, names of parts and JSON's own words say
+        nothing of a record, and would use up its contribution."""
+        if self.form:
+            return [self.form.contents(text) for text in self.texts]
         return [_values(text) for text in self.texts] if self.json_records else self.texts
 
 
@@ -99,6 +105,7 @@ class BoundedCorpus:
         engine: where its parts are worked on; None: here, in one part.
         scratch: a private folder, which all workers of the engine see, for owners' records brought together.
         part: the name of the part of the table that it is; "" for the whole.
+        form: the parts that a text has, if any.
     """
 
     corpus: _Table
@@ -108,6 +115,7 @@ class BoundedCorpus:
     engine: Engine | None = None
     scratch: Path = Path()
     part: str = ""
+    form: TextForm = PLAIN
 
     def map(self, function: Callable[[BoundedCorpus], R]) -> Iterator[R]:
         """``function`` of each part, on the engine, in the parts' order. Parts are disjoint and together they are all
@@ -118,7 +126,8 @@ class BoundedCorpus:
         else:
             found = self._owners if self.unit.kind == "owner" else parts_of(self._table, self.engine)
             parts = (replace(part, name=f"{self._division}-{part.name}") for part in found)
-            yield from self.engine.map(partial(_of_part, self.unit, self.hash_key, self.json_records, function), parts)
+            alike = replace(self, corpus=_NOTHING, engine=None, scratch=Path())
+            yield from self.engine.map(partial(_of_part, alike, function), parts)
 
     @cached_property
     def _division(self) -> str:
@@ -145,7 +154,14 @@ class BoundedCorpus:
                 of_records = cache(partial(self._record_hashes, batch, met))
                 ones = np.ones_like(units_here)
                 yield BoundedBatch(
-                    batch.texts, batch.labels, ones, units_here, of_records, self.json_records, batch.cells
+                    batch.texts,
+                    batch.labels,
+                    ones,
+                    units_here,
+                    of_records,
+                    json_records=self.json_records,
+                    cells=batch.cells,
+                    form=self.form,
                 )
                 before += len(units_here)
             return
@@ -170,8 +186,9 @@ class BoundedCorpus:
                 np.asarray(shares, dtype=np.int64),
                 np.asarray(units, dtype=np.int64),
                 partial(tuple, hashes),
-                self.json_records,
-                None if batch.cells is None else batch.cells[rows],
+                json_records=self.json_records,
+                cells=None if batch.cells is None else batch.cells[rows],
+                form=self.form,
             )
 
     @cached_property
@@ -213,8 +230,18 @@ def _contents_of(batch: _Batch) -> Iterator[str]:
             yield f"{label}\x00{cells}\x00{text}"
 
 
-def _of_part(unit: Unit, hash_key: bytes, json_records: bool, function: Callable[[BoundedCorpus], R], part: Part) -> R:
-    return function(BoundedCorpus(part.table, unit, hash_key, json_records, part=part.name))
+class _Nothing:
+    """No records, for what only says how a part's are used."""
+
+    def batches(self) -> Iterator[_Batch]:
+        return iter(())
+
+
+_NOTHING = _Nothing()
+
+
+def _of_part(alike: BoundedCorpus, function: Callable[[BoundedCorpus], R], part: Part) -> R:
+    return function(replace(alike, corpus=part.table, part=part.name))
 
 
 def _values(record: str) -> str:

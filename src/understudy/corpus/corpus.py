@@ -22,6 +22,7 @@ from understudy.corpus.bad_rows import UNREADABLE, BadCell, BadRow, BadRowLog, N
 from understudy.corpus.identity import Identity, Source, identity_of
 from understudy.corpus.readers import MOST_NESTED, Row
 from understudy.corpus.schema import Schema
+from understudy.corpus.transcripts import transcript
 from understudy.errors import ConfigError, CorpusError
 from understudy.labels import Label, as_type, canonical, is_missing, whole
 
@@ -172,7 +173,8 @@ class Corpus:
         schema = self.schema
         return {
             "format": self._table.format,
-            "text": schema.text,
+            "text": schema.text or list(schema.form.fields) or None,
+            "roles": list(schema.form.roles),
             "record_columns": list(schema.record_columns),
             "label": schema.label,
             "labels": list(schema.labels),
@@ -298,7 +300,7 @@ class RowCheck:
         self._max_cell_bytes = max_cell_bytes
         self._known = known
         position = schema.columns.index
-        self._text = position(schema.text) if schema.text is not None else None
+        self._texts = [position(name) for name in schema.text_columns]
         self._record = [(name, position(name)) for name in schema.record_columns]
         self._label = position(schema.label) if schema.label is not None and not schema.crossed else None
         self._crossed = [(column, position(column.name)) for column in schema.crossed]
@@ -307,7 +309,7 @@ class RowCheck:
         self._typed = [(column, position(column.name)) for column in schema.typed]
 
     def __call__(self, cells: Sequence[object]) -> Record | BadRow | BadCell:
-        text = cells[self._text] if self._text is not None else _record_text(cells, self._record)
+        text = self._text(cells)
         if isinstance(text, BadRow):
             return text
         if is_missing(text):
@@ -333,6 +335,11 @@ class RowCheck:
                 return BadCell(column)
             read.append(cell)
         return text, label, owner, secrets, tuple(read)
+
+    def _text(self, cells: Sequence[object]) -> object:
+        if self._schema.form:
+            return transcript(self._schema.form, [cells[place] for place in self._texts])
+        return _record_text(cells, self._record) if self._record else cells[self._texts[0]]
 
     def _string_problem(self, text: str) -> BadRow | None:
         size = len(text)

@@ -24,6 +24,7 @@ from understudy.corpus.schema import Schema
 from understudy.corpus.sources import DataFile, check_encoding, describe_file, find_files, spool_stdin
 from understudy.errors import ConfigError, CorpusError
 from understudy.labels import LABEL_TYPES, Label, LabelType
+from understudy.transcript import TextForm, text_columns
 
 Paths = Sequence[str | os.PathLike[str]]
 TableSource = str | os.PathLike[str] | Paths | Sequence[Mapping[str, object]] | Frame
@@ -263,7 +264,8 @@ def _with_partitions(
 def read_corpus(
     source: TableSource,
     *,
-    text: str | None = None,
+    text: str | Sequence[str] | None = None,
+    roles: str | Sequence[str] = (),
     record_columns: Sequence[str] | None = None,
     label: str | None = None,
     labels: str | Iterable[Label] | None = None,
@@ -288,7 +290,10 @@ def read_corpus(
             ``abfs://``) of any of these, or a list of those; ``-`` for standard input; a frame of pandas, Polars,
             DuckDB or pyarrow, or whatever else has ``__arrow_c_stream__``; a ``datasets.Dataset``, whose
             ``ClassLabel`` columns are read as their names; or a list of dicts, one per row.
-        text: the column of the texts. Exactly one of this and ``record_columns`` is given.
+        text: the column of the texts; or several that are written together, as ``"a,b"`` or a list. Exactly one of this
+            and ``record_columns`` is given.
+        roles: those who speak, where the text column holds dialogues: lists of ``{"role": ..., "content": ...}``, or
+            strings of JSON.
         record_columns: columns that are made into a JSON record, which is then the text.
         label: the column of the labels; or a typed column, or several as ``A*B``, whose combinations are the labels.
         labels: the label set: the labels, or ``"a,b,c"``, or ``"@FILE"``. Needed with ``label``.
@@ -326,8 +331,10 @@ def read_corpus(
         labels, label_type = _cross(crossed, labels, labels_from_data), "string"
     _check_choices(label, labels, labels_from_data, label_type, on_bad_row, source)
     options = TextOptions(delimiter, quotes, encoding, max_cell_bytes, formulas_escaped)
+    texts = text_columns(text)
     schema = Schema(
-        text=text,
+        text=texts[0] if len(texts) == 1 else None,
+        form=TextForm(texts if len(texts) > 1 else (), text_columns(roles)),
         record_columns=tuple(record_columns or ()),
         label=label,
         labels=declared_labels(labels) if labels is not None else (),

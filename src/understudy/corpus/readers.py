@@ -151,7 +151,7 @@ def _json(line: str) -> object:
     if not nests_within(line, MOST_NESTED + 1):  # the line is an object, its cells within it
         return BadRow.INVALID_JSON
     try:
-        return _decode(line)
+        return decode_json(line)
     except (ValueError, RecursionError):
         return BadRow.INVALID_JSON
 
@@ -188,7 +188,8 @@ def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return keys
 
 
-_decode = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse_constant).decode
+decode_json = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_refuse_constant).decode
+"""A ValueError, too, where a key is there twice, or for NaN."""
 MOST_NESTED = 64
 """How deep a cell may nest."""
 _BRACKETS = re.compile(r'"(?:[^"\\]+|\\.?)*+"?|[\[\]{}]', re.DOTALL)  # a whole string, or a bracket

@@ -8,6 +8,7 @@ from functools import cached_property
 from understudy.columns import Column, require_own_names
 from understudy.errors import ConfigError
 from understudy.labels import Label, LabelType, canonical
+from understudy.transcript import PLAIN, TextForm
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,8 @@ class Schema:
     table.
 
     Attributes:
-        text: the text column, or None where ``record_columns`` stand for it.
+        text: the text column, or that of the dialogue; None where ``record_columns`` or the form's fields stand for it.
+        form: the parts that a text has, if any: several columns, or a dialogue's turns.
         record_columns: columns that together make a JSON record, which is the text; keys in this order.
         label: the label column, if any.
         labels: the label set, each label in the type it has in the output.
@@ -29,8 +31,8 @@ class Schema:
         crossed: others of them, of whose cells the label is made; ``labels`` are their combinations.
 
     Raises:
-        ConfigError: not exactly one of ``text`` and ``record_columns`` is given, there are labels without a label
-            column, or a column has two roles that exclude each other.
+        ConfigError: not exactly one of ``text``, several of them and ``record_columns`` is given, there are labels
+            without a label column, or a column has two roles that exclude each other.
     """
 
     text: str | None = None
@@ -44,14 +46,20 @@ class Schema:
     declared: tuple[Column, ...] = ()
     typed: tuple[Column, ...] = ()
     crossed: tuple[Column, ...] = ()
+    form: TextForm = PLAIN
 
     def __post_init__(self) -> None:
-        if (self.text is None) == (not self.record_columns):
+        if (self.text is not None) + bool(self.form.fields) + bool(self.record_columns) != 1:
             raise ConfigError(
                 "Exactly one of a text column and record columns must be named.",
-                "Give --text COLUMN, or --record-columns A,B,C to make JSON records of several columns.",
+                "Give --text COLUMN, --text A,B,C for several that are written together, or --record-columns A,B,C to "
+                "make JSON records of several columns.",
             )
-        if self.label is not None and self.label in (self.text, *self.record_columns):
+        if self.form.roles and self.text is None:
+            raise ConfigError(
+                "Roles are declared, and no column of dialogues.", "Name it with --text, or leave --roles out."
+            )
+        if self.label is not None and self.label in self.text_columns:
             cure = "Name another column with --label"
             raise ConfigError(
                 "The label column is the text itself: private texts would become public labels.",
@@ -64,17 +72,20 @@ class Schema:
         if self.labels and self.label is None:
             raise ConfigError("Labels are declared without a label column.", "Name the column with --label.")
         label = None if self.crossed else self.label
-        require_own_names(
-            (*self.crossed, *self.typed), (self.text, *self.record_columns, label, self.owner, *self.secrets)
-        )
+        require_own_names((*self.crossed, *self.typed), (*self.text_columns, label, self.owner, *self.secrets))
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """Every column that is read, each once."""
         typed = (column.name for column in (*self.crossed, *self.typed))
         label = None if self.crossed else self.label
-        names = (self.text, *self.record_columns, label, self.owner, *self.secrets, *typed)
+        names = (*self.text_columns, label, self.owner, *self.secrets, *typed)
         return tuple(dict.fromkeys(name for name in names if name is not None))
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Those that the text is made of."""
+        return (self.text,) if self.text is not None else self.form.fields or self.record_columns
 
     @cached_property
     def label_index(self) -> dict[str, int]:
@@ -83,5 +94,5 @@ class Schema:
 
     @property
     def text_name(self) -> str:
-        """The text column, or the record columns, in words for a message."""
-        return repr(self.text) if self.text is not None else ", ".join(map(repr, self.record_columns))
+        """The columns of the text in words for a message."""
+        return ", ".join(map(repr, self.text_columns))

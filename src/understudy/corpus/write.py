@@ -31,7 +31,7 @@ def write_table(
 ) -> None:
     """Write ``columns`` to ``path``; a file that was there is replaced once the new one is synced to disk.
 
-    CSV is UTF-8 with a header row, RFC 4180 quoting and line ends, null as nothing at all, booleans as
+    CSV is UTF-8 with a header row, RFC 4180 quoting and line ends, null as nothing at all, lists as JSON, booleans as
     ``true``/``false``, dates in ISO 8601 (in JSON too), control characters as U+FFFD, and an apostrophe before what a
     spreadsheet would run (:mod:`understudy.corpus.delimited`; ``read_corpus(..., formulas_escaped=True)`` takes it away
     again). Halves of surrogate pairs, which UTF-8 cannot hold, become U+FFFD in every format.
@@ -98,6 +98,8 @@ def _spelled(cell: object) -> str:
 
 def _write_csv(stream: IO[bytes], columns: Mapping[str, Sequence[object]], *, keep_formulas: bool) -> None:
     def cell(value: object) -> object:
+        if isinstance(value, list):
+            value = json.dumps(value, ensure_ascii=False)
         if not isinstance(value, str):
             return canonical(value) if isinstance(value, bool) else _in_words(value)
         value = _CONTROLS.sub("\ufffd", value)
@@ -130,6 +132,9 @@ def _in_words(cell: object) -> object:
 
 def _clean(cell: object) -> object:
     """As every format can hold it."""
-    if isinstance(cell, str) and not cell.isascii():
-        return cell.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return cell
+    return writable(cell) if isinstance(cell, str) else cell
+
+
+def writable(text: str) -> str:
+    """The text with U+FFFD in the place of halves of surrogate pairs."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from understudy.decoding.ending import Ending
-from understudy.decoding.structured import JSONSchema, RecordCheck
+from understudy.decoding.structured import JSONSchema, RecordCheck, TextCheck, TranscriptCheck
 from understudy.errors import ConfigError, ModelError
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts
@@ -197,13 +197,18 @@ class LabelPrompts:
 
     Args:
         labels: one each, in the order of the labels.
-        check: says whether a text is a record; None where texts are no records.
+        check: says whether a text has the form that it must have; None where any text will do.
         schema_sha256: of the JSON schema, where there is one.
     """
 
     labels: tuple[LabelPrompt, ...]
-    check: RecordCheck | None
+    check: TextCheck | None
     schema_sha256: str | None
+
+    @property
+    def schema(self) -> JSONSchema | None:
+        """Of the records, where there is one."""
+        return self.check.schema if isinstance(self.check, RecordCheck) else None
 
     @property
     def sha256(self) -> str:
@@ -278,5 +283,7 @@ def build_prompts(
         fitting = tokens.most_fitting(model.window, new_tokens=prompts.parameters.max_tokens + 1)
         ending = Ending.of(prompt, most_tokens=prompts.parameters.max_tokens)
         made.append(LabelPrompt(prompt, tokens, ending, min(parameters.private_text_tokens, fitting), model))
-    check = RecordCheck(tuple(record_columns), schema, shape) if record_columns else None
+    check: TextCheck | None = TranscriptCheck(prompts.form) if prompts.form else None
+    if record_columns:
+        check = RecordCheck(tuple(record_columns), schema, shape)
     return LabelPrompts(tuple(made), check, None if schema is None else schema.sha256)

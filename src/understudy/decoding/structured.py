@@ -20,6 +20,7 @@ from typing import Any
 from understudy.errors import ConfigError
 from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_lines, read_whole
 from understudy.prompts.predicting import Shape
+from understudy.transcript import TextForm
 from understudy.untrusted import depth_within, members
 
 _MOST_NESTED = 64  # as in records of the corpus
@@ -37,6 +38,7 @@ class Fault(StrEnum):
     NOT_AN_OBJECT = "not an object"
     COLUMNS = "columns"
     SCHEMA = "schema"
+    TRANSCRIPT = "no transcript"
 
 
 class JSONSchema:
@@ -133,6 +135,21 @@ class RecordCheck:
                 record[name] = spelled if self.schema is None else self.schema.value(name, spelled)
         problem = _unwritable(record)
         return record if problem is None else problem
+
+
+@dataclass(frozen=True)
+class TranscriptCheck:
+    """Reads texts as transcripts of their parts, as :class:`RecordCheck` reads records."""
+
+    form: TextForm
+
+    def __call__(self, text: str) -> str | Fault:
+        """``text`` as the corpus writes transcripts, or what is wrong with it. A field may say nothing."""
+        return self.form.read(text, complete=False) or Fault.TRANSCRIPT
+
+
+TextCheck = RecordCheck | TranscriptCheck
+"""Says whether a text has the form that all must have."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from understudy.errors import ConfigError, ModelError
 from understudy.evolution.parameters import EvolutionParameters
 from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_lines, read_whole
-from understudy.models.types import ChatRequest, Message
+from understudy.models.types import ChatRequest, Completion, Message
 from understudy.prompts.evolving import EvolutionExample, EvolutionPrompts
 from understudy.prompts.template import as_evolution_examples
 from understudy.writing.answers import Asker, NoText, tidy
@@ -135,14 +135,20 @@ class TextAPI:
         words = min(max(target, parameters.min_words), parameters.max_words)
         filling = probability > 0
         turns = [
-            ({**_about(each, answer), "text": with_blanks(each.text, probability, draw)}, answer)
+            ({**_about(each, answer), "text": self._with_blanks(each.text, probability, draw)}, answer)
             for each in self._shown(index)
             if (answer := each.text if filling else each.again)
         ]
-        wish = {"words": str(words), "text": with_blanks(text, probability, draw)}
+        wish = {"words": str(words), "text": self._with_blanks(text, probability, draw)}
         patterns = prompts.fill if filling else prompts.rephrase
         short, messages = self._prompt("variation", patterns, label, wish, turns, draw)
         return f"{short}|blanks:{probability:g}", messages
+
+    def _with_blanks(self, text: str, probability: float, draw: np.random.Generator) -> str:
+        form = self.writer.form
+        if form is None:
+            return with_blanks(text, probability, draw)
+        return form.change(text, lambda content: with_blanks(content, probability, draw))
 
     def _prompt(
         self,
@@ -198,7 +204,7 @@ class TextAPI:
         answers = asker.ask([replace(request, messages=messages) for _, messages in asked])
         if answers and all(answer.finish_reason == "failed" for answer in answers):
             raise NoText(f"The language model does not answer: {answers[-1].error}.", _TRY)
-        texts = [_filled(tidy(answer)) for answer in answers]
+        texts = [_filled(self._read(answer)) for answer in answers]
         kept = np.array([bool(text) for text in texts], dtype=bool)
         return Answers(
             texts=tuple(text for text in texts if text),
@@ -208,6 +214,11 @@ class TextAPI:
             failed=np.bincount(labels[~kept], minlength=len(self.keywords)).astype(np.int64),
             problem=answers[-1].error if answers and all(answer.error for answer in answers) else None,
         )
+
+    def _read(self, answer: Completion) -> str:
+        """The text of an answer; empty where it is not of the form that it must have."""
+        form, text = self.writer.form, tidy(answer)
+        return text if form is None or not text else form.read(replace(answer, text=text)) or ""
 
     def _generator(self, stage: int) -> np.random.Generator:
         return np.random.default_rng([self.writer.seed, stage])

@@ -27,6 +27,7 @@ from understudy.prompts.predicting import (
     Shape,
     shown_examples,
 )
+from understudy.transcript import PLAIN, TextForm
 from understudy.vocabulary.words import kept_phrases
 
 GENERAL = "general"
@@ -40,6 +41,13 @@ class Example(Parameters):
     text: str
 
 
+class PartsExample(Parameters):
+    """What the parts of a public text say: the fields of a row, or turns of two who speak in turn."""
+
+    phrases: tuple[str, ...]
+    parts: tuple[str, ...]
+
+
 class PromptTemplate(Parameters):
     """A prompt for one document type."""
 
@@ -50,12 +58,16 @@ class PromptTemplate(Parameters):
     user_with_label: str | None = None
     details: str = "Details: {details}."
     as_json: str = "Answer with one JSON object and nothing else. It fits this JSON schema: {schema}"
+    as_fields: str = "Write each part on a new line behind its name, in this form:\n{outline}"
+    as_dialogue: str = "Write it as a dialogue between {roles}, every turn on a new line, in this form:\n{outline}"
     repair: str = (
         "Rewrite this {document_type} so that it also contains these words: {missing}. "
         "Answer with the text only.\n\n{text}"
     )
     stop: tuple[str, ...] = ()
     examples: tuple[Example, ...] = Field(default=())
+    rows: tuple[PartsExample, ...] = Field(default=())
+    dialogues: tuple[PartsExample, ...] = Field(default=())
     evolution: EvolutionPrompts = EvolutionPrompts()
     prediction: PredictionPrompts = PredictionPrompts()
 
@@ -167,7 +179,9 @@ class PromptTemplate(Parameters):
         """Of the fields; prompts for predicting only where they are not the general ones, so that older hashes last."""
         general = {"prediction"} if self.prediction == PredictionPrompts() else set()
         general |= {
-            name for name in ("details", "as_json") if getattr(self, name) == type(self).model_fields[name].default
+            name
+            for name in ("details", "as_json", "as_fields", "as_dialogue", "rows", "dialogues")
+            if getattr(self, name) == type(self).model_fields[name].default
         }
         return hashlib.sha256(self.model_dump_json(exclude=general or None).encode()).hexdigest()
 
@@ -196,8 +210,8 @@ def as_evolution_examples(examples: Sequence[Example]) -> tuple[EvolutionExample
     return tuple(EvolutionExample(text=each.text, keyword=next(iter(each.phrases), "")) for each in examples)
 
 
-def load_template(document_type: str, *, file: str | Path | None = None) -> PromptTemplate:
-    """The template of ``file``, or the shipped one of ``document_type``, or the general one filled with it.
+def load_template(document_type: str, *, file: str | Path | None = None, general: bool = False) -> PromptTemplate:
+    """The template of ``file``, or the shipped one of ``document_type``, or the ``general`` one filled with it.
 
     Case does not count in a document type, and hyphens and underscores are spaces. ConfigError where the file cannot be
     read or is no template.
@@ -205,7 +219,8 @@ def load_template(document_type: str, *, file: str | Path | None = None) -> Prom
     if file is not None:
         return _template(_read_yaml(Path(file)), Path(file).name)
     wanted = _normal(document_type)
-    for entry in sorted(resources.files(__package__).joinpath("templates").iterdir(), key=lambda path: path.name):
+    shipped = () if general else resources.files(__package__).joinpath("templates").iterdir()
+    for entry in sorted(shipped, key=lambda path: path.name):
         if not entry.name.endswith(".yaml"):
             continue
         fields = _shipped(entry.name)
@@ -252,11 +267,13 @@ def _parse(text: str, name: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Prompts:
-    """Loaded and checked, all of it public; without ``examples`` of the user's own the template's are shown."""
+    """Loaded and checked, all of it public; without ``examples`` of the user's own the template's are shown. The
+    template asks for texts of the ``form``."""
 
     parameters: WritingParameters
     template: PromptTemplate
     examples: Sequence[Example] = ()
+    form: TextForm = PLAIN
 
 
 def read_examples(file: str | Path) -> list[Example]:

@@ -23,6 +23,7 @@ from understudy.labels import LabelSet
 from understudy.privacy.facts import Facts
 from understudy.release.members import arrays_to_bytes, strings_to_bytes, terms_to_bytes
 from understudy.statement import Statement
+from understudy.transcript import PLAIN, TextForm
 
 FORMAT = "understudy-release"
 FORMAT_VERSION = 2
@@ -35,10 +36,27 @@ class PublicSchema:
     """The names and the label set of the synthetic table: public facts about the private one."""
 
     text: str = "text"
+    """The text column, or that of the dialogues."""
     label: str | None = None
     labels: tuple[Any, ...] = ()
     record_columns: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
+    form: TextForm = PLAIN
+    """The parts that a text has, if any: several columns, or a dialogue's turns."""
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """As they are named to read such a table; record columns left out."""
+        return self.form.columns(self.text)
+
+    @property
+    def texts(self) -> dict[str, Any]:
+        """The settings that name the columns of the texts."""
+        if self.record_columns:
+            return {"record_columns": list(self.record_columns)}
+        if self.form.fields:
+            return {"text": list(self.form.fields)}
+        return {"text": self.text, **({"roles": list(self.form.roles)} if self.form.roles else {})}
 
     @property
     def crossed(self) -> tuple[Column, ...]:
@@ -57,12 +75,20 @@ class PublicSchema:
             "labels": list(self.labels),
             "record_columns": list(self.record_columns),
             **({"columns": [column.to_json() for column in self.columns]} if self.columns else {}),
+            **({"form": self.form.to_json()} if self.form else {}),
         }
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> PublicSchema:
         columns = tuple(Column.from_json(each) for each in fields.get("columns", ()))
-        return cls(fields["text"], fields["label"], tuple(fields["labels"]), tuple(fields["record_columns"]), columns)
+        return cls(
+            fields["text"],
+            fields["label"],
+            tuple(fields["labels"]),
+            tuple(fields["record_columns"]),
+            columns,
+            TextForm.from_json(fields.get("form") or {}),
+        )
 
 
 @dataclass(frozen=True, repr=False)

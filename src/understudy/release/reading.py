@@ -29,10 +29,16 @@ from understudy.release import ARRAYS, FORMAT, FORMAT_VERSION, MANIFEST, STRINGS
 from understudy.release.members import arrays_from_bytes, strings_from_bytes, terms_from_bytes
 from understudy.statement import Statement
 from understudy.statement.form import MethodName, StatementForm, require_consistent
+from understudy.transcript import MOST_NAMES, TextForm
 from understudy.untrusted import MOST_BYTES as MOST_JSON_BYTES
 from understudy.untrusted import Form, parse_json
 
 _Label = str | bool | int | float
+
+
+class _TextForm(Form):
+    fields: Annotated[list[str], Field(max_length=MOST_NAMES)]
+    roles: Annotated[list[str], Field(max_length=MOST_NAMES)]
 
 
 class _Schema(Form):
@@ -41,6 +47,7 @@ class _Schema(Form):
     labels: list[_Label]
     record_columns: list[str]
     columns: Annotated[list[dict[str, Any]], Field(max_length=64)] = Field(default_factory=list)
+    form: _TextForm | None = None
 
 
 _Number = int | float
@@ -80,7 +87,9 @@ def _check_manifest(fields: dict[str, Any]) -> None:
         raise ValueError("two columns have one name")
     columns = [Column.from_json(each) for each in known.schema_.columns]
     crossed = crossed_columns(known.schema_.label, columns)
-    require_own_names(columns, (None if crossed else known.schema_.label, known.schema_.text))
+    form = TextForm.from_json(fields["schema"].get("form") or {})
+    texts = form.fields or (known.schema_.text,)
+    require_own_names(columns, (None if crossed else known.schema_.label, *texts))
     if crossed and tuple(labels) != cross_labels(crossed):
         raise ValueError("the labels are not those of the columns that they are made of")
 

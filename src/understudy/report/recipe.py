@@ -44,7 +44,7 @@ def recipe(release: Release, texts: Sequence[SyntheticText]) -> str:
 
 
 def _columns(schema: PublicSchema, *, declared: bool) -> dict[str, Any]:
-    texts = {"record_columns": list(schema.record_columns)} if schema.record_columns else {"text": schema.text}
+    texts = schema.texts
     typed = [column.to_json() for column in schema.columns]
     columns = {"columns": {fields.pop("name"): fields for fields in typed}} if typed else {}
     if schema.label is None:

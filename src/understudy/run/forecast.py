@@ -14,8 +14,8 @@ from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import Prompts, load_template
-from understudy.run.generating import load_private_model_of
+from understudy.prompts.template import Prompts
+from understudy.run.generating import load_private_model_of, template_of
 from understudy.run.guiding import candidates
 from understudy.run.planning import declared_label_set, make_plan, require_language_model, wanted
 
@@ -94,7 +94,7 @@ def _work(config: RunConfig, plan: Plan) -> Facts:
     if type(method).forecast_work is Method.forecast_work:
         return Facts()
     writing = config.part(WritingParameters)
-    template = load_template(writing.document_type, file=writing.prompt)
+    template = template_of(writing, config.form)
     try:
         model = load_private_model_of(config)
     except ModelError as error:
@@ -103,7 +103,7 @@ def _work(config: RunConfig, plan: Plan) -> Facts:
         labels=declared_label_set(config),
         seed=config.seed,
         model=model,
-        prompts=Prompts(writing, template),
+        prompts=Prompts(writing, template, form=config.form),
         record_columns=tuple(config.record_columns),
     )
     return method.forecast_work(plan, preparation)
@@ -127,7 +127,7 @@ def _calls(config: RunConfig) -> Facts:
     if config.llm == "none":
         return Facts((records, Fact("calls", 0, "language model calls")))
     writing = config.part(WritingParameters)
-    template = load_template(writing.document_type, file=writing.prompt)
+    template = template_of(writing, config.form)
     estimate = method.estimate_calls(counts, writing, template)
     tokens_in = estimate.calls * round(estimate.characters / _CHARACTERS_PER_TOKEN)
     tokens_out = estimate.calls * writing.max_tokens

@@ -22,7 +22,15 @@ from understudy.methods.public import GenerationTools
 from understudy.methods.registry import make_method, method_class
 from understudy.outputs import OutputFolder, synthetic_columns, types_of
 from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import Example, Prompts, load_template, read_examples, with_phrases
+from understudy.prompts.parts import in_form
+from understudy.prompts.template import (
+    Example,
+    Prompts,
+    PromptTemplate,
+    load_template,
+    read_examples,
+    with_phrases,
+)
 from understudy.release import Release
 from understudy.run.guiding import GuidedChooser, candidates, load_embedder_of
 from understudy.run.planning import wanted
@@ -30,6 +38,7 @@ from understudy.run.session import GENERATED, Listener, Session
 from understudy.run.tabling import TableRows
 from understudy.statement import NOT_PRIVATE, Statement
 from understudy.store.database import MOST_BLANK
+from understudy.transcript import PLAIN, TextForm
 from understudy.writing.answers import NoText
 from understudy.writing.records import Rows, SyntheticRecord
 from understudy.writing.writer import Form, Writer
@@ -171,16 +180,24 @@ class Writing:
         )
 
 
-def prepare_writing(session: Session, config: RunConfig, listener: Listener, *, asks: bool) -> Writing:
+def prepare_writing(
+    session: Session, config: RunConfig, listener: Listener, *, asks: bool, parts: TextForm = PLAIN
+) -> Writing:
     """Everything that could fail about the writing, before anything is charged.
 
     Args:
         asks: whether a language model will be asked for texts.
+        parts: that texts have.
     """
     parameters: WritingParameters = config.part(WritingParameters)
-    template = load_template(parameters.document_type, file=parameters.prompt)
-    form = _form(parameters, config)
-    prompts = Prompts(parameters, template, _examples(parameters, config))
+    if asks and parts and config.llm == "none":
+        raise ConfigError(
+            "Texts that have parts are written by a language model, and there is none.",
+            "Name one with --llm; phrases alone are no dialogue and no row of texts.",
+        )
+    form = _form(parameters, config, parts)
+    examples = _examples(parameters, config, parts)
+    prompts = Prompts(parameters, template_of(parameters, parts), examples, parts)
     chat = _load_chat(config, listener) if asks and config.llm != "none" else None
     if chat is not None:
         from understudy.models.cached import CachedChat
@@ -195,8 +212,25 @@ def prepare_writing(session: Session, config: RunConfig, listener: Listener, *, 
     return Writing(prompts, chat, form)
 
 
-def _form(parameters: WritingParameters, config: RunConfig) -> Form | None:
+def template_of(parameters: WritingParameters, parts: TextForm) -> PromptTemplate:
+    """The prompts for texts that have these parts. The shipped ones of a document type are about plain texts."""
+    template = load_template(parameters.document_type, file=parameters.prompt, general=bool(parts))
+    return in_form(template, parts)
+
+
+def _form(parameters: WritingParameters, config: RunConfig, parts: TextForm) -> Form | None:
     """What every text must be. Raises ConfigError if the method's texts cannot be asked for in this form."""
+    if parts and parameters.json_schema is not None:
+        raise ConfigError(
+            "A JSON schema is given for texts that have parts of their own.",
+            "Leave --json-schema out: fields and dialogues are written as columns.",
+        )
+    if parts:
+        return Form(
+            "a dialogue" if parts.roles else "a row of texts",
+            lambda answer: parts.read(answer.text, cut=answer.finish_reason == "length"),
+            change=parts.each,
+        )
     if parameters.json_schema is None:
         return None
     needs = method_class(config.method).needs
@@ -208,7 +242,7 @@ def _form(parameters: WritingParameters, config: RunConfig) -> Form | None:
         )
     schema = JSONSchema(parameters.json_schema)
     form = ObjectForm(schema)
-    return Form(schema.text, form.example, form.read)
+    return Form("JSON that fits the schema", lambda answer: form.read(answer.text), form.example, schema=schema.text)
 
 
 def write_texts(
@@ -288,7 +322,8 @@ def write_texts(
             cure = "Ask for longer ones (--max-tokens), or for others (--seed)."
         elif writing.form is not None:
             cure = (
-                "Their answers did not fit the JSON schema. Ask for longer ones (--max-tokens), or for others (--seed)."
+                f"Their answers were not {writing.form.name}. Ask for longer ones (--max-tokens), or for others "
+                "(--seed)."
             )
         elif chat is None:
             cure = "Name a language model (--llm)."
@@ -309,7 +344,7 @@ def _without_text(session: Session, config: RunConfig, made: Release) -> str:
     return f"{check}, and `understudy generate {file} --output ELSEWHERE` asks another model: both cost no budget."
 
 
-def _examples(parameters: WritingParameters, config: RunConfig) -> Sequence[Example]:
+def _examples(parameters: WritingParameters, config: RunConfig, parts: TextForm) -> Sequence[Example]:
     if parameters.examples is None:
         return ()
     if not parameters.examples_are_public:
@@ -320,7 +355,13 @@ def _examples(parameters: WritingParameters, config: RunConfig) -> Sequence[Exam
     if config.record_columns and method_class(config.method).needs.private_model:
         found = read_records(parameters.examples, RecordCheck(tuple(config.record_columns)))
         return [Example(text=record, phrases=()) for record in found]
-    return read_examples(parameters.examples)
+    own = read_examples(parameters.examples)
+    if parts and any(parts.parse(each.text) is None for each in own):
+        raise ConfigError(
+            "The examples hold a text that is no transcript of its parts.",
+            "Give JSONL lines whose `text` has a line `NAME: ...` for every field or turn.",
+        )
+    return own
 
 
 def _load_chat(config: RunConfig, listener: Listener) -> ChatModel:

@@ -41,7 +41,7 @@ def release(
     with open_session(config, config.lasting, noise_source(config)) as session:
         writing = None
         if needs.candidates or needs.private_model:
-            writing = prepare_writing(session, config, listener, asks=needs.candidates)
+            writing = prepare_writing(session, config, listener, asks=needs.candidates, parts=config.form)
         made = make_release(session, config, corpus, writing, listener, resume=resume)
         return Result(made, folder=session.visible_folder)
 
@@ -59,7 +59,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
     require_language_model(config, releases=True, generates=True)
     asks = method_class(config.method).needs.generation_llm != "never"
     with open_session(config, config.lasting, noise_source(config)) as session:
-        writing = prepare_writing(session, config, listener, asks=asks)  # before anything is charged
+        writing = prepare_writing(session, config, listener, asks=asks, parts=config.form)  # before any charge
         made = make_release(session, config, corpus, writing, listener)
         return write_texts(session, made, config, writing, listener, capped=True)
 
@@ -91,5 +91,5 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
     asks = method_class(config.method).needs.generation_llm != "never"
     noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: whose folder it may be
     with open_session(config, {**config.lasting, "release": made.digest}, noise) as session:
-        writing = prepare_writing(session, config, listener, asks=asks)
+        writing = prepare_writing(session, config, listener, asks=asks, parts=made.schema.form)
         return write_texts(session, made, config, writing, listener, clear=True)

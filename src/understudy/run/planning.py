@@ -11,6 +11,7 @@ from understudy.guide.plan import plan_with_guide
 from understudy.labels import LabelSet, canonical
 from understudy.methods.public import PublicFacts
 from understudy.methods.registry import make_method, method_class
+from understudy.outputs import LABEL, PROVENANCE, TRANSCRIPT
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
@@ -18,6 +19,7 @@ from understudy.statement.form import require_readable_charges
 from understudy.tables.parameters import TablesParameters
 from understudy.tables.plan import plan_with_columns
 from understudy.tables.variables import Variables
+from understudy.transcript import text_columns
 
 
 def make_plan(config: RunConfig, *, labels: LabelSet | None = None) -> Plan:
@@ -39,6 +41,7 @@ def make_plan(config: RunConfig, *, labels: LabelSet | None = None) -> Plan:
         )
     if config.unit.kind == "secret":
         _check_recognisers(config)
+    _check_form(config)
     facts = PublicFacts(config.unit, labels or declared_label_set(config), config.expected_records)
     if not config.guide and config.guide_share != GuideParameters().guide_share:
         raise ConfigError("A share is named for a guide, and none is to be made.", "Add --guide, or leave it out.")
@@ -88,8 +91,29 @@ def variables_of(config: RunConfig, labels: LabelSet) -> Variables | None:
             "Leave --labels out: the columns' own values are the labels.",
         )
     label = None if config.crossed else config.label
-    require_own_names(columns, (config.text, *config.record_columns, label, config.owner, *config.secrets))
+    require_own_names(columns, (*config.read_columns, label, config.owner, *config.secrets))
     return Variables(config.label, labels, columns, config.crossed) if columns else None
+
+
+def _check_form(config: RunConfig) -> None:
+    """That the columns of texts with parts can be written beside those that every table has."""
+    form = config.form
+    if not form:
+        return
+    if config.record_columns:
+        raise ConfigError(
+            "The parts of a text are columns of their own, and record columns are one text of JSON.",
+            "Give --text A,B,C or --record-columns A,B,C.",
+        )
+    texts = text_columns(config.text)
+    if taken := sorted({*texts}.intersection((TRANSCRIPT, LABEL, PROVENANCE))):
+        raise ConfigError(
+            f"A text column is called {taken[0]!r}, as a column that is written besides.", "Rename it in the table."
+        )
+    if TRANSCRIPT in {column.name for column in config.all_columns}:
+        raise ConfigError(
+            f"A typed column is called {TRANSCRIPT!r}, as a column that is written besides.", "Rename it in the table."
+        )
 
 
 def _check_recognisers(config: RunConfig) -> None:

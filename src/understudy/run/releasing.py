@@ -107,7 +107,8 @@ def make_release(
         planned = _planned_release(method, config, corpus, plan, dataset, preparation)
         require_readable(planned)
         json_records = bool(corpus.schema.record_columns)
-        unkeyed = BoundedCorpus(corpus, plan.unit, b"", json_records, engine)  # the key comes with the charge
+        no_key = b""  # it comes with the charge
+        unkeyed = BoundedCorpus(corpus, plan.unit, no_key, json_records, engine, form=corpus.schema.form)
         scratch = session.scratch_of("" if found is None else found.digest, _scratch(config, session))
         prepared = _prepared(method, unkeyed, plan, replace(preparation, resuming=session.begun))
         paid = pay(ledger, dataset, plan, corpus, found, session, listener)
@@ -255,6 +256,7 @@ def _planned_release(
             tuple(schema.labels),
             tuple(schema.record_columns),
             config.all_columns,
+            schema.form,
         ),
         statement=Statement.of(
             plan,

@@ -117,7 +117,7 @@ class Writer:
         turn = [shown[(index * count + offset) % len(shown)] for offset in range(count)]
         label = self.labels[seed.label] if self.parameters.label_in_prompt and self.labels else None
         details = "" if row is None else row.details
-        schema = "" if self.form is None else self.form.schema
+        schema = (self.form and self.form.schema) or ""
         if self.form is not None:
             formed = [(each, self.form.example(each.text, each.phrases)) for each in turn]
             turn = [each.model_copy(update={"text": text}) for each, text in formed if text is not None]
@@ -150,23 +150,28 @@ class Writer:
 
     def _in_form(self, answer: Completion) -> Completion:
         """The answer as its form has it; blank where it is none."""
-        return answer if self.form is None else replace(answer, text=self.form.read(answer.text) or "")
+        return answer if self.form is None else replace(answer, text=self.form.read(answer) or "")
 
 
 @dataclass(frozen=True)
 class Form:
-    """What every text must be: JSON that fits a schema.
+    """What every text must be: JSON that fits a schema, or the transcript of its parts.
 
     Args:
-        schema: JSON, shown in the prompt and asked of endpoints that know ``response_format``.
-        example: a text in this form for a prompt to show, of a public text and its phrases; None where there is none.
+        name: of the form, in words.
         read: an answer's text in this form; None where it is not of it.
+        example: a text in this form for a prompt to show, of a public text and its phrases; None where there is none.
+        change: a text of this form with its words changed, and nothing else.
+        schema: JSON, shown in the prompt and asked of endpoints that know ``response_format``; None: the template asks
+            for the form.
         tries: times to ask again for a text that is not.
     """
 
-    schema: str
-    example: Callable[[str, Sequence[str]], str | None]
-    read: Callable[[str], str | None]
+    name: str
+    read: Callable[[Completion], str | None]
+    example: Callable[[str, Sequence[str]], str | None] = lambda text, _phrases: text
+    change: Callable[[str, Callable[[str], str]], str] = lambda text, change: change(text)
+    schema: str | None = None
     tries: int = MOST_TRIES
 
 

@@ -58,7 +58,7 @@ def secrets_of_records(corpus: Corpus, finder: SecretFinder) -> Iterator[set[str
         for text, strings in zip(batch.texts, listed, strict=True):
             if is_json:  # in JSON "\\n" and '\\"' would be parts of words
                 text = "\n".join(_strings(list(json.loads(text).values())))
-            found = finder.find(text)
+            found = finder.find(corpus.schema.form.contents(text))
             for string in strings:
                 found |= finder.keys(string)
             yield found

@@ -76,7 +76,7 @@ def release(
         before = "" if training.reached == last else ", stored before"
         tools.say(f"Step {last} of {mechanism.steps}{before}.")
         first = last
-    schema = None if found.asked.check is None else found.asked.check.schema
+    schema = found.asked.schema
     instructions = found.tuned.instructions
     return Released(
         {**bounded(found.tuned.trainable.named(state["weights"])), **instructions.to_arrays(), **counts},

@@ -9,7 +9,7 @@ from itertools import islice
 
 import numpy as np
 
-from understudy.decoding.structured import Fault, JSONSchema, RecordCheck
+from understudy.decoding.structured import Fault, JSONSchema, RecordCheck, TextCheck, TranscriptCheck
 from understudy.methods.few_shot.plan import SCHEMA, FewShotParameters
 from understudy.methods.public import GenerationTools
 from understudy.models.types import ChatRequest, Completion
@@ -88,7 +88,9 @@ class Prompting:
         self._columns = schema.record_columns
         self._json_schema = json_schema
         schema_of = JSONSchema("the Release's schema", content=json_schema.encode()) if json_schema else None
-        self._check = RecordCheck(self._columns, schema_of) if self._columns else None
+        self._check: TextCheck | None = TranscriptCheck(schema.form) if schema.form else None
+        if self._columns:
+            self._check = RecordCheck(self._columns, schema_of)
 
     def records(self, wanted: Sequence[Wanted], exemplars: Sequence[str]) -> Iterator[SyntheticRecord]:
         """One record each, in order; of several samples the first that can be used."""
@@ -120,7 +122,7 @@ class Prompting:
             max_tokens=writing.max_tokens,
             temperature=writing.llm_temperature,
             top_p=writing.top_p,
-            stop=() if self._columns else prompt.stop,
+            stop=prompt.stop if self._check is None else (),
             sample=self._writer.seed * _SAMPLES,
         )
 
@@ -149,5 +151,7 @@ class Prompting:
             return tidy(answer)
         if answer.blank:
             return ""
+        if isinstance(self._check, TranscriptCheck):
+            return self._check(answer.text)
         start, end = answer.text.find("{"), answer.text.rfind("}")
         return self._check(answer.text[start : end + 1] if 0 <= start < end else answer.text)

@@ -201,7 +201,7 @@ def released(
 ) -> Released:
     keep_unfinished = parameters.unfinished == "keep"
     usable = [each.usable(keep_unfinished=keep_unfinished) for each in exemplars]
-    schema = None if asked.check is None else asked.check.schema
+    schema = asked.schema
     document_type = needed(tools.prompts).template.document_type
     return Released(
         {

@@ -71,7 +71,7 @@ class PrivatePrediction(Method, PrivatePredictionParameters):
         count, labels = len(release.strings.get("texts", ())), release.schema.label_set.size
         numbers = {name: Held("int32", (count,), 0, _INT32) for name in ("batch", "number", "tokens", "private")}
         strings: dict[str, int | None] = {"texts": count}
-        if release.schema.record_columns:
+        if release.schema.record_columns or release.schema.form:
             strings["no records"] = None
         return Contents(
             {TOKENS: ZCDPEvent.kind},

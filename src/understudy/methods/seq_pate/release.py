@@ -81,7 +81,7 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, *,
         weights = _learnt(tools, student, f"student-{name}", lessons, weights, parameters.student_steps)
         tools.say(f"Round {number + 1} of {len(sizes)}: {size} questions about {len(rows)} pseudo-sentences.")
     tuned.trainable.load(weights)
-    schema = None if found.asked.check is None else found.asked.check.schema
+    schema = found.asked.schema
     document = needed(tools.prompts).template.document_type
     public = found.asked.public_inputs(document, schema_source="a schema of your own")
     if found.prefixes:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from understudy.decoding.structured import Fault, JSONSchema, RecordCheck
+from understudy.decoding.structured import Fault, JSONSchema, RecordCheck, TextCheck, TranscriptCheck
 from understudy.decoding.tuned import Sampling, TunedModel
 from understudy.methods.public import GenerationTools
 from understudy.methods.tuned.model import SCHEMA, TunedParameters
@@ -60,11 +60,11 @@ def generate(
         tools.say(f"{sum(faults.values())} of {len(wanted)} texts are left out ({counted}).")
 
 
-def _check(parameters: TunedParameters, release: Release) -> RecordCheck | None:
-    """What says whether a text is a record; None where texts are none."""
+def _check(parameters: TunedParameters, release: Release) -> TextCheck | None:
+    """What says whether a text has the form that it must have; None where any will do."""
     columns = release.schema.record_columns
     if not columns:
-        return None
+        return TranscriptCheck(release.schema.form) if release.schema.form else None
     content = release.strings.get(SCHEMA, ("",))[0]
     schema = JSONSchema("the Release's schema", content=content.encode()) if content else None
     return RecordCheck(columns, schema, parameters.record_form)
@@ -85,13 +85,13 @@ class Texts:
     """Samples texts until they can be used.
 
     Args:
-        check: of records.
+        check: of records and transcripts.
         drop_unfinished: whether a text that did not end by itself can be used.
     """
 
     tuned: TunedModel
     sampling: Sampling
-    check: RecordCheck | None
+    check: TextCheck | None
     drop_unfinished: bool
 
     def of(self, wanted: Sequence[tuple[int, int]], beginnings: Sequence[str]) -> list[Text]:

@@ -1,0 +1,175 @@
+"""Runs on texts that have parts: several columns of one row, and dialogues."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clinic import FakeChat, settings
+from run_fixtures import runs_charged
+
+import understudy as us
+from understudy.config import run_config
+from understudy.errors import ConfigError, CorpusError
+from understudy.models.types import Completion
+from understudy.run import pipeline as running
+from understudy.writing.answers import NoText
+from understudy.writing.writer import MOST_TRIES
+
+LABELS = "router,phone"
+ROLES = ("customer", "agent")
+WORDS = [*ROLES, "subject", "message", "answer", "router", "signal", "phone", "screen", "broken", "monday", "send"]
+SAYS = {"router": "The router drops the signal.", "phone": "The phone has a broken screen."}
+
+
+def dialogue(number: int, about: str) -> list[dict[str, str]]:
+    said = [SAYS[about], "Since when?\nTell me.", "Since Monday.", "We send a new one."]
+    return [{"role": ROLES[place % 2], "content": content} for place, content in enumerate(said[: 2 + number % 3])]
+
+
+def write_table(path: Path, count: int = 200) -> Path:
+    """Dialogues and tickets of two products."""
+    products = [("router", "phone")[number % 2] for number in range(count)]
+    made = [
+        {
+            "product": product,
+            "messages": dialogue(number, product),
+            "subject": f"A {product}",
+            "message": SAYS[product],
+            "answer": None if number % 5 == 0 else "We send a new one.",
+        }
+        for number, product in enumerate(products)
+    ]
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(made), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in made))
+    else:
+        with path.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, [*made[0]])
+            writer.writeheader()
+            writer.writerows({**row, "messages": json.dumps(row["messages"])} for row in made)
+    return path
+
+
+def values(folder: Path, *, data: Path | None = None, **changes: Any) -> dict[str, Any]:
+    data = write_table(folder / "table.parquet") if data is None else data
+    (folder / "terms.txt").write_text("\n".join(WORDS))
+    return settings(
+        folder,
+        **{
+            "data": str(data),
+            "label": "product",
+            "labels": LABELS,
+            "records_per_label": 3,
+            "insecure_noise_seed": 1,
+            "top_terms": 5,
+        }
+        | changes,
+    )
+
+
+TALK = {"text": "messages", "roles": "customer,agent"}
+TICKET = {"text": "subject,message,answer"}
+SPOKEN = "Here you are:\n\nCustomer: My router is slow.\n\n**Agent:** Since when?\nCustomer: Since Monday."
+WRITTEN = "Subject: Slow\nmessage: My router is slow.\nIt was fast.\nANSWER: We send a new one."
+
+
+def says(text: str) -> FakeChat:
+    """Says one thing."""
+    return FakeChat(lambda _request: Completion(text, "stop", 9, 9))
+
+
+@pytest.mark.parametrize("name", ["table.parquet", "table.jsonl", "table.csv"])
+def test_dialogues_are_read_asked_for_and_written_as_such(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], name: str
+) -> None:
+    chat = use_chat(says(SPOKEN))
+    result = running.run(run_config(values(tmp_path, data=write_table(tmp_path / name), llm="fake", **TALK)))
+    turns = [("customer", "My router is slow."), ("agent", "Since when?"), ("customer", "Since Monday.")]
+    expected = [{"role": role, "content": content} for role, content in turns]
+    table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
+    assert table.column_names == ["messages", "transcript", "product", "label", "provenance"]
+    assert table["messages"].to_pylist() == [expected] * 6
+    assert str(table.schema.field("messages").type) == "list<element: struct<role: string, content: string>>"
+    assert all("dialogue between customer and agent" in request.messages[-1].content for request in chat.asked)
+    assert "customer: " in chat.asked[0].messages[2].content
+    assert {"router", "screen"} <= set(result.release.terms)
+    assert not set(ROLES) & set(result.release.terms)
+
+
+def test_several_texts_are_written_together(tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]) -> None:
+    use_chat(says(WRITTEN))
+    running.run(run_config(values(tmp_path, llm="fake", **TICKET)))
+    table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
+    assert table.column_names == ["subject", "message", "answer", "transcript", "product", "label", "provenance"]
+    assert table.to_pylist()[0]["message"] == "My router is slow.\nIt was fast."
+
+
+def test_the_release_says_what_parts_texts_have(tmp_path: Path) -> None:
+    made = running.release(run_config(values(tmp_path, records_per_label=None, **TALK))).release
+    again = us.load_release(tmp_path / "out" / "release" / "dp-kps.release")
+    assert again.schema == made.schema
+    assert again.schema.form.roles == ROLES
+    assert again.schema.text == "messages"
+
+
+def test_no_name_of_a_field_is_released(tmp_path: Path) -> None:
+    made = running.release(run_config(values(tmp_path, records_per_label=None, **TICKET))).release
+    assert {"router", "screen"} <= set(made.terms)
+    assert not {"subject", "message", "answer"} & set(made.terms)
+
+
+@pytest.mark.parametrize("text", ["A text.", "subject: A\nmessage: B", "agent:", ""])
+def test_what_is_no_transcript_is_asked_for_again_and_never_written(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], text: str
+) -> None:
+    chat = use_chat(says(text))
+    with pytest.raises(NoText):
+        running.run(run_config(values(tmp_path, llm="fake", records_per_label=1, **TALK)))
+    assert len(chat.asked) in (2, 2 * (1 + MOST_TRIES))
+    assert not (tmp_path / "out" / "release" / "synthetic.parquet").exists()
+
+
+def test_a_synthetic_table_is_evaluated_by_its_parts(tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]) -> None:
+    use_chat(says(SPOKEN))
+    running.run(run_config(values(tmp_path, llm="fake", **TALK)))
+    made = us.evaluate(tmp_path / "table.parquet", tmp_path / "out", embedder="none", metrics="fidelity,leakage")
+    assert made.values
+    (paths,) = us.report(tmp_path / "out")
+    assert "Since when?" in paths.shareable.read_text("utf-8")
+
+
+BAD = [
+    ({"text": "messages"}, "--roles"),
+    ({"text": "messages", "roles": "customer"}, "not declared"),
+    ({"text": "subject", "roles": "customer,agent"}, "not a list of turns"),
+    ({"text": "subject,message", "roles": "customer,agent"}, "--roles"),
+    ({"text": "subject,messages"}, "not of a string type"),
+    ({"text": "subject,subject"}, "same name"),
+    ({"text": "subject,"}, "no name"),
+    ({"text": "subject,nothing"}, "'nothing'"),
+    ({"text": "subject,product"}, "the text itself"),
+    ({"text": "messages", "roles": "a:b,c"}, "cannot begin"),
+    ({"text": "messages", "roles": "customer,Customer"}, "same name"),
+    ({"text": "messages", "roles": ["customer", 1]}, "string"),
+    ({**TALK, "record_columns": "subject,answer"}, "record columns"),
+    ({**TICKET, "record_columns": "subject,answer"}, "record columns"),
+    ({"text": None, "roles": "customer,agent"}, "text column"),
+    ({**TALK, "json_schema": __file__}, "JSON schema"),
+    ({**TALK, "llm": "none", "records_per_label": 1}, "language model"),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), BAD)
+def test_bad_settings_are_told_before_anything_is_charged(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises((ConfigError, CorpusError)) as caught:
+        running.run(run_config(values(tmp_path, **{"llm": "builtin", **changes})))
+    assert said in str(caught.value)
+    assert not runs_charged(tmp_path / "ledger.sqlite")
