@@ -25,7 +25,9 @@ from understudy.audit.running import audit_run
 from understudy.config import run_config
 from understudy.errors import ConfigError, CorpusError, ReleaseError, ResumeError
 from understudy.labels import canonical
+from understudy.outputs import OutputFolder
 from understudy.release import Release
+from understudy.report import write_reports
 from understudy.run import pipeline as running
 from understudy.run import tabling
 from understudy.tables.distribution import Distribution
@@ -210,6 +212,25 @@ def test_rows_meet_a_condition_and_labels_follow_from_it(made: Release) -> None:
     months = {record.columns[4].month for record in records if record.columns}  # type: ignore[union-attr]
     assert months <= {3, 4}
     assert sum(record.label == 1 for record in records) > 45
+
+
+def test_who_sees_a_conditional_table_is_told_the_condition(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    values = tables(tmp_path, records_per_label=None, output=str(tmp_path / "made"))
+    file = str(running.release(run_config(values)).folder.release_file("dp-kps"))  # type: ignore[union-attr]
+    out, told = tmp_path / "some", {"llm": "none", "records": 20}
+    said = understudy("generate", file, *flags({**told, "where": "ward=A,fee=missing|5..30", "output": str(out)}))
+    assert said.code == 0, said.err
+    assert re.search(r"The condition holds for [0-9.]+% of the rows", said.err)
+    condition = "ward=A, fee=missing|5..30"
+    assert condition in (out / "release" / "statement.md").read_text()
+    table = pq.read_table(out / "release" / "synthetic.parquet").to_pylist()
+    assert {json.loads(row["provenance"])["where"] for row in table} == {condition}
+    page = write_reports(OutputFolder(out), embedder=None).shareable.read_text()
+    assert f"of rows with {condition} only" in page
+    understudy("generate", file, *flags({**told, "output": str(tmp_path / "all")}))
+    page = write_reports(OutputFolder(tmp_path / "all"), embedder=None).shareable.read_text()
+    assert "condition" not in (tmp_path / "all" / "release" / "statement.md").read_text()
+    assert "of rows with" not in page
 
 
 def test_a_condition_may_name_labels_or_come_as_a_mapping(made: Release) -> None:

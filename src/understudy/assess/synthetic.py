@@ -152,14 +152,15 @@ _MOST_PROVENANCE = 1 << 20
 
 @dataclass(frozen=True)
 class SyntheticText:
-    """A row: its text, its label in words (None without labels), the phrases that it was written from, by what, and the
-    cells of its typed columns (None where it has not all of them)."""
+    """A row: its text, its label in words (None without labels), the phrases that it was written from, by what, the
+    cells of its typed columns (None where it has not all of them), and the condition that it was sampled under."""
 
     text: str
     label: str | None = None
     phrases: tuple[str, ...] = ()
     model: str = ""
     cells: tuple[int, ...] | None = None
+    where: str = ""
 
     @property
     def bare(self) -> bool:
@@ -316,6 +317,7 @@ def _text(row: Mapping[str, Any], columns: Sequence[Column]) -> SyntheticText:
         tuple(_whole(str(phrase)) for phrase in known.get("phrases", ())),
         _whole(str(known.get("model") or "")),
         _cells(row, columns),
+        _whole(str(known.get("where") or "")),
     )
 
 

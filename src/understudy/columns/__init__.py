@@ -2,7 +2,7 @@
 
 from understudy.columns.column import MOST_CELLS, Column, Span
 from understudy.columns.declared import declared_columns, read_columns
-from understudy.columns.rows import WRITTEN, cross_labels, crossed_columns, in_words, require_own_names
+from understudy.columns.rows import WRITTEN, cross_labels, crossed_columns, in_words, require_own_names, row_characters
 
 __all__ = [
     "MOST_CELLS",
@@ -15,4 +15,5 @@ __all__ = [
     "in_words",
     "read_columns",
     "require_own_names",
+    "row_characters",
 ]

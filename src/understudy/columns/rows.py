@@ -47,6 +47,12 @@ def in_words(columns: Sequence[Column], cells: Sequence[int]) -> str:
     return "; ".join(f"{column.name}: {column.title(cell)}" for column, cell in named if cell != column.missing)
 
 
+def row_characters(columns: Sequence[Column]) -> float:
+    """How long a row is :func:`in_words` where nothing is missing, the mean over each column's cells."""
+    lengths = ([len(in_words([each], [cell])) + 2 for cell in range(each.missing)] for each in columns)
+    return sum(sum(each) / len(each) for each in lengths)
+
+
 WRITTEN = ("text", "label", "provenance")
 """Columns that every synthetic table has."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from understudy.columns import Column
 from understudy.labels import LabelSet
 from understudy.models.types import Embedder
 from understudy.privacy.unit import Unit
@@ -25,11 +26,13 @@ class PublicFacts:
         unit: the privacy unit.
         labels: the declared label set.
         expected_records: the corpus size as the user types it in; only for the forecast.
+        columns: typed columns beside texts that are no JSON records.
     """
 
     unit: Unit
     labels: LabelSet = field(default_factory=LabelSet)
     expected_records: int | None = None
+    columns: tuple[Column, ...] = ()
 
 
 class Chooser(Protocol):

@@ -151,6 +151,7 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         "spending": spending(statement),
         "looks": looks,
         "columns": columns,
+        "conditions": sorted({text.where for text in contents.texts if text.where}),
         "left_out": {
             **left_out,
             "corpus": (looks["left_out"] if looks else 0, "labels, topics or lengths"),

@@ -19,7 +19,7 @@ from understudy.prompts.template import load_template
 from understudy.release import PublicSchema
 from understudy.run.generating import prepare_writing
 from understudy.run.planning import declared_label_set, require_language_model, wanted
-from understudy.run.session import GENERATED, SILENT, Listener, open_session
+from understudy.run.session import GENERATED, SILENT, Listener, in_texts, open_session
 from understudy.writing.records import SyntheticRecord
 from understudy.writing.writer import public_name
 
@@ -64,7 +64,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
             keywords = keywords_of_labels(evolution, template.evolution, [canonical(name) for name in names])
         writer = writing.writer(config, names, listener)
         assert writer.chat is not None
-        listener.say(f"Making {sum(counts)} texts with {writer.chat.model_id}; no private text is read.")
+        listener.say(f"Making {in_texts(sum(counts))} with {writer.chat.model_id}; no private text is read.")
         session.begin()
         session.clear_scratch()
         answers = TextAPI(writer, evolution, keywords).random(counts, round_number=0, stage=0)
@@ -79,7 +79,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
             path = session.visible_folder.write_records(
                 records, schema, config.output_format, keep_formulas=config.keep_formulas
             )
-            listener.say(f"Wrote {len(records)} texts to {path}.")
+            listener.say(f"Wrote {in_texts(len(records))} to {path}.")
         if missing := sum(counts) - len(records):
             listener.say(f"The language model did not write {missing} of the texts.")
         session.store.mark(GENERATED)

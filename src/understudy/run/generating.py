@@ -34,7 +34,7 @@ from understudy.prompts.template import (
 from understudy.release import Release
 from understudy.run.guiding import GuidedChooser, candidates, load_embedder_of
 from understudy.run.planning import wanted
-from understudy.run.session import GENERATED, Listener, Session
+from understudy.run.session import GENERATED, Listener, Session, in_texts
 from understudy.run.tabling import TableRows
 from understudy.statement import NOT_PRIVATE, Statement
 from understudy.store.database import MOST_BLANK
@@ -274,7 +274,7 @@ def write_texts(
     chat, total = writing.chat, sum(counts)
     writer = writing.writer(config, made.schema.labels, listener, known=made.terms, rows=rows)
     if chat is not None:
-        listener.say(f"Making {total} texts with {chat.model_id}; it sees released values only.")
+        listener.say(f"Making {in_texts(total)} with {chat.model_id}; it sees released values only.")
     embedder = load_embedder_of(config, private) if method.needs.generation_embedder else None
     model = load_private_model_of(config) if method.needs.generation_model else None
     if method.needs.generation_llm == "never" and config.llm != ModelParameters().llm:
@@ -287,6 +287,12 @@ def write_texts(
         session.visible_folder.write_statement(made.statement)
     tools = GenerationTools(writer, embedder, model, chooser, config.seed, listener.say)
     origin = {"release": made.origin, **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
+    if rows is not None and rows.condition:
+        origin["where"] = rows.condition
+        listener.say(f"The condition holds for {rows.shares.sum():.2%} of the rows of the released distribution.")
+        if session.visible_folder is not None:
+            note = f"The synthetic table holds only rows that meet a condition: {rows.condition}."
+            session.visible_folder.write_statement(replace(made.statement, notes=(*made.statement.notes, note)))
     try:
         records = [
             replace(record, provenance={**record.provenance, **origin})
@@ -329,7 +335,7 @@ def write_texts(
             cure = "Name a language model (--llm)."
         else:
             cure = f"The same command asks again, {MOST_BLANK} times in all where an answer was empty or withheld."
-        listener.say(f"{missing} texts could not be had. {cure}")
+        listener.say(f"{in_texts(missing)} could not be had. {cure}")
     session.store.mark(GENERATED)
     return Result(made, written, missing, session.visible_folder)
 

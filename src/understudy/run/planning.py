@@ -42,7 +42,8 @@ def make_plan(config: RunConfig, *, labels: LabelSet | None = None) -> Plan:
     if config.unit.kind == "secret":
         _check_recognisers(config)
     _check_form(config)
-    facts = PublicFacts(config.unit, labels or declared_label_set(config), config.expected_records)
+    beside = () if config.record_columns else config.typed_columns
+    facts = PublicFacts(config.unit, labels or declared_label_set(config), config.expected_records, beside)
     if not config.guide and config.guide_share != GuideParameters().guide_share:
         raise ConfigError("A share is named for a guide, and none is to be made.", "Add --guide, or leave it out.")
     variables = variables_of(config, facts.labels)

@@ -88,6 +88,11 @@ class Session:
         self.store.mark(BEGUN)
 
 
+def in_texts(count: int) -> str:
+    """``1 text``, ``12 texts``."""
+    return "1 text" if count == 1 else f"{count} texts"
+
+
 def noise_source(config: LedgerParameters) -> NoiseSource:
     """The operating system's entropy, unless the configuration gives the promise up."""
     if config.insecure_no_noise:

@@ -30,7 +30,7 @@ from understudy.tables.parameters import TablesParameters
 from understudy.tables.plan import COLUMNS, PAIRS, SCORES
 from understudy.tables.released import CHOSEN, LOGARITHMS, distribution_of, has_columns, variables_of
 from understudy.tables.selection import cost_of_noise, spanning_tree
-from understudy.tables.variables import Pair, Variables
+from understudy.tables.variables import Pair, Variables, in_one_line
 from understudy.writing.records import Row, shown
 
 _IMPOSSIBLE = 1e-12
@@ -148,6 +148,7 @@ class TableRows:
         allowed: per variable ``Float64[size]``, the share of each cell that a condition leaves.
         spans: by column the values within bins that it asks for.
         seed: of the samples.
+        condition: in words; empty for none.
     """
 
     variables: Variables
@@ -155,6 +156,7 @@ class TableRows:
     allowed: Sequence[NDArray[np.float64]]
     spans: Mapping[str, tuple[Span, ...]]
     seed: int
+    condition: str = ""
     _ready: dict[int, deque[Row]] = field(default_factory=dict, repr=False, compare=False)
     _generators: dict[int, np.random.Generator] = field(default_factory=dict, repr=False, compare=False)
 
@@ -170,7 +172,7 @@ class TableRows:
             return None
         variables, where = variables_of(made), config.where
         allowed, spans = variables.allowed(where), variables.spans(where)
-        rows = cls(variables, distribution_of(made), allowed, spans, config.seed)
+        rows = cls(variables, distribution_of(made), allowed, spans, config.seed, in_one_line(where))
         if rows.shares.sum() < _IMPOSSIBLE:
             raise ConfigError("No row of the Release meets the condition (--where).", "Ask for fewer things at once.")
         return rows

@@ -132,6 +132,11 @@ class Variables:
         return found
 
 
+def in_one_line(where: str | Mapping[str, Any] | None) -> str:
+    """A condition as the flag has it, however it was given; empty for none."""
+    return ", ".join(f"{name}={asked}" for name, asked in _conditions(where))
+
+
 def _conditions(where: str | Mapping[str, Any] | None) -> list[tuple[str, str]]:
     if not where:
         return []

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from understudy.columns import declared_columns
 from understudy.errors import ConfigError
 from understudy.labels import LabelSet
 from understudy.methods.dp_finetune.method import DPFinetune
@@ -151,3 +152,14 @@ def test_the_learning_rate_rises_and_falls() -> None:
     rate = LearningRate(1.0, 10, warmup=2)
     assert [rate.at(step) for step in (0, 1, 5, 9)] == [0.5, 0.9, 0.5, pytest.approx(0.1)]
     assert LearningRate(1.0, 10, decay="constant").at(9) == 1.0
+
+
+def test_rows_that_fill_the_tokens_of_their_texts_are_warned_of() -> None:
+    columns = declared_columns("; ".join(f"a rather long name of column {number}=1..9" for number in range(12)))
+    few, many = (PublicFacts(Unit(), FACTS.labels, columns=columns[:count]) for count in (1, 12))
+    assert not planned(facts=few).forecast.warnings
+    (warning,) = planned(facts=many).forecast.warnings
+    assert "raise --private-text-tokens" in warning
+    assert not planned(facts=many, private_text_tokens=512).forecast.warnings
+    assert [entry for entry in planned(facts=few).forecast.entries if entry.name == "row_tokens"]
+    assert not [entry for entry in planned().forecast.entries if entry.name == "row_tokens"]
