@@ -10,7 +10,7 @@ VENV ?= .venv
 TORCH_INDEX ?=
 TESTS ?= -m "not slow" -rs --numprocesses auto --dist worksteal
 
-EXTRAS := dev,docs,evaluate,local,postgres,tables
+EXTRAS := dev,docs,evaluate,local,postgres,studio,tables
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 INSTALLED := $(VENV)/.installed
 TOOLS := build/tools

@@ -96,6 +96,7 @@ OPERATIONS = {
     "dataset": Operation(opened, lambda it, names: getattr(it.dataset(names.dataset), "cap", None)),
     "datasets": Operation(opened, lambda it, names: names.dataset in [each.name for each in it.datasets()]),
     "history": Operation(charged, lambda it, names: [entry.cost for entry in it.history(names.dataset)]),
+    "account": Operation(charged, lambda it, names: [each.spent for each in it.account(names.dataset)]),
     "spent": Operation(charged, lambda it, names: it.spent(names.dataset)),
     "remaining": Operation(charged, lambda it, names: it.remaining(names.dataset)),
     "check": Operation(opened, lambda it, names: it.check(names.dataset, PLAN)),

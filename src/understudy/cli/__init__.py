@@ -30,6 +30,7 @@ _SECTIONS = {
         "audit": "Try to break the promise: audits of mechanisms and of whole runs.",
         "report": "Write the report of a run as one HTML file, or compare several runs.",
         "show": "Show the privacy statement of a Release.",
+        "studio": "Pages in a browser: what budgets buy, what was spent, what runs made.",
     },
     "Manage": {
         "ledger": "What each dataset has spent: create, open, show, history.",

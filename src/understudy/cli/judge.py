@@ -310,3 +310,25 @@ def show(release: str, as_json: bool, max_release_bytes: int | None) -> None:
     click.echo("## What came of it\n")
     for line in made.noise_lines:
         click.echo(f"- {printable(line)}")
+
+
+@click.command()
+@click.option("--runs", default="out", show_default=True, metavar="FOLDER", help="Where runs put their outputs.")
+@click.option(
+    "--ledger", metavar="LOCATION", help="As elsewhere.  [default: UNDERSTUDY_LEDGER, else a file in your state folder]"
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Port on this machine's loopback.  [default: any that is free]",
+)
+@click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
+def studio(*, runs: str, ledger: str | None, port: int, no_browser: bool) -> None:
+    """Show plans, the ledger and runs in a browser on this machine. It changes nothing.
+
+    Whoever has the address that is printed, with its token, sees what the internal report shows.
+    """
+    from understudy.studio.server import serve
+
+    serve(runs=Path(runs), ledger=ledger, port=port, browser=not no_browser, say=say)

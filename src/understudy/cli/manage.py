@@ -6,8 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +135,8 @@ def show(name: str | None, *, as_json: bool, location: str | None) -> None:
 @_location_option
 def history(name: str, *, as_json: bool, location: str | None) -> None:
     """The runs that the dataset NAME was charged for, and the raises of its cap."""
+    from understudy.ledger.words import both
+
     with _ledger(location) as book:
         entries = book.history(name)
         dataset = book.dataset(name)
@@ -148,7 +148,7 @@ def history(name: str, *, as_json: bool, location: str | None) -> None:
         (
             f"{entry.at:%Y-%m-%d %H:%M:%S}",
             entry.method or "cap raised",
-            _show(entry.cost or entry.cap, ROUND_CEILING),
+            both(entry.cost or entry.cap),
             ", ".join(charge["name"] for charge in entry.charges),
             entry.run_id or "",
             entry.note,
@@ -196,37 +196,16 @@ def _state_json(dataset: Dataset, spent: Budget | SecretBudget | None, remaining
 def _summary(
     dataset: Dataset, spent: Budget | SecretBudget | None, remaining: Budget | SecretBudget | None
 ) -> tuple[str, ...]:
-    nothing = "depends on the run" if dataset.unit.kind == "secret" else "0"  # posteriors do not subtract
+    from understudy.ledger.words import both, unit_words, what_remains
+
     return (
         dataset.name,
-        _unit(dataset),
+        unit_words(dataset),
         dataset.rule,
-        _show(dataset.cap, ROUND_FLOOR),
-        _show(spent, ROUND_CEILING),
-        nothing if remaining is None else _show(remaining, ROUND_FLOOR),
+        both(dataset.cap, left=True),
+        both(spent),
+        what_remains(dataset, remaining),
     )
-
-
-def _unit(dataset: Dataset) -> str:
-    unit = dataset.unit
-    return unit.kind if unit.kind == "record" else f"{unit.name}, at most {unit.max_records} records"
-
-
-def _show(budget: Budget | SecretBudget | None, rounding: str) -> str:
-    """The two numbers in six digits, rounded to the side that promises nothing too much (the prior to the other)."""
-    from understudy.privacy.guarantee import Budget
-
-    if budget is None:
-        return "-"
-    if isinstance(budget, Budget):
-        return f"{_digits(budget.epsilon, rounding)}, {_digits(budget.delta, rounding)}"
-    other = ROUND_FLOOR if rounding == ROUND_CEILING else ROUND_CEILING
-    return f"{_digits(budget.prior, other)}, {_digits(budget.posterior, rounding)}"
-
-
-def _digits(number: Fraction, rounding: str) -> str:
-    context = Context(prec=6, rounding=rounding)
-    return f"{float(context.divide(Decimal(number.numerator), Decimal(number.denominator))):g}"
 
 
 @click.group("models")

@@ -15,6 +15,6 @@ Importing this package loads SQLAlchemy: the command line imports it inside its 
 
 from understudy.ledger.ledger import Ledger
 from understudy.ledger.location import default_location
-from understudy.ledger.values import Dataset, Entry
+from understudy.ledger.values import Balance, Dataset, Entry
 
-__all__ = ["Dataset", "Entry", "Ledger", "default_location"]
+__all__ = ["Balance", "Dataset", "Entry", "Ledger", "default_location"]

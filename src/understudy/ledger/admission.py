@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from understudy.errors import BudgetExceeded, ConfigError, LedgerError
 from understudy.ledger import rows
-from understudy.ledger.values import Dataset, canonical, reading_fields, require_name
+from understudy.ledger.values import Balance, Dataset, canonical, reading_fields, require_name
 from understudy.privacy.accountant import BudgetFilter, CrossRunRule, Spending
 from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import Budget
@@ -87,6 +87,19 @@ def not_opened(name: str, unit: Unit) -> LedgerError:
 def spent(connection: sa.Connection, dataset: Dataset) -> Budget | SecretBudget | None:
     """What the dataset's runs spend together; None if nothing is."""
     return _spent(dataset, _spendings(connection, dataset))
+
+
+def account(connection: sa.Connection, dataset: Dataset) -> list[Balance]:
+    """What is spent, and the cap where it is known, after each entry of the history."""
+    history = rows.history(connection, dataset.name)
+    raised = any(entry.cap is not None for entry in history)
+    cap, spendings, found = None if raised else dataset.cap, list[Spending](), list[Balance]()
+    for entry in history:
+        cap = entry.cap or cap
+        if (spending := entry.spending(dataset.rule)) is not None:
+            spendings.append(spending)
+        found.append(Balance(entry, _spent(dataset, spendings), cap))
+    return found
 
 
 def remaining(dataset: Dataset, spent: Budget | SecretBudget | None) -> Budget | SecretBudget | None:

@@ -23,7 +23,7 @@ from understudy.ledger.location import (
     require_one_name,
 )
 from understudy.ledger.schema import datasets, draws, entries
-from understudy.ledger.values import Dataset, Entry, Sketch, canonical, now, require_name
+from understudy.ledger.values import Balance, Dataset, Entry, Sketch, canonical, now, require_name
 from understudy.privacy.accountant import CrossRunRule
 from understudy.privacy.events import event_from_json
 from understudy.privacy.guarantee import Budget
@@ -216,6 +216,11 @@ class Ledger:
         with self._database.read() as connection:
             rows.require(connection, name)
             return rows.history(connection, name)
+
+    def account(self, name: str) -> list[Balance]:
+        """What is spent and capped after each entry of the history, in order."""
+        with self._database.read() as connection:
+            return admission.account(connection, rows.require(connection, name))
 
     def spent(self, name: str) -> Budget | SecretBudget | None:
         """What the runs so far spend together (for secrets: the posterior at the cap's prior); None if nothing is."""

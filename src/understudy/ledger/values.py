@@ -129,6 +129,21 @@ class Entry:
         }
 
 
+@dataclass(frozen=True)
+class Balance:
+    """A dataset's account after one entry.
+
+    Args:
+        entry: of the history.
+        spent: by all runs up to it, composed by the dataset's rule at the cap that it has now; None if nothing is.
+        cap: then; None before the first raise of a cap, which does not record the one before.
+    """
+
+    entry: Entry
+    spent: Budget | SecretBudget | None
+    cap: Budget | SecretBudget | None
+
+
 def require_name(name: str) -> None:
     """Check a dataset's name, else a ConfigError."""
     if not _NAME.fullmatch(name):

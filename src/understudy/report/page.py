@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from understudy import __version__
@@ -34,9 +34,9 @@ def render(template: str, **values: Any) -> str:
 
     Control characters, which HTML may not hold, are shown by their signs.
     """
-    style, script = _file("style.css"), _file("page.js")
+    style, script = report_file("style.css"), report_file("page.js")
     page = (
-        _environment()
+        environment()
         .get_template(template)
         .render(
             policy=policy(style, script),
@@ -46,6 +46,11 @@ def render(template: str, **values: Any) -> str:
             **values,
         )
     )
+    return visible(page)
+
+
+def visible(page: str) -> str:
+    """Control characters, which HTML may not hold, by their signs."""
     return page.translate(_VISIBLE)
 
 
@@ -114,22 +119,24 @@ def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _file(name: str) -> str:
+def report_file(name: str) -> str:
+    """A style sheet or script of the report."""
     return resources.files("understudy.report").joinpath("templates", name).read_text("utf-8")
 
 
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("understudy.report"),
+@lru_cache(maxsize=2)
+def environment(*packages: str) -> Environment:
+    """The templates of these packages, in front of the report's own; every value is escaped."""
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in (*packages, "understudy.report")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.policies["json.dumps_function"] = lambda value, **options: json.dumps(_visible(value), **options)
-    environment.filters.update(short=short, percent=percent, hundredths=hundredths, span=span, paragraphs=paragraphs)
-    return environment
+    made.policies["json.dumps_function"] = lambda value, **options: json.dumps(_visible(value), **options)
+    made.filters.update(short=short, percent=percent, hundredths=hundredths, span=span, paragraphs=paragraphs)
+    return made
 
 
 @dataclass(frozen=True)

@@ -54,14 +54,17 @@ class Forecast:
         }
 
 
-def forecast(config: RunConfig) -> Forecast:
+def forecast(config: RunConfig, *, measured: bool = True) -> Forecast:
     """The forecast of a configured run; it reads no private data.
+
+    Args:
+        measured: whether methods that train are measured on this machine, which loads their model and takes a while.
 
     Raises:
         ConfigError: if the configuration cannot be run.
     """
     plan = make_plan(config)
-    return Forecast(_with_recommendations(config, plan), _calls(config), _work(config, plan))
+    return Forecast(_with_recommendations(config, plan), _calls(config), _work(config, plan) if measured else Facts())
 
 
 def _with_recommendations(config: RunConfig, plan: Plan) -> Plan:

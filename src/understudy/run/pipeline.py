@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from understudy.release import Release
 from understudy.run.generating import Result, prepare_writing, write_texts
 from understudy.run.guiding import has_guide, require_guide
 from understudy.run.planning import check_wanted, require_language_model, require_name
+from understudy.run.progress import recorded
 from understudy.run.releasing import make_release, require_continuable
-from understudy.run.session import SILENT, Listener, noise_source, open_session
+from understudy.run.session import SILENT, Listener, Session, noise_source, open_session
 from understudy.run.tabling import require_rows
 from understudy.tables.released import has_columns
 
@@ -38,7 +40,10 @@ def release(
     needs = method_class(config.method).needs
     if resume:
         require_continuable(config)
-    with open_session(config, config.lasting, noise_source(config)) as session:
+    with (
+        open_session(config, config.lasting, noise_source(config)) as session,
+        _recorded(session, config, listener, "release") as listener,
+    ):
         writing = None
         if needs.candidates or needs.private_model:
             writing = prepare_writing(session, config, listener, asks=needs.candidates, parts=config.form)
@@ -58,7 +63,10 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
     require_name(config)
     require_language_model(config, releases=True, generates=True)
     asks = method_class(config.method).needs.generation_llm != "never"
-    with open_session(config, config.lasting, noise_source(config)) as session:
+    with (
+        open_session(config, config.lasting, noise_source(config)) as session,
+        _recorded(session, config, listener, "run") as listener,
+    ):
         writing = prepare_writing(session, config, listener, asks=asks, parts=config.form)  # before any charge
         made = make_release(session, config, corpus, writing, listener)
         return write_texts(session, made, config, writing, listener, capped=True)
@@ -90,6 +98,14 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
     require_language_model(config, releases=False, generates=True)
     asks = method_class(config.method).needs.generation_llm != "never"
     noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: whose folder it may be
-    with open_session(config, {**config.lasting, "release": made.digest}, noise) as session:
+    with (
+        open_session(config, {**config.lasting, "release": made.digest}, noise) as session,
+        _recorded(session, config, listener, "generate") as listener,
+    ):
         writing = prepare_writing(session, config, listener, asks=asks, parts=made.schema.form)
         return write_texts(session, made, config, writing, listener, clear=True)
+
+
+def _recorded(session: Session, config: RunConfig, listener: Listener, verb: str) -> AbstractContextManager[Listener]:
+    """The listener, and what it is told kept in the run's folder."""
+    return recorded(listener, session.visible_folder, verb=verb, method=config.method, dataset=config.dataset)

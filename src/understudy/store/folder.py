@@ -21,6 +21,7 @@ from understudy.errors import ResumeError, StorageError
 from understudy.files import AGAIN, PRIVATE_MODE, atomic_file, storage_error, sync_folder
 from understudy.store.database import WAIT_SECONDS, store_error
 
+_LOCK = "run.lock"
 LOCK_SECONDS = 3.0
 """For which a holder that is about to end is waited; one that works takes hours."""
 _PAUSE_SECONDS = 0.1
@@ -36,7 +37,7 @@ class FolderLock:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = os.open(folder / "run.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        self._file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _wait_for_lock(self._file)
         except OSError as error:
@@ -51,6 +52,21 @@ class FolderLock:
 
     def release(self) -> None:
         os.close(self._file)  # closing unlocks; the file stays, since deleting it would race
+
+
+def is_in_use(folder: Path) -> bool:
+    """Whether a process holds the folder's :class:`FolderLock`. It is tried for a moment, which holders wait out."""
+    try:
+        file = os.open(folder / _LOCK, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        _lock(file)
+    except OSError as error:
+        return error.errno in _HELD
+    finally:
+        os.close(file)
+    return False
 
 
 def _wait_for_lock(file: int) -> None:

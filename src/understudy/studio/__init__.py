@@ -1,0 +1,2 @@
+"""The studio: pages on this machine that show what budgets buy, what was spent, and what runs made. It changes
+nothing."""

@@ -1,0 +1,383 @@
+"""The plan page: one form, and for each chosen method what the budget buys, beside budgets above and below it."""
+
+from __future__ import annotations
+
+import shlex
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, takewhile
+from typing import Any
+
+from markupsafe import Markup
+from pydantic.fields import FieldInfo
+from starlette.datastructures import QueryParams
+
+from understudy.errors import UnderstudyError
+from understudy.methods.registry import method_class, method_names
+from understudy.privacy.facts import Fact
+from understudy.privacy.guarantee import Budget
+from understudy.report.numbers import short
+from understudy.run.forecast import Forecast
+from understudy.studio.curves import Line, curves
+from understudy.studio.queue import Forecasts, Outcome
+
+EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)
+"""Budgets that curves go through, besides the one in the form."""
+_BELOW, _ABOVE = 1 / 9, 5.0
+PATIENCE = 0.25
+"""Seconds for which a page waits for the points that it shows first."""
+_COSTS = ("records", "calls", "input_tokens", "output_tokens", "money")
+_SIGNAL = "signal_to_noise"
+
+DEFAULTS = {
+    **{"epsilon": "4", "delta": "1e-6", "label": "label", "expected_records": "10000"},
+    **{"records_per_label": "100", "llm": "builtin"},
+}
+GROUPS = {
+    "Budget": {"epsilon": ("Epsilon", ""), "delta": ("Delta", "0 for pure differential privacy")},
+    "Table": {
+        "expected_records": ("Records, about", "your estimate (of owners, if these are protected)"),
+        "labels": ("Labels", "with commas between them; none: leave it empty"),
+        "label": ("Column of the labels", ""),
+        "owner": ("Column of the owners", "protects all records of an owner together"),
+        "max_records_per_owner": ("Records per owner", "that are used, at most; 5 unless you say so"),
+    },
+    "Texts": {
+        "records_per_label": ("Texts per label", ""),
+        "llm": ("Language model", "builtin, none, openai:NAME or hf:ORG/NAME"),
+        "price_input": ("Input price", "per million tokens"),
+        "price_output": ("Output price", "per million tokens"),
+    },
+}
+"""The fields of every method, with their titles and what is said beside them."""
+_FIELDS = [name for fields in GROUPS.values() for name in fields]
+_OF_METHODS = (
+    *("noise", "length", "samples", "rounds", "population", "variations", "batches", "tokens_per_batch"),
+    *("sampling_rate", "tokens", "exemplars", "steps", "epochs", "declared_records", "teachers", "queries"),
+)
+"""Parameters of methods that decide what is bought."""
+_FIRST = ("dp-kps", "aug-pe", "guided-evolution")
+_LONGEST = 400
+_MOST_LABELS = 200
+
+
+@dataclass(frozen=True)
+class Field:
+    """One parameter of a method in the form: its name there, what is said beside it, and what may be chosen."""
+
+    key: str
+    name: str
+    title: str
+    hint: str
+    default: str
+    choices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Form:
+    """What is in the form: text by field, as it was typed.
+
+    Args:
+        values: of every method.
+        methods: those that are chosen.
+        own: parameters of methods, by ``METHOD.NAME``.
+    """
+
+    values: Mapping[str, str]
+    methods: tuple[str, ...]
+    own: Mapping[str, str]
+
+    @classmethod
+    def of(cls, query: QueryParams) -> Form:
+        """From an address; where it holds nothing, the form as one first sees it."""
+        typed = {name: query[name].strip()[:_LONGEST] for name in query}
+        offered = offered_methods()
+        chosen = tuple(name for name in offered if name in query.getlist("method"))
+        values = {name: typed.get(name, "" if typed else DEFAULTS.get(name, "")) for name in _FIELDS}
+        keys = [field.key for method in offered for field in fields_of(method)]
+        own = {key: typed[key] for key in keys if typed.get(key)}
+        return cls(values, chosen or tuple(name for name in offered if not typed and name in _FIRST), own)
+
+    def settings(self, method: str, epsilon: str) -> dict[str, Any]:
+        """As flags, YAML and Python have them; fields that are empty are left out."""
+        values: dict[str, Any] = {"method": method, **{k: v for k, v in self.values.items() if v}, "epsilon": epsilon}
+        labels = [label.strip() for label in values.pop("labels", "").split(",") if label.strip()][:_MOST_LABELS]
+        if labels:
+            values["labels"] = labels
+        else:
+            values.pop("label", None)
+        if "owner" not in values:
+            values.pop("max_records_per_owner", None)
+        own = {field.name: self.own[field.key] for field in fields_of(method) if field.key in self.own}
+        known = method_class(method).parameters.model_fields
+        if "declared_records" in known and "expected_records" in values:
+            own.setdefault("declared_records", values["expected_records"])
+        return values | own
+
+    @property
+    def epsilon(self) -> float | None:
+        """The epsilon that was typed; None where it is no number."""
+        try:
+            number = float(self.values["epsilon"])
+        except ValueError:
+            return None
+        return number if 0 < number < float("inf") else None
+
+    @property
+    def epsilons(self) -> list[str]:
+        """Those that curves go through, the one in the form first."""
+        typed = self.values["epsilon"]
+        if (middle := self.epsilon) is None:
+            return [typed]
+        near = [each for each in EPSILONS if middle * _BELOW <= each <= middle * _ABOVE and each != middle]
+        return [typed, *(f"{each:g}" for each in near)]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure, and what its lines are, by letter."""
+
+    image: Markup
+    title: str
+    lines: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What one method makes of the budget.
+
+    Args:
+        method: by name.
+        error: why it cannot be planned; None where it can.
+        waiting: whether the forecast at the form's own epsilon is still to be made.
+        costs: of generating, by name, at the form's epsilon.
+        lines: all that the forecast says there, for people.
+        warnings: what it warns of.
+        charts: of everything that depends on epsilon.
+        heads, rows: the same as a table.
+        commands: what does what is on the screen, and what would run it.
+    """
+
+    method: str
+    error: UnderstudyError | None
+    waiting: bool
+    costs: Mapping[str, str]
+    lines: tuple[str, ...]
+    warnings: tuple[str, ...]
+    charts: tuple[Chart, ...]
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    commands: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything right of the form.
+
+    Args:
+        epsilon: as it was typed.
+        made, asked: how many forecasts there are, and are wanted.
+        problem: what is wrong with every method alike.
+        signal: the signal of all methods in one chart.
+        panels: of each method.
+        money: whether prices are known.
+    """
+
+    epsilon: str
+    made: int
+    asked: int
+    problem: UnderstudyError | None
+    signal: Chart | None
+    panels: tuple[Panel, ...]
+    money: bool
+
+
+def offered_methods() -> list[str]:
+    """Those that promise (epsilon, delta), the default first."""
+    names = [name for name in method_names() if method_class(name).private and name != "sec-pe"]
+    return sorted(names, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
+
+
+def fields_of(method: str) -> tuple[Field, ...]:
+    """The parameters of a method that the form has: numbers and choices, never the name of a file."""
+    known = method_class(method).parameters.model_fields
+    return tuple(_field(method, name, known[name]) for name in _OF_METHODS if name in known and _is_plain(known[name]))
+
+
+def _kinds(field: FieldInfo) -> list[Any]:
+    kinds = typing.get_args(field.annotation) if _is_union(field.annotation) else (field.annotation,)
+    return [kind for kind in kinds if kind is not type(None)]
+
+
+def _is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) is typing.Union or type(annotation).__name__ == "UnionType"
+
+
+def _is_plain(field: FieldInfo) -> bool:
+    return all(kind in (int, float) or typing.get_origin(kind) is typing.Literal for kind in _kinds(field))
+
+
+def _field(method: str, name: str, field: FieldInfo) -> Field:
+    choices = [each for kind in _kinds(field) for each in typing.get_args(kind)]
+    default = field.get_default()
+    return Field(
+        key=f"{method}.{name}",
+        name=name,
+        title=name.replace("_", " "),
+        hint=(field.description or "").replace("``", "").split(". ")[0].rstrip("."),
+        default="" if default is None else f"{default:g}" if isinstance(default, float) else str(default),
+        choices=tuple(map(str, choices)),
+    )
+
+
+CHOICES: dict[str, Any] = {
+    "groups": GROUPS,
+    "offered_methods": offered_methods,
+    "fields_of": fields_of,
+}
+"""What the form is made of."""
+
+
+def results(form: Form, forecasts: Forecasts) -> Results:
+    """What is known of the form by now; what is not is made in the background, the form's own epsilon first."""
+    epsilons = form.epsilons
+    wanted = [(method, epsilon) for epsilon in epsilons for method in form.methods]
+    found = dict(zip(wanted, forecasts.ask([form.settings(m, e) for m, e in wanted], patience=PATIENCE), strict=True))
+    panels = tuple(_panel(form, method, {e: found[method, e] for e in epsilons}) for method in form.methods)
+    errors = {str(panel.error): panel.error for panel in panels}
+    problem = next(iter(errors.values())) if len(errors) == 1 and len(panels) > 1 else None
+    return Results(
+        epsilon=form.values["epsilon"],
+        made=sum(outcome is not None for outcome in found.values()),
+        asked=len(wanted),
+        problem=problem,
+        signal=None if problem else _signal(form, found),
+        panels=() if problem else panels,
+        money=any("money" in panel.costs for panel in panels),
+    )
+
+
+def _panel(form: Form, method: str, outcomes: Mapping[str, Outcome | None]) -> Panel:
+    here = outcomes[form.values["epsilon"]]
+    points = _points(outcomes)
+    plan = _plan_of(here)
+    facts = [] if plan is None else [*plan.plan.forecast.entries, *plan.calls.entries]
+    varying = _varying(points)
+    return Panel(
+        method=method,
+        error=here if isinstance(here, UnderstudyError) else None,
+        waiting=here is None,
+        costs={fact.name: _shown(fact.value) for fact in facts if fact.name in _COSTS},
+        lines=tuple(fact.line() for fact in facts if fact.name not in _COSTS),
+        warnings=() if plan is None else (*plan.plan.forecast.warnings, *plan.calls.warnings),
+        charts=tuple(_charts(method, varying, points, form.epsilon)),
+        heads=("epsilon", *(fact.title for fact in varying)),
+        rows=tuple(
+            (f"{epsilon:g}", *(_shown(of[fact.name].value) if fact.name in of else "–" for fact in varying))
+            for epsilon, of in points
+        ),
+        commands=_commands(form.settings(method, form.values["epsilon"])),
+    )
+
+
+_Points = list[tuple[float, Mapping[str, Fact]]]
+"""The forecast's facts by name, at each epsilon for which it is known."""
+
+
+def _plan_of(outcome: Outcome | None) -> Forecast | None:
+    return outcome if isinstance(outcome, Forecast) else None
+
+
+def _points(outcomes: Mapping[str, Outcome | None]) -> _Points:
+    found = [
+        (float(epsilon), {fact.name: fact for fact in made.plan.forecast.entries})
+        for epsilon, outcome in outcomes.items()
+        if (made := _plan_of(outcome)) is not None and isinstance(made.plan.budget, Budget)
+    ]
+    return sorted(found, key=lambda point: point[0])
+
+
+def _values(name: str, points: _Points) -> list[tuple[float, float]]:
+    """A number at every epsilon at which it is known."""
+    facts = [(epsilon, facts[name].value) for epsilon, facts in points if name in facts]
+    return [(epsilon, value) for epsilon, value in facts if isinstance(value, int | float)]
+
+
+def _varying(points: _Points) -> list[Fact]:
+    """The numbers that are not the same at every epsilon."""
+    by_name: dict[str, list[Fact]] = {}
+    for _, facts in points:
+        for fact in facts.values():
+            by_name.setdefault(fact.name, []).append(fact)
+    return [
+        facts[0]
+        for facts in by_name.values()
+        if all(isinstance(fact.value, int | float) for fact in facts) and len({fact.value for fact in facts}) > 1
+    ]
+
+
+def _charts(method: str, varying: Sequence[Fact], points: _Points, at: float | None) -> list[Chart]:
+    """One for each kind of number: those of one unit together, and those that are one number at several places."""
+    found = []
+    kinds = sorted(varying, key=lambda fact: [_kind(each, varying) for each in varying].index(_kind(fact, varying)))
+    for number, (kind, facts) in enumerate(groupby(kinds, key=lambda fact: _kind(fact, varying))):
+        named = [(fact.title, fact.name) for fact in facts]
+        title = named[0][0] if len(named) == 1 else _common([words for words, _ in named]) or kind
+        lines = [Line(words, _values(name, points)) for words, name in named]
+        found.append(_chart(f"{method}-{number}", title, lines, at))
+    return found
+
+
+def _common(titles: Sequence[str]) -> str:
+    """The words that all titles end with, two at least; else nothing."""
+    ends = [list(reversed(title.split())) for title in titles]
+    words = [column[0] for column in takewhile(lambda column: len(set(column)) == 1, zip(*ends, strict=False))]
+    return " ".join(reversed(words)) if len(words) > 1 else ""
+
+
+def _kind(fact: Fact, all_of_them: Sequence[Fact]) -> str:
+    stem = fact.name.partition("_at_")[0]
+    first = next(each for each in all_of_them if each.name.partition("_at_")[0] == stem)
+    unit = first.title.rpartition(" (")[2].rstrip(")") if first.title.endswith(")") else ""
+    return unit if unit and not unit.startswith("--") else stem.replace("_", " ")
+
+
+def _signal(form: Form, found: Mapping[tuple[str, str], Outcome | None]) -> Chart | None:
+    """Signal to noise of all methods that forecast one."""
+    lines = []
+    for method in form.methods:
+        points = _points({epsilon: found[method, epsilon] for epsilon in form.epsilons})
+        lines += [
+            Line(f"{method}: {fact.title}", _values(fact.name, points))
+            for fact in _varying(points)
+            if _SIGNAL in fact.name
+        ]
+    return _chart("signal", "Signal to noise", lines, form.epsilon, even=1.0, width=640) if lines else None
+
+
+def _chart(name: str, title: str, lines: Sequence[Line], at: float | None, **more: Any) -> Chart:
+    image = curves(name, title, lines, at=at, **more)
+    letters = [(line.letter(place), line.title) for place, line in enumerate(lines)] if len(lines) > 1 else []
+    return Chart(image, title, tuple(letters))
+
+
+def _shown(value: Any) -> str:
+    return short(value) if isinstance(value, int | float) else ", ".join(map(str, value)) if value else "–"
+
+
+def _commands(settings: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The plan on the screen as a command, and the run that it plans."""
+    flags = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", _flag(value))]
+    forecast_only = ("--expected-records", "--price-input", "--price-output")
+    places = range(0, len(flags), 2)
+    running = [word for at in places for word in flags[at : at + 2] if flags[at] not in forecast_only]
+    data = ["--data", "TABLE.csv", "--text", "COLUMN"]
+    return (
+        ("This forecast", shlex.join(["understudy", "plan", *flags])),
+        ("The run", shlex.join(["understudy", "run", *data, *running, "--output", "out/"])),
+    )
+
+
+def _flag(value: Any) -> str:
+    return ",".join(value) if isinstance(value, list) else str(value)

@@ -1,0 +1,322 @@
+"""The pages of runs: which there are, how far each is, its texts, and what was measured of them."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from starlette.exceptions import HTTPException
+
+from understudy.assess.synthetic import SyntheticText, read_evaluation, read_synthetic
+from understudy.errors import UnderstudyError
+from understudy.metrics.results import Evaluation
+from understudy.metrics.value import SYNTHETIC, Metric, MetricValue
+from understudy.outputs import OutputFolder, find_table
+from understudy.privacy.exact import as_typed
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.report.contents import read_statement
+from understudy.report.grids import Grid, Row, by_table, first_values, remarks, setting_words
+from understudy.report.numbers import power_of_ten
+from understudy.report.views import as_record
+from understudy.run.progress import Progress, read_progress
+from understudy.statement import Statement
+from understudy.store import is_in_use
+
+MOST_RUNS = 500
+PER_PAGE = 25
+"""Texts on one page."""
+_FAMILIES = {
+    "utility": "How useful the texts are",
+    "fidelity": "How near they come to the real texts",
+    "leakage": "What leaks",
+}
+_KEY = "↓ lower is better, ↑ higher is better, ≈ best if like the real texts"
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """An output folder.
+
+    Args:
+        id: by which addresses name it: a hash of its place, never a path.
+        name: its place below the folder of runs.
+        folder: it.
+        progress: what its last run says; None for folders of earlier versions, and those that were handed over.
+        in_use: whether a process works on it now.
+        statement: of its Release; None where there is none yet.
+        problem: why the statement cannot be read.
+    """
+
+    id: str
+    name: str
+    folder: OutputFolder
+    progress: Progress | None
+    in_use: bool
+    statement: Statement | None
+    problem: str
+
+    @property
+    def state(self) -> str:
+        """``running``, ``stopped``, ``finished`` or ``released``: a statement, and no more is known."""
+        if self.in_use:
+            return "running"
+        if self.progress is not None:
+            return "stopped" if self.progress.state == "running" else self.progress.state
+        return "finished" if find_table(self.folder.shareable) is not None else "released"
+
+    @property
+    def why_stopped(self) -> str:
+        """What ended it, if anything did."""
+        if self.progress is None or self.state != "stopped":
+            return ""
+        return self.progress.problem or "It ended without a word: killed, or the machine stopped."
+
+    @property
+    def method(self) -> str:
+        return self.statement.method if self.statement else self.progress.method if self.progress else ""
+
+    @property
+    def dataset(self) -> str:
+        return self.statement.dataset if self.statement else self.progress.dataset if self.progress else ""
+
+    @property
+    def promise(self) -> str:
+        """In short."""
+        if self.statement is None:
+            return "–"
+        if not self.statement.private:
+            return "NOT PRIVATE"
+        budget = self.statement.budget
+        if isinstance(budget, SecretBudget):
+            return f"p = {as_typed(budget.prior)}, r = {as_typed(budget.posterior)}"
+        return f"ε = {as_typed(budget.epsilon)}, δ = {power_of_ten(as_typed(budget.delta))}"
+
+    @property
+    def measured(self) -> bool:
+        return self.folder.evaluation_file.is_file()
+
+
+def find_runs(root: Path) -> list[FoundRun]:
+    """Those in a folder and in the folders in it, by name; the folder itself if it is one."""
+    try:
+        below = sorted(each for each in root.iterdir() if each.is_dir() and not each.name.startswith("."))
+    except OSError:
+        return []
+    deeper = [each for folder in below if not _is_run(folder) for each in _folders(folder)]
+    return [_found(root, folder) for folder in (root, *below, *deeper) if _is_run(folder)][:MOST_RUNS]
+
+
+def find_run(root: Path, identifier: str) -> FoundRun:
+    """The one that an address names; HTTPException 404 where there is none."""
+    for run in find_runs(root):
+        if run.id == identifier:
+            return run
+    raise HTTPException(404)
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return sorted(each for each in folder.iterdir() if each.is_dir())
+    except OSError:
+        return []
+
+
+def _is_run(folder: Path) -> bool:
+    found = OutputFolder(folder)
+    marks = (found.shareable / "statement.json", found.private / "run.sqlite", found.private / "insecure.sqlite")
+    try:
+        return any(mark.is_file() for mark in marks)
+    except OSError:  # a folder of another user
+        return False
+
+
+def _found(root: Path, folder: Path) -> FoundRun:
+    place = folder.relative_to(root).as_posix()
+    output, statement, problem = OutputFolder(folder), None, ""
+    if (output.shareable / "statement.json").is_file():
+        try:
+            statement = read_statement(output.shareable)
+        except UnderstudyError as error:
+            problem = error.problem
+    return FoundRun(
+        id=hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()[:16],
+        name=root.resolve().name if place == "." else place,
+        folder=output,
+        progress=read_progress(output),
+        in_use=is_in_use(output.private),
+        statement=statement,
+        problem=problem,
+    )
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """One run.
+
+    Args:
+        texts: how many there are.
+        grids: what was measured, by title.
+        left_out: values that are not shown.
+        problems: what could not be read.
+    """
+
+    run: FoundRun
+    texts: int
+    labels: int
+    grids: tuple[tuple[str, Grid], ...]
+    left_out: int
+    problems: tuple[UnderstudyError, ...]
+    report: Path | None
+
+
+def run_page(run: FoundRun) -> RunPage:
+    """What is known of a run besides its texts."""
+    problems: list[UnderstudyError] = []
+    texts: tuple[SyntheticText, ...] = ()
+    evaluation: Evaluation | None = None
+    try:
+        texts = _texts(run.folder)
+        evaluation = read_evaluation(run.folder.shareable, run.folder.evaluation_file)
+    except UnderstudyError as error:
+        problems.append(error)
+    grids, left_out = [], 0
+    for family, title in _FAMILIES.items():
+        own = [each for each in (evaluation.values if evaluation else ()) if each.metric.family == family]
+        shown, more = first_values(own)
+        left_out += more
+        if shown:
+            grids.append((title, by_table(shown, f"{title}. {_KEY}")))
+    reports = (run.folder.internal_report_file, run.folder.report_file)
+    return RunPage(
+        run=run,
+        texts=len(texts),
+        labels=len({text.label for text in texts}),
+        grids=tuple(grids),
+        left_out=left_out,
+        problems=tuple(problems),
+        report=next((path for path in reports if path.is_file()), None),
+    )
+
+
+@dataclass(frozen=True)
+class TextsPage:
+    """Some of a run's texts beside what they were written from.
+
+    Args:
+        labels: each with its number of texts; empty for a table without labels.
+        label: the one that is chosen.
+        rows: number in the table, text, and its fields where it is a JSON record.
+        number, last: of the page, from 1.
+        count: texts that fit the choice.
+    """
+
+    run: FoundRun
+    labels: tuple[tuple[str, int], ...]
+    label: str | None
+    rows: tuple[tuple[int, SyntheticText], ...]
+    number: int
+    last: int
+    count: int
+    as_record = staticmethod(as_record)
+
+    @property
+    def first_shown(self) -> int:
+        return (self.number - 1) * PER_PAGE + 1
+
+
+def texts_page(run: FoundRun, *, label: str | None, number: str) -> TextsPage:
+    """One page of the texts, of one label if there is such a label.
+
+    Raises ConfigError if the table cannot be read.
+    """
+    texts = _texts(run.folder)
+    labels = Counter(text.label for text in texts if text.label is not None)
+    label = label if label in labels else None
+    fitting = [(place, text) for place, text in enumerate(texts, 1) if label is None or text.label == label]
+    last = max(1, -(-len(fitting) // PER_PAGE))
+    page = min(last, max(1, int(number) if number.isascii() and number.isdigit() and len(number) < 9 else 1))
+    return TextsPage(
+        run=run,
+        labels=tuple(sorted(labels.items())),
+        label=label,
+        rows=tuple(fitting[(page - 1) * PER_PAGE : page * PER_PAGE]),
+        number=page,
+        last=last,
+        count=len(fitting),
+    )
+
+
+def _texts(folder: OutputFolder) -> tuple[SyntheticText, ...]:
+    table = find_table(folder.shareable)
+    if table is None:
+        return ()
+    known = table.stat()
+    return _texts_of(folder.shareable, table, known.st_mtime_ns, known.st_size)
+
+
+@lru_cache(maxsize=4)
+def _texts_of(shareable: Path, _table: Path, _changed: int, _size: int) -> tuple[SyntheticText, ...]:
+    return read_synthetic(shareable)
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Runs with what was measured of the synthetic texts of each.
+
+    Args:
+        grids: one per family, a column per run.
+        unmeasured: runs that nothing was measured of.
+    """
+
+    runs: tuple[FoundRun, ...]
+    grids: tuple[tuple[str, Grid], ...]
+    unmeasured: tuple[str, ...]
+    command: str
+
+
+def compare(runs: Sequence[FoundRun]) -> SideBySide:
+    """The values of several runs' synthetic texts, side by side.
+
+    Raises ConfigError if an evaluation cannot be read.
+    """
+    values = [_values(run) for run in runs]
+    folders = [str(run.folder.root) for run, own in zip(runs, values, strict=True) if own]
+    measured = [(run, own) for run, own in zip(runs, values, strict=True) if own]
+    grids = []
+    for family, title in _FAMILIES.items():
+        grid = _grid(measured, family, f"{title}. {_KEY}")
+        if grid.rows:
+            grids.append((title, grid))
+    return SideBySide(
+        runs=tuple(runs),
+        grids=tuple(grids),
+        unmeasured=tuple(run.name for run, own in zip(runs, values, strict=True) if not own),
+        command=shlex.join(["understudy", "report", "--compare", *folders, "--output", "compared.html"]),
+    )
+
+
+def _values(run: FoundRun) -> tuple[MetricValue, ...]:
+    evaluation = read_evaluation(run.folder.shareable, run.folder.evaluation_file)
+    return () if evaluation is None else tuple(each for each in evaluation.values if each.of == SYNTHETIC)
+
+
+def _grid(measured: Sequence[tuple[FoundRun, Sequence[MetricValue]]], family: str, title: str) -> Grid:
+    metrics: dict[str, Metric] = {}
+    cells: dict[tuple[str, str], dict[str, MetricValue]] = {}
+    for run, values in measured:
+        for value in first_values([each for each in values if each.metric.family == family])[0]:
+            metrics.setdefault(value.metric.name, value.metric)
+            cells.setdefault((value.metric.name, setting_words(value)), {})[run.id] = value
+    order = list(metrics)
+    rows = [
+        Row(metrics[name].title, words, tuple(cells[name, words].get(run.id) for run, _ in measured), metrics[name])
+        for name, words in sorted(cells, key=lambda key: order.index(key[0]))
+    ]
+    known = [cell for row in rows for cell in row.cells if cell is not None]
+    columns = tuple(run.name for run, _ in measured)
+    return Grid(title, columns, tuple(rows), tuple(metrics.values()), remarks(known))

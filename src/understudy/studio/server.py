@@ -1,0 +1,85 @@
+"""The studio's socket: on the loopback, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import webbrowser
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from understudy.errors import ConfigError, StorageError
+
+LOOPBACK = "127.0.0.1"
+
+
+def serve(
+    *, runs: Path, ledger: str | None, port: int, browser: bool, say: Callable[[str], None] = lambda _line: None
+) -> None:
+    """Serve the studio until it is interrupted.
+
+    Args:
+        runs: the folder that holds the output folders of runs, or is one.
+        ledger: location of the ledger; None: the default one.
+        port: on the loopback; 0: any that is free.
+        browser: whether to open the address in a browser, where there is a screen.
+        say: takes the lines for the user, the address with its token among them.
+
+    Raises:
+        ConfigError: if the extra ``studio`` is not installed, or there is no folder of runs.
+        StorageError: if the port is taken.
+    """
+    try:
+        import uvicorn
+
+        from understudy.studio.app import make_app
+        from understudy.studio.guard import TOKEN, Tokens
+    except ImportError as missing:
+        raise ConfigError(
+            f"The studio needs the package {missing.name}, which is not installed.",
+            "Install it with: pip install 'understudy[studio]'",
+        ) from None
+    if runs.exists() and not runs.is_dir():
+        raise ConfigError(f"{runs} is no folder.", "Name the folder that holds the output folders with --runs FOLDER.")
+    tokens = Tokens()
+    with closing(_bound(port)) as listening:
+        address = f"http://{LOOPBACK}:{listening.getsockname()[1]}/?{TOKEN}="
+        app = make_app(runs=runs, ledger=ledger, tokens=tokens)
+        # No access log, which would hold the token, and no traceback, which might quote a text.
+        config = uvicorn.Config(
+            app,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            ws="none",
+            proxy_headers=False,
+        )
+        say(f"The studio is at {address}{tokens.shown}\nIt shows and changes nothing. Ctrl-C ends it.")
+        if browser and _has_screen():
+            webbrowser.open(address + tokens.once)
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _bound(port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":  # there it would let another program share the port
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((LOOPBACK, port))
+    except (OSError, OverflowError) as error:
+        listening.close()
+        why = error.strerror if isinstance(error, OSError) else "there are 65535"
+        raise StorageError(
+            f"The port {port} cannot be used ({why}).", "Choose another with --port, or leave it out."
+        ) from None
+    return listening
+
+
+def _has_screen() -> bool:
+    """Whether a browser would open in a window: elsewhere one might take over the terminal."""
+    if sys.platform in ("win32", "darwin"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

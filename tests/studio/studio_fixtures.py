@@ -1,0 +1,82 @@
+"""A studio and a browser without a screen: requests and what is answered."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from made_runs import made_statement, make_run, measure
+from markupsafe import escape
+from starlette.testclient import TestClient
+
+from understudy.files import private_folder
+from understudy.ledger import Ledger
+from understudy.privacy.accountant import gaussian_split
+from understudy.privacy.events import GaussianEvent
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import Declared
+from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.unit import Unit
+from understudy.studio.app import make_app
+from understudy.studio.guard import Tokens
+
+ADDRESS = "http://127.0.0.1:8765"
+SCRIPT = "<script>alert(1)</script>"
+
+
+@dataclass
+class Studio:
+    """A client that was let in, unless ``let_in`` is False."""
+
+    root: Path
+    tokens: Tokens
+    client: TestClient
+
+    @classmethod
+    def over(cls, root: Path, *, runs: Path | None = None, let_in: bool = True) -> Studio:
+        tokens = Tokens()
+        app = make_app(runs=runs or root / "out", ledger=str(root / "ledger.sqlite"), tokens=tokens)
+        client = TestClient(app, base_url=ADDRESS, follow_redirects=False, raise_server_exceptions=False)
+        if let_in:
+            client.get("/", params={"token": tokens.shown})
+        return cls(root, tokens, client)
+
+    def read(self, address: str) -> str:
+        """A page's HTML, which must be there."""
+        answer = self.client.get(address)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    def link(self, name: str) -> str:
+        """The address of a run by its name on the page of runs."""
+        found = re.search(rf'<a href="(/runs/\w+)">{re.escape(str(escape(name)))}</a>', self.read("/runs"))
+        assert found is not None
+        return found[1]
+
+
+def make_world(root: Path) -> Path:
+    """Two measured runs, a Release alone, and a ledger with two charges and a raised cap."""
+    out = root / "out"
+    for epsilon in (1, 6):
+        folder = make_run(out / f"run-{epsilon}", statement=made_statement(epsilon))
+        measure(folder, accuracy=0.6 + epsilon / 50)
+    make_run(out / "team" / "release-only", [])
+    private_folder(out / "not-a-run")
+    book_charges(root / "ledger.sqlite")
+    return root
+
+
+def book_charges(location: Path) -> None:
+    with Ledger.create(location) as ledger:
+        ledger.open_dataset("clinic", cap=Budget(10, "1e-5"), unit=Unit())
+        ledger.charge("clinic", made_plan(2), run_id="first", note=SCRIPT)
+        ledger.charge("clinic", made_plan(3), run_id="second")
+        ledger.raise_cap("clinic", cap=Budget(20, "1e-5"), note="agreed")
+        ledger.open_dataset("untouched", cap=Budget(1, "1e-6"), unit=Unit())
+
+
+def made_plan(epsilon: int) -> Plan:
+    budget = Budget(epsilon, "1e-6")
+    (noise,) = gaussian_split(budget, [1])
+    return Plan("dp-kps", Unit(), budget, (Charge("density", Declared(GaussianEvent(noise)), "noisy counts"),))
