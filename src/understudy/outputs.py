@@ -3,7 +3,8 @@
 out/
   release/    the synthetic table, METHOD.release, statement.json, statement.md, metrics.json (those
               that were charged), report.html                                      (shareable)
-  private/    run.sqlite, progress.json, embeddings/, bad_rows.jsonl, diary.jsonl, evaluation.json, report.html (mode 0700)
+  private/    run.sqlite, progress.json, embeddings/, bad_rows.jsonl, diary.jsonl, evaluation.json,
+              report.html (mode 0700)
 """
 
 from __future__ import annotations

@@ -323,7 +323,9 @@ def _charts(method: str, varying: Sequence[Fact], points: _Points, at: float | N
     kinds = sorted(varying, key=lambda fact: [_kind(each, varying) for each in varying].index(_kind(fact, varying)))
     for number, (kind, facts) in enumerate(groupby(kinds, key=lambda fact: _kind(fact, varying))):
         named = [(fact.title, fact.name) for fact in facts]
-        title = named[0][0] if len(named) == 1 else _common([words for words, _ in named]) or kind
+        stems = {name.partition("_at_")[0] for _, name in named}
+        shared = kind if len(stems) == 1 else _common([words for words, _ in named]) or kind
+        title = named[0][0] if len(named) == 1 else shared
         lines = [Line(words, _values(name, points)) for words, name in named]
         found.append(_chart(f"{method}-{number}", title, lines, at))
     return found
