@@ -17,7 +17,7 @@ import pytest
 from clinic import TERMS, flags, rows, settings, write_csv
 from evolution_fixtures import WordEmbedder, evolving
 from run_fixtures import Said
-from server import FakeEndpoint, answer
+from server import FakeEndpoint, answer, error
 
 from understudy.corpus.corpus import RowCheck
 from understudy.prompts.template import load_template
@@ -111,6 +111,26 @@ def test_nothing_planted_reaches_an_endpoint_or_its_results(
     assert_clean(said.out + said.err, "what was said")
     assert_clean(caplog.text, "the log")
     assert assert_clean_folder(tmp_path / "out" / "release") == 4
+
+
+@pytest.mark.parametrize("words", [("-v",), ("-v", "--log-json"), ("-q",)])
+def test_nothing_planted_is_said_however_much_is(
+    tmp_path: Path, understudy: Callable[..., Said], words: tuple[str, ...]
+) -> None:
+    def refuse(number: int, seen: Any) -> Any:
+        return error(500, f"Failed on {seen.prompt}") if number % 3 == 1 else answer(f"A note on {seen.prompt}")
+
+    with FakeEndpoint(refuse) as endpoint:
+        changes = {"llm": "openai:test", "base_url": endpoint.base_url}
+        said = understudy("run", *words, *flags(planted_settings(tmp_path, **changes)))
+    assert said.code == 0, said.err
+    assert_clean(said.out + said.err, "what was said")
+    assert ("Try 1 of a request failed: the endpoint answered HTTP 500" in said.err) is ("-v" in words)
+    plain = {name: value for name, value in planted_settings(tmp_path).items() if name != "on_bad_row"}
+    plain |= {"output": str(tmp_path / "bad"), "llm": "none", "dataset": "other"}
+    said = understudy("run", *words, *flags(plain))
+    assert said.code != 0
+    assert_clean(said.out + said.err, "what was said")
 
 
 def test_a_prompt_holds_public_words_only(tmp_path: Path, understudy: Callable[..., Said]) -> None:

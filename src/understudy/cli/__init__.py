@@ -12,7 +12,8 @@ from typing import Any
 import click
 
 from understudy import __version__
-from understudy.cli.output import say
+from understudy.cli import logs
+from understudy.cli.environment import name_variables
 from understudy.errors import UnderstudyError, UnderstudyWarning
 from understudy.files import disk_faults
 
@@ -60,7 +61,12 @@ class _LazyGroup(click.Group):
         if cmd_name not in VERBS:
             return None
         command: click.Command = getattr(import_module(VERBS[cmd_name]), cmd_name)
+        name_variables(command, cmd_name)
         return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        logs.begin(as_json="--log-json" in args)  # before anything can be wrong with the rest
+        return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         for section, verbs in _SECTIONS.items():
@@ -74,6 +80,9 @@ def cli() -> None:
     """Differentially private synthetic stand-ins for private text corpora."""
 
 
+cli.params += logs.options()
+
+
 def main() -> None:
     """Errors in two sentences, with documented exit codes; no traceback, which could quote a private text."""
     warnings.showwarning = _show_warning
@@ -81,14 +90,21 @@ def main() -> None:
         with disk_faults(Path("the output")):
             cli.main(prog_name="understudy", standalone_mode=False)
     except UnderstudyError as error:
-        say(f"Error: {error.problem}\n{error.cure}")
+        if logs.as_json():
+            logs.SPEECH.error("%s", error.problem, extra={"fields": {"cure": error.cure}})
+        else:
+            logs.SPEECH.error("Error: %s\n%s", error.problem, error.cure)
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        error.show()
+        if logs.as_json():
+            logs.SPEECH.error("%s", error.format_message())
+        else:
+            error.show()
+        _name_variable(error)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         resumes = sys.argv[1:2] in _RESUMABLE or "--charge-metrics" in sys.argv
-        click.echo(f"Interrupted.{' The same command (without --fresh) resumes.' * resumes}", err=True)
+        logs.SPEECH.error("Interrupted.%s", " The same command (without --fresh) resumes." * resumes)
         sys.exit(INTERRUPTED)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
@@ -97,18 +113,29 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("UNDERSTUDY_DEBUG"):
             raise
-        click.echo(
-            f"Internal error: {type(error).__name__} in {_place(error)}.\n"
+        logs.SPEECH.error(
+            "Internal error: %s in %s.\n"
             "This is a bug. Its message may quote private text, so it is not shown; UNDERSTUDY_DEBUG=1 shows all.",
-            err=True,
+            type(error).__name__,
+            _place(error),
         )
         sys.exit(INTERNAL_ERROR)
+    finally:
+        logs.begin(as_json=False)
+
+
+def _name_variable(error: click.ClickException) -> None:
+    """Say where a wrong value comes from that nobody typed."""
+    option = error.param if isinstance(error, click.BadParameter) else None
+    named = option is not None and isinstance(option.envvar, str) and os.environ.get(option.envvar)
+    if option is not None and named and not {word.partition("=")[0] for word in sys.argv} & {*option.opts}:
+        logs.SPEECH.error("The value is that of the environment variable %s.", option.envvar)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
     """Ours in words, without the line of code; others as Python shows them."""
     if issubclass(category, UnderstudyWarning):
-        click.echo(f"Warning: {message}", err=True)
+        logs.SPEECH.warning("%s%s", "" if logs.as_json() else "Warning: ", message)
     else:
         _python_shows(message, category, *place, **more)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from understudy.cli.environment import TypedOption
 from understudy.cli.options import TABLE, ParametersCommand, config_option, given, json_option, release_size_option
 from understudy.cli.output import listener, printable, say, show_json, show_table
 from understudy.errors import ConfigError, PrivacyError
@@ -183,8 +184,20 @@ def _audit_groups(_args: Sequence[str]) -> Groups:
 )
 @click.argument("config")
 @click.option("--output", metavar="FOLDER", help="Folder for the results, which stay in its private part.")
-@click.option("--insecure-no-noise", is_flag=True, default=None, help="Audit the run without its noise: it must fail.")
-@click.option("--fresh", is_flag=True, default=None, help="Start anew in a used folder, with other canaries and coins.")
+@click.option(
+    "--insecure-no-noise",
+    is_flag=True,
+    default=None,
+    cls=TypedOption,
+    help="Audit the run without its noise: it must fail.",
+)
+@click.option(
+    "--fresh",
+    is_flag=True,
+    default=None,
+    cls=TypedOption,
+    help="Start anew in a used folder, with other canaries and coins.",
+)
 @json_option
 def audit_run(
     config: str, *, output: str | None, insecure_no_noise: bool | None, fresh: bool | None, as_json: bool, **values: Any

@@ -10,7 +10,9 @@ from zipfile import is_zipfile
 
 import click
 
+from understudy.cli.environment import TypedOption
 from understudy.cli.options import (
+    METHOD,
     TABLE,
     WRITING,
     ParametersCommand,
@@ -56,7 +58,11 @@ _MAIN = (*_DATA, "private_model", "guide", "engine", *WRITING)
 
 
 _method_option = click.option(
-    "--method", default=None, metavar="NAME", help=f"{', '.join(method_names())}. [default: {DEFAULT_METHOD}]"
+    "--method",
+    default=None,
+    envvar=METHOD,
+    metavar="NAME",
+    help=f"{', '.join(method_names())}. [default: {DEFAULT_METHOD}]",
 )
 
 
@@ -140,7 +146,13 @@ def run(config: str | None, as_json: bool, **values: Any) -> None:
 @_method_option
 @config_option
 @json_option
-@click.option("--continue", "resume", is_flag=True, help="Use what an earlier release here has paid for and not used.")
+@click.option(
+    "--continue",
+    "resume",
+    is_flag=True,
+    cls=TypedOption,
+    help="Use what an earlier release here has paid for and not used.",
+)
 def release(config: str | None, as_json: bool, resume: bool, **values: Any) -> None:
     """Make a Release of a private table: the only step that reads it."""
     settings = run_config(given(values, config))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from understudy.cli.environment import TypedOption, variable
 from understudy.cli.options import ParametersCommand, config_option, given, json_option, require_output
 from understudy.cli.output import printable, say, show_json, show_table
 from understudy.errors import ConfigError, ModelError
@@ -57,7 +58,7 @@ _BUDGETS = ("epsilon", "delta", "secret_prior", "secret_posterior")
     help="How runs compose: stated costs add up, or all events in one Renyi accountant.  "
     "[default: basic; rdp for secrets]",
 )
-@click.option("--raise", "raises", is_flag=True, help="Raise the cap of a dataset that is open.")
+@click.option("--raise", "raises", is_flag=True, cls=TypedOption, help="Raise the cap of a dataset that is open.")
 @json_option
 @_location_option
 def open_command(
@@ -277,9 +278,18 @@ def pull(what: str, from_dir: Path | None, as_json: bool) -> None:  # noqa: ARG0
 
 @models.command("check")
 @click.argument("spec")
-@click.option("--base-url", help="The endpoint's address, where it is not the product's own.")
-@click.option("--api-key-env", help="The environment variable that holds the endpoint's key.")
-@click.option("--llm-extra-body", metavar="JSON", help="Further fields of every request, as a JSON object.")
+@click.option(
+    "--base-url", envvar=variable("base-url"), help="The endpoint's address, where it is not the product's own."
+)
+@click.option(
+    "--api-key-env", envvar=variable("api-key-env"), help="The environment variable that holds the endpoint's key."
+)
+@click.option(
+    "--llm-extra-body",
+    envvar=variable("llm-extra-body"),
+    metavar="JSON",
+    help="Further fields of every request, as a JSON object.",
+)
 @json_option
 def check(spec: str, base_url: str | None, api_key_env: str | None, llm_extra_body: str | None, as_json: bool) -> None:
     """Ask the chat model SPEC a few small questions and say what it can do. For 'builtin', try the embedder too."""
@@ -415,7 +425,7 @@ def _target(output: str | None, kind: str) -> Path:
 
 
 def _wrote(target: Path, note: str, as_json: bool) -> None:
-    click.echo(note, err=True)
+    say(note)
     if as_json:
         show_json({"file": str(target)})
     else:

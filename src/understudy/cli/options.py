@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import click
+from click.core import ParameterSource
 from pydantic.fields import FieldInfo
 
+from understudy.cli.environment import LEDGER, OneOption, TypedOption, must_be_typed, variable
+from understudy.cli.output import say
 from understudy.errors import ConfigError
 from understudy.parameters import Parameters
 
@@ -22,7 +26,10 @@ _OF_METHODS = (
 )
 _RECORDS = ("records", "records_per_label")
 
-config_option = click.option("--config", default=None, metavar="FILE", help="YAML configuration; flags override it.")
+CONFIG, METHOD = variable("config"), variable("method")
+config_option = click.option(
+    "--config", default=None, envvar=CONFIG, metavar="FILE", help="YAML configuration; flags override it."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 release_size_option = click.option(
     "--max-release-bytes",
@@ -38,15 +45,22 @@ def options_of(group: type[Parameters]) -> list[click.Option]:
 
 
 def given(values: dict[str, Any], config: str | None) -> dict[str, Any]:
-    """The values of the configuration file, overridden by the flags that were given."""
+    """The values of the configuration file, overridden by those of the environment, overridden by the flags."""
     from understudy.config import read_config
 
-    flags = {name: value for name, value in values.items() if value not in (None, ())}
-    written = read_config(config) if config else {}
-    for first, second in (_RECORDS, _RECORDS[::-1]):
-        if first in flags and second not in flags:
-            written.pop(second, None)  # two ways to say one thing: the flag counts
-    return {**written, **flags}
+    context = click.get_current_context(silent=True)
+    told = {name: value for name, value in values.items() if value not in (None, ())}
+    here = {} if context is None else {name: context.get_parameter_source(name) for name in told}
+    around = {name: told[name] for name, source in here.items() if source is ParameterSource.ENVIRONMENT}
+    if around:
+        say(f"From the environment: {', '.join(sorted(map(variable, around)))}.")
+    made: dict[str, Any] = {}
+    for layer in (read_config(config) if config else {}, around, {n: told[n] for n in told if n not in around}):
+        for first, second in (_RECORDS, _RECORDS[::-1]):
+            if first in layer and second not in layer:
+                made.pop(second, None)  # two ways to say one thing: the nearer one counts
+        made |= layer
+    return made
 
 
 def require_output(output: object, kind: str = "FOLDER") -> None:
@@ -99,6 +113,7 @@ class ParametersCommand(click.Command):
             shown.sort(key=lambda option: (*self._main, option.name).index(option.name))
             _section(ctx, formatter, title, shown)
         own = [param for param in super().get_params(ctx) if isinstance(param, click.Option)]
+        own = [option for option in own if everything or "--log-json" not in option.opts]  # -v and -q matter more
         _section(ctx, formatter, "Other", [*own, _HELP_ALL])
         if left_out:
             formatter.write_paragraph()
@@ -131,11 +146,19 @@ def _option(name: str, field: FieldInfo) -> click.Option:
     if default is not None and default is not False and default != ():  # 0 is a default, and equal to False
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
         help_text += f" [default: {shown}]"
+    own = variable(name)
+    kind = TypedOption if must_be_typed(name) else click.Option
     if annotation is bool:
-        return click.Option([f"{flag}/--no-{name.replace('_', '-')}"], default=None, help=help_text)
+        return kind([f"{flag}/--no-{name.replace('_', '-')}"], default=None, help=help_text, envvar=own)
     if name == "data":
-        return click.Option([flag], multiple=True, help=help_text, metavar="SOURCE")
-    return click.Option([flag], type=_click_type(annotation), default=None, help=help_text)
+        return OneOption([flag], multiple=True, help=help_text, metavar="SOURCE", envvar=own)
+    return kind(
+        [flag],
+        type=_click_type(annotation),
+        default=None,
+        help=help_text,
+        envvar=None if own == LEDGER else own,  # the ledger reads its own, after the file
+    )
 
 
 def _click_type(annotation: Any) -> click.ParamType[Any]:
@@ -157,7 +180,7 @@ def _without_none(annotation: Any) -> Any:
 
 
 def value_of(flag: str, args: Iterable[str]) -> str | None:
-    """The value of a flag before click has parsed anything: the last one counts, as in click."""
+    """The value of a flag before click has parsed anything, else of its variable: the last one counts, as in click."""
     words = list(args)
     found = None
     for position, word in enumerate(words):
@@ -165,4 +188,4 @@ def value_of(flag: str, args: Iterable[str]) -> str | None:
             found = words[position + 1]
         elif word.startswith(flag + "="):
             found = word.split("=", 1)[1]
-    return found
+    return found or os.environ.get(variable(flag)) or None

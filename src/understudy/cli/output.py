@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from understudy.cli.logs import SPEECH, lines_only
+
 if TYPE_CHECKING:
     from understudy.run.session import Listener
 
@@ -33,7 +35,7 @@ def printable(text: str) -> str:
 
 def say(text: str) -> None:
     """A line for a person."""
-    click.echo(printable(text), err=True)
+    SPEECH.info("%s", text)
 
 
 def show_json(fields: Mapping[str, Any]) -> None:
@@ -67,7 +69,7 @@ def listener() -> Iterator[Listener]:
     """Lines and progress on standard error: a progress display on a terminal, plain lines otherwise."""
     from understudy.run.session import Listener
 
-    if not sys.stderr.isatty():
+    if lines_only() or not sys.stderr.isatty():
         yield Listener(say, _Plain())
         return
     from rich.console import Console

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +11,8 @@ from typing import Protocol
 
 from understudy.models.collect import closing
 from understudy.models.types import ChatModel, ChatRequest, Completion
+
+_log = logging.getLogger(__name__)
 
 LOOK_UP = 1000
 """Keys in one question to the store."""
@@ -66,6 +69,7 @@ class CachedChat:
                 completion = Completion.from_json(text)
                 for index in places[key]:
                     yield index, completion
+        _log.debug("Of %d requests, %d have stored answers.", len(keys), len(keys) - len(missing))
         if not missing:
             return
         batches = _Batches(self._model.complete([requests[places[key][0]] for key in missing]))

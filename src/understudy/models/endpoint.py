@@ -178,6 +178,7 @@ class _Session:
             ModelError: nothing else would work either; at a cap, what was in flight is answered first.
         """
         watch = asyncio.create_task(self._watch())
+        _log.debug("Asking %s at most %d requests at once.", self._endpoint.host, self._workers)
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._workers):
@@ -186,6 +187,8 @@ class _Session:
             raise errors.exceptions[0] from None
         finally:
             watch.cancel()
+            used = self._endpoint.budget.used
+            _log.debug("%d tokens of prompts and %d of answers so far.", used.prompt_tokens, used.completion_tokens)
             self.results.put_nowait(None)
         if self._cap is not None:
             raise self._cap
@@ -256,6 +259,7 @@ class _Session:
             elif outcome.retry and (not outcome.congestion or outcome.status in _NOT_READY):
                 self._breaker.broken(outcome.reason, starting=outcome.status in _NOT_READY)
             failures += 1
+            _log.debug("Try %d of a request failed: %s.", failures, outcome.reason)
             if not outcome.retry or failures > endpoint.max_retries:
                 tries = "" if failures == 1 else f" (the last of {failures} tries)"
                 return Completion("", "failed", error=outcome.reason + tries)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import logging
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,6 +28,8 @@ from understudy.store.folder import FolderLock, discard, remove_orphans, set_asi
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_log = logging.getLogger(__name__)
 
 FILE = "run.sqlite"
 INSECURE_FILE = "insecure.sqlite"
@@ -227,6 +230,7 @@ class RunStore:
         """Note that a stage is done; marking it again changes nothing."""
         with self._database.transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO stage (name) VALUES (?)", (stage,))
+        _log.debug("The stage %s is done.", stage)
 
     def stages(self) -> list[str]:
         """The stages that are done, in order."""

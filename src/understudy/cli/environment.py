@@ -1,0 +1,68 @@
+"""Options by environment variable: a parameter's by its own name, a single verb's by the verb's name and its own.
+
+A flag wins over its variable, a variable over the configuration file. What gives a protection up, vouches for something
+or spends again must be typed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from understudy.cli import logs
+from understudy.errors import ConfigError
+
+PREFIX = "UNDERSTUDY_"
+LEDGER = "UNDERSTUDY_LEDGER"
+"""Where the ledger is unless a flag or the configuration says: the one variable that gives way to the file too."""
+_TYPED = frozenset(("labels_from_data", "trust_endpoint", "fresh", "charge_metrics"))
+
+
+def must_be_typed(name: str) -> bool:
+    """Whether the parameter ``name`` is refused where the environment sets it."""
+    return name in _TYPED or name.startswith("insecure_") or name.endswith(("_is_public", "_are_public"))
+
+
+class TypedOption(click.Option):
+    """An option that no environment variable may set. ConfigError where one tries, and the command line is silent."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        if isinstance(self.envvar, str) and os.environ.get(self.envvar) and not ctx.resilient_parsing:
+            raise ConfigError(
+                f"The environment variable {self.envvar} is set, and {self.opts[0]} must be typed.",
+                f"Unset it, and write {self.opts[0]} on the command line or in the configuration if it is meant.",
+            )
+        return None
+
+
+class OneOption(click.Option):
+    """An option that may be repeated, and is one value as a variable: names may hold spaces and colons."""
+
+    def value_from_envvar(self, ctx: click.Context) -> Any:
+        value = self.resolve_envvar_value(ctx)
+        return None if value is None else (value,)
+
+
+def variable(name: str) -> str:
+    """That of the parameter or option ``name``.
+
+    >>> variable("max-tokens")
+    'UNDERSTUDY_MAX_TOKENS'
+    """
+    return PREFIX + name.lstrip("-").replace("-", "_").replace(" ", "_").upper()
+
+
+def name_variables(command: click.Command, path: str) -> None:
+    """Give each option of ``command``, and of what is below it, its variable; and all of them what they say."""
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            name_variables(below, f"{path} {name}")
+        return
+    if any("--log-json" in param.opts for param in command.params):
+        return
+    for param in command.params:
+        if isinstance(param, click.Option) and param.envvar is None and param.name != "location":
+            param.envvar = variable(f"{path} {max(param.opts, key=len).lstrip('-')}")
+    command.params += logs.options()

@@ -1,0 +1,229 @@
+"""Options by environment variable, what is said on standard error, and completion in three shells."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from clinic import FakeChat, flags, settings
+from run_fixtures import Said
+
+from understudy.cli import VERBS, cli, logs
+from understudy.cli.environment import TypedOption, must_be_typed, variable
+from understudy.cli.options import ParametersCommand, options_of
+from understudy.config import RUN_GROUPS
+from understudy.methods.registry import method_class, method_names
+
+GROUPS = [*RUN_GROUPS, *(method_class(name).parameters for name in method_names())]
+PLAN = ("plan", "--label", "department", "--labels", "cardiology,other", "--expected-records", "900")
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def give(**values: str) -> None:
+        for name, value in values.items():
+            monkeypatch.setenv(variable(name), value)
+
+    return give
+
+
+def test_a_variable_stands_for_a_flag(understudy: Callable[..., Said], given: Callable[..., None]) -> None:
+    given(epsilon="5", delta="1e-6", top_terms="77", no_such_option="1")
+    said = understudy(*PLAN)
+    assert said.code == 0, said.err
+    assert "budget (epsilon=5, delta=1e-06)" in said.out
+    assert "the top 77 stay" in said.out
+    assert said.err == "From the environment: UNDERSTUDY_DELTA, UNDERSTUDY_EPSILON, UNDERSTUDY_TOP_TERMS.\n"
+
+
+def test_a_flag_wins_over_its_variable_and_a_variable_over_the_file(
+    tmp_path: Path, understudy: Callable[..., Said], given: Callable[..., None]
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump({"epsilon": 1, "delta": "1e-6", "top_terms": 11, "records": 10}), "utf-8")
+    given(config=str(file), epsilon="2", top_terms="22", records_per_label="3")
+    plan = json.loads(understudy(*PLAN, "--epsilon", "4", "--json").out)
+    assert plan["budget"]["epsilon"] == "4"
+    assert "the top 22 stay" in plan["charges"][0]["why"]
+    assert plan["generation"]["entries"][0]["value"] == 6, "3 for each of two labels"
+    plan = json.loads(understudy(*PLAN, "--records", "7", "--json").out)
+    assert plan["budget"]["epsilon"] == "2"
+    assert plan["generation"]["entries"][0]["value"] == 7
+
+
+def test_the_method_and_its_options_come_from_the_environment_too(
+    understudy: Callable[..., Said], given: Callable[..., None]
+) -> None:
+    given(method="aug-pe", rounds="2", epsilon="4", delta="1e-6", population="40")
+    said = understudy(*PLAN)
+    assert "Method aug-pe" in said.out, said.err
+    assert "UNDERSTUDY_ROUNDS" in said.err
+
+
+def test_a_name_with_spaces_is_one_source(
+    tmp_path: Path, understudy: Callable[..., Said], given: Callable[..., None]
+) -> None:
+    values = settings(tmp_path)
+    (tmp_path / "two words.csv").write_bytes((tmp_path / "notes.csv").read_bytes())
+    values.pop("data")
+    given(data=str(tmp_path / "two words.csv"), dataset="words")
+    said = understudy("run", *flags(values))
+    assert said.code == 0, said.err
+
+
+def test_yes_and_no_are_read_and_anything_else_names_the_variable(
+    understudy: Callable[..., Said], given: Callable[..., None]
+) -> None:
+    given(epsilon="4", delta="1e-6", guide="yes")
+    assert "guide" in understudy(*PLAN).out
+    given(guide="no")
+    assert understudy(*PLAN).code == 0
+    given(guide="perhaps")
+    said = understudy(*PLAN)
+    assert said.code == 2
+    assert "not a valid boolean" in said.err
+    assert "The value is that of the environment variable UNDERSTUDY_GUIDE." in said.err
+
+
+@pytest.mark.parametrize(
+    ("name", "flag"),
+    [
+        ("insecure_no_noise", "--insecure-no-noise"),
+        ("insecure_noise_seed", "--insecure-noise-seed"),
+        ("vocabulary_is_public", "--vocabulary-is-public"),
+        ("examples_are_public", "--examples-are-public"),
+        ("labels_from_data", "--labels-from-data"),
+        ("trust_endpoint", "--trust-endpoint"),
+        ("fresh", "--fresh"),
+    ],
+)
+def test_what_gives_protection_up_or_vouches_must_be_typed(
+    understudy: Callable[..., Said], given: Callable[..., None], name: str, flag: str
+) -> None:
+    given(**{name: "1"})
+    said = understudy(*PLAN, "--epsilon", "4", "--delta", "1e-6")
+    assert said.code != 0
+    assert f"UNDERSTUDY_{name.upper()} is set, and {flag} must be typed" in said.err
+    typed = (flag, "3") if name == "insecure_noise_seed" else (flag,)
+    assert understudy(*PLAN, "--epsilon", "4", "--delta", "1e-6", *typed).code == 0
+
+
+def test_every_parameter_has_a_variable_and_the_risky_ones_are_refused() -> None:
+    options = {option.name: option for group in GROUPS for option in options_of(group)}
+    for name, option in options.items():
+        assert name is not None
+        assert option.envvar == (None if name == "ledger" else f"UNDERSTUDY_{name.upper()}")
+        assert isinstance(option, TypedOption) is must_be_typed(name)
+    risky = {name for name in options if must_be_typed(name or "")}
+    assert {"insecure_no_noise", "insecure_noise_seed", "public_corpus_is_public", "fresh"} <= risky
+
+
+def below(command: click.Command, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], click.Command]]:
+    if isinstance(command, click.Group):
+        return [each for name, command in command.commands.items() for each in below(command, (*path, name))]
+    return [(path, command)]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_option_of_one_verb_has_a_variable_with_the_verb_s_name(verb: str) -> None:
+    command = cli.get_command(click.Context(cli), verb)
+    assert command is not None
+    for path, each in below(command, (verb,)):
+        assert {"-v", "-q"} <= {opt for param in each.params for opt in param.opts}
+        for param in each.params:
+            if isinstance(param, click.Option) and "--json" in param.opts:
+                assert param.envvar == f"UNDERSTUDY_{'_'.join(path).upper()}_JSON"
+        assert len({param.envvar for param in each.params if param.envvar}) == len(
+            [param for param in each.params if param.envvar]
+        )
+    assert isinstance(command, click.Command | ParametersCommand)
+
+
+def test_the_ledger_s_variable_gives_way_to_the_file(
+    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = settings(tmp_path)
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(values), "utf-8")
+    monkeypatch.setenv("UNDERSTUDY_LEDGER", str(tmp_path / "elsewhere.sqlite"))
+    assert understudy("run", "--config", str(file)).code == 0
+    assert not (tmp_path / "elsewhere.sqlite").exists()
+
+
+def test_quiet_says_nothing_and_errors_are_still_said(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    said = understudy("run", "-q", *flags(settings(tmp_path)))
+    assert (said.code, said.err) == (0, "")
+    assert said.out.endswith("synthetic.parquet\n")
+    assert "No privacy budget given" in understudy("-q", "plan", "--label", "d", "--labels", "a,b").err
+    assert "From the environment" not in understudy(*PLAN, "--epsilon", "4", "--delta", "1e-6").err
+
+
+def test_verbose_says_more_and_the_next_command_does_not(
+    tmp_path: Path, understudy: Callable[..., Said], use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    use_chat(FakeChat())
+    said = understudy("run", "-v", *flags(settings(tmp_path, llm="builtin")))
+    assert "[understudy.store.run_store] The stage released is done." in said.err
+    assert "[understudy.models.cached] Of 8 requests, 0 have stored answers." in said.err
+    again = settings(tmp_path, llm="builtin", output=str(tmp_path / "second"))
+    assert "[understudy" not in understudy("run", *flags(again)).err
+
+
+def test_json_logs_are_one_object_per_line(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    said = understudy("--log-json", "run", "-v", *flags(settings(tmp_path)))
+    records = [json.loads(line) for line in said.err.splitlines()]
+    assert {"time", "level", "logger", "message"} <= records[0].keys()
+    assert {record["logger"].partition(".")[0] for record in records} == {"understudy"}
+    assert {"info", "debug"} <= {record["level"] for record in records}
+    assert "\x1b" not in said.err
+    said = understudy("plan", "--log-json", "--label", "d", "--labels", "a,b")
+    error = json.loads(said.err)
+    assert error["level"] == "error"
+    assert error["message"] == "No privacy budget given."
+    assert "--epsilon" in error["cure"]
+    said = understudy("plan", "--log-json", "--no-such-flag")
+    assert json.loads(said.err)["level"] == "error"
+
+
+def test_a_record_s_exception_is_never_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.begin(as_json=False)
+    try:
+        raise ValueError("a private text")
+    except ValueError:
+        logging.getLogger("understudy.test").exception("It failed.")
+    assert capsys.readouterr().err == "Warning: It failed.\n"
+
+
+@pytest.mark.parametrize(
+    ("shell", "sign"), [("bash", "complete -o nosort"), ("zsh", "#compdef understudy"), ("fish", "complete --no-files")]
+)
+def test_a_completion_script_is_written_for(shell: str, sign: str) -> None:
+    command = [sys.executable, "-m", "understudy"]
+    around = {**os.environ, "_UNDERSTUDY_COMPLETE": f"{shell}_source"}
+    done = subprocess.run(command, env=around, capture_output=True, text=True, check=False)
+    assert sign in done.stdout, done.stderr
+
+
+def test_completion_proposes_verbs_and_the_flags_of_a_method() -> None:
+    def proposed(words: str) -> str:
+        parts = words.split(" ")
+        around = {
+            **os.environ,
+            "_UNDERSTUDY_COMPLETE": "bash_complete",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(parts) - 1),
+        }
+        command = [sys.executable, "-m", "understudy"]
+        return subprocess.run(command, env=around, capture_output=True, text=True, check=False).stdout
+
+    assert "plain,release" in proposed("understudy rel")
+    assert "plain,--top-terms" in proposed("understudy run --top")
+    assert "plain,--rounds" in proposed("understudy run --method aug-pe --rou")
