@@ -112,8 +112,9 @@ class ParametersCommand(click.Command):
             left_out += len(options) - len(shown)
             shown.sort(key=lambda option: (*self._main, option.name).index(option.name))
             _section(ctx, formatter, title, shown)
-        own = [param for param in super().get_params(ctx) if isinstance(param, click.Option)]
-        own = [option for option in own if everything or "--log-json" not in option.opts]  # -v and -q matter more
+        every = [param for param in super().get_params(ctx) if isinstance(param, click.Option)]
+        own = [option for option in every if everything or "--log-json" not in option.opts]  # -v and -q matter more
+        left_out += len(every) - len(own)
         _section(ctx, formatter, "Other", [*own, _HELP_ALL])
         if left_out:
             formatter.write_paragraph()
