@@ -1,6 +1,6 @@
 """Typed columns: their marginals beside other implementations, other splits of the budget, and support tickets.
 
-    python -m benchmarks.tables marginals --table network:0:5000 network:0:50000 adult tickets --ways tree none fresh
+    python -m benchmarks.tables marginals --table network:0:5000 adult tickets --ways selected tree none fresh
     python -m benchmarks.tables marginals --table adult --ways mst aim --python ~/mbi/bin/python
     python -m benchmarks.tables marginals --table adult --ways opendp-mst --python ~/opendp/bin/python
     python -m benchmarks.tables splits --table network:0:5000 adult
@@ -55,14 +55,14 @@ from understudy.privacy.noise import SystemNoise
 from understudy.queries.marginals import Marginals, PairScores, independent
 from understudy.tables.distribution import Distribution
 from understudy.tables.fitting import fit
-from understudy.tables.parameters import TablesParameters
+from understudy.tables.parameters import SELECTED, TREE, TablesParameters
 from understudy.tables.plan import COLUMNS, PAIRS, SCORES, column_charges, require_measurable
-from understudy.tables.selection import spanning_tree
+from understudy.tables.selection import select_pairs
 from understudy.tables.variables import Variables
 
 DELTA = "1e-6"
 SAMPLED, MOST_CELLS = 1_000_000, 50_000
-OURS = ("tree", "tree-noise", "tree-cut", "all", "none")
+OURS = ("selected", "tree", "all", "none")
 OTHERS = ("mst", "aim", "opendp-mst", "opendp-aim")
 SPLITS = ((0.3, 0.15, 0.55), (0.2, 0.1, 0.7), (0.4, 0.2, 0.4), (0.3, 0.3, 0.4))
 
@@ -81,10 +81,7 @@ class Records:
 
 def distribution(table: CellTable, epsilon: str, way: str) -> Distribution:
     """As :func:`~understudy.run.tabling.with_columns` makes it, with all of the budget."""
-    variables, parameters = (
-        Variables(None, LabelSet(), table.columns),
-        TablesParameters(column_pairs=way.partition("-")[0]),
-    )
+    variables, parameters = Variables(None, LabelSet(), table.columns), TablesParameters(column_pairs=way)
     require_measurable(variables, parameters)
     records, sizes = Records(table.private), variables.sizes
     charges = {each.name: each.mechanism for each in column_charges(us.Budget(epsilon, DELTA), variables, parameters)}
@@ -94,30 +91,20 @@ def distribution(table: CellTable, epsilon: str, way: str) -> Distribution:
 
     single = Marginals(sizes, tuple((each,) for each in range(len(sizes))), False)
     singles = single.split(noisy(COLUMNS, single))
-    pairs, histograms = variables.pairs(parameters.column_pairs), []
+    pairs, histograms, pair_std = variables.pairs(parameters.column_pairs), [], 0.0
+    query = Marginals(sizes, pairs or (), False)
     if pairs is None:
         every = Marginals(sizes, variables.all_pairs, False)
         total = float(np.mean([each.sum() for each in singles]))
-        scores = noisy(SCORES, PairScores(every, independent(every, singles, total)))
-        pairs = spanning_tree(variables.all_pairs, scores - _penalty(every, singles, total, charges, way), len(sizes))
+        expected = independent(every, singles, total)
+        scores, counts = noisy(SCORES, PairScores(every, expected)), every.split(expected / COUNT_GRID)
+        std = charges[PAIRS].noise_std
+        pairs = select_pairs(sizes, variables.all_pairs, scores, counts, std=std, tree=way == TREE)
+        query = Marginals.sharing(sizes, pairs, labelled=False)
     if pairs:
-        query = Marginals(sizes, pairs, False)
-        histograms = query.split(noisy(PAIRS, query))
-    stds = [float(charges[name].noise_std) if name in charges else 0.0 for name in (COLUMNS, PAIRS)]
-    return fit(sizes, singles, pairs, histograms, single_std=stds[0], pair_std=stds[1])
-
-
-def _penalty(
-    every: Marginals, singles: list[NDArray[np.float64]], total: float, charges: dict[str, Any], way: str
-) -> NDArray[np.float64] | float:
-    """What a pair's noise is expected to cost, by which a selection other than the library's goes."""
-    noise = float(charges[PAIRS].noise_std) * np.sqrt(2 / np.pi)
-    if way == "tree-noise":  # as AIM's selection has it
-        return noise * np.array([np.prod([every.sizes[each] for each in pair]) for pair in every.sets])
-    if way == "tree-cut":  # a cell that noise drowns is lost, and something else is in its place: no more than that
-        expected = every.split(independent(every, singles, total) / COUNT_GRID)
-        return np.array([np.minimum(noise, 2 * each).sum() for each in expected])
-    return 0.0
+        histograms = query.split(noisy(PAIRS, query) / query.per_record)
+        pair_std = charges[PAIRS].noise_std / query.per_record
+    return fit(sizes, singles, pairs, histograms, single_std=charges[COLUMNS].noise_std, pair_std=pair_std)
 
 
 def sampled(table: CellTable, epsilon: str, way: str, python: str, limit: float) -> tuple[NDArray[Any], float]:
@@ -210,7 +197,7 @@ def splits(given: argparse.Namespace) -> None:
                     tables_plan, "_SELECTED", dict(zip((COLUMNS, SCORES, PAIRS), split, strict=True))
                 ):
                     found = [
-                        apart(sampled(table, epsilon, "tree", "", 0)[0], table.private, table.sizes)
+                        apart(sampled(table, epsilon, SELECTED, "", 0)[0], table.private, table.sizes)
                         for _ in range(given.runs)
                     ]
                 show(found, given.out, table=name, split=split, epsilon=epsilon)
@@ -300,7 +287,9 @@ def main() -> None:
         mine.add_argument("--runs", type=int, default=3)
         mine.add_argument("--out", type=Path)
         if run is marginals:
-            mine.add_argument("--ways", nargs="+", default=["tree", "none", "fresh"], choices=[*OURS, *OTHERS, "fresh"])
+            mine.add_argument(
+                "--ways", nargs="+", default=["selected", "tree", "none", "fresh"], choices=[*OURS, *OTHERS, "fresh"]
+            )
             mine.add_argument("--python", default="python", help="with what tables_others.py needs")
             mine.add_argument("--steps", type=int, help="of our fit, if not the library's")
             mine.add_argument("--limit", type=float, default=80.0, help="MB that AIM's model may take")

@@ -352,11 +352,14 @@ def test_two_releases_with_the_noise_of_one_are_caught() -> None:
 
 @dataclass(frozen=True)
 class AsOneHistogram(Marginals):
-    """All histograms with the noise of one."""
+    """All histograms with the noise of one, and each record counted fully in each."""
 
     @property
     def sensitivity(self) -> Sensitivity:
         return Sensitivity.of_counts(1)
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return Marginals(self.sizes, self.sets, self.labelled).of_batch(batch)
 
 
 @dataclass(frozen=True)
@@ -375,7 +378,7 @@ def test_histograms_that_move_further_than_they_state_are_caught(broken: Any, un
     real: Any = pairs.query
     assert not caught(query_replaced(alone, real), runs=1_000)
     assert caught(
-        query_replaced(alone, broken(**{name: getattr(real, name) for name in ("sizes", "sets", "labelled")}))
+        query_replaced(alone, broken(**{name: getattr(real, name) for name in ("sizes", "sets", "labelled", "step")}))
     )
 
 

@@ -63,6 +63,14 @@ def test_no_unit_moves_the_histograms_by_more_than_is_declared(sets: Any, unit: 
 
 
 @UNITS
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6])
+def test_any_number_of_histograms_share_a_sensitivity_of_one(count: int, unit: Unit) -> None:
+    query = Marginals.sharing(SIZES, ALL_PAIRS[:count], labelled=True)
+    assert query.sensitivity.within(Sensitivity.of_shared_weight("gaussian", len(ALL_PAIRS)), "gaussian")
+    assert 0.99 < largest(query, unit) <= 1
+
+
+@UNITS
 @pytest.mark.parametrize("seed", [0, 1])
 def test_no_unit_moves_the_scores_by_more_than_is_declared(seed: int, unit: Unit) -> None:
     assert 0.5 < largest(scores(seed), unit) <= 1
@@ -93,6 +101,28 @@ class OneHistogram(Marginals):
     @property
     def sensitivity(self) -> Sensitivity:
         return Sensitivity.of_counts(1)
+
+
+def test_histograms_that_share_no_sensitivity_are_refused() -> None:
+    """Broken twin: a record adds 1 to each histogram, where the noise was planned for 1 in all."""
+    planned = NoisySum("gaussian", 1.0, Sensitivity.of_shared_weight("gaussian", 6), (None,))
+    data, two = bounded(rows()), ((0, 1), (1, 2))
+    shared = measure(planned, Marginals.sharing(SIZES, two, labelled=True), data, source=InsecureNoNoise())
+    assert shared.sum() == pytest.approx(120 / np.sqrt(2), rel=1e-5)
+    with pytest.raises(PrivacyError, match="not the one that was planned"):
+        measure(planned, Marginals(SIZES, two, True), data, source=InsecureNoNoise())
+
+
+@dataclass(frozen=True)
+class FullSteps(Marginals):
+    """Broken: states the sensitivity of shared histograms and counts each record fully."""
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return Marginals(self.sizes, self.sets, self.labelled).of_batch(batch)
+
+
+def test_full_counts_in_place_of_shared_ones_are_caught() -> None:
+    assert largest(FullSteps.sharing(SIZES, ALL_PAIRS, labelled=True), RECORD) > 2
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def with_columns(good: Release) -> Release:
     sizes = (2, 3, 4)
     return replace(
         good,
-        parameters={**good.parameters, "columns_share": 0.3, "column_pairs": "tree"},
+        parameters={**good.parameters, "columns_share": 0.3, "column_pairs": "selected"},
         schema=replace(good.schema, columns=columns),
         statement=replace(good.statement, charges=(*good.statement.charges, *charges)),
         arrays={

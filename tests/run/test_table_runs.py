@@ -44,11 +44,12 @@ def simple_fit(
     histograms: Sequence[NDArray[np.float64]],
     **_std: float,
 ) -> Distribution:
-    """Without the extra: each pair's ratio to independence, where the counts are above 1."""
-    known = [np.maximum(each, 0.5) for each in singles]
+    """Without the extra: each pair's ratio to independence, of pairs that make no circle."""
+    known, reached = [np.maximum(each, 0.5) for each in singles], set[int]()
     factors = [((place,), np.log(each / each.max())) for place, each in enumerate(known)]
     for (a, b), table in zip(pairs, histograms, strict=True):
-        ratio = np.log(np.maximum(table, 0.5) / np.outer(known[a], known[b]))
+        ratio = np.log(np.maximum(table, 0.5) / np.outer(known[a], known[b])) * (b not in reached)
+        reached.add(b)
         factors.append(((a, b), np.maximum(ratio - ratio.max(), -60)))
     return Distribution(tuple(sizes), tuple(factors))
 

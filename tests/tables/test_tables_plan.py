@@ -51,19 +51,20 @@ def test_gaussian_methods_spend_the_budget_and_columns_get_their_share(share: fl
 @pytest.mark.parametrize(
     ("pairs", "names", "measured"),
     [
-        ("tree", ["columns", "column-scores", "column-pairs"], 3),
+        ("selected", ["columns", "column-scores", "column-pairs"], 1),
+        ("tree", ["columns", "column-scores", "column-pairs"], 1),
         ("all", ["columns", "column-pairs"], 6),
         ("none", ["columns"], 0),
         ("topic*stars, urgent*priority", ["columns", "column-pairs"], 2),
     ],
 )
 def test_pairs_are_selected_or_public(pairs: str, names: list[str], measured: int) -> None:
+    """Noise is for as many pairs as are declared, or for one, which those that are selected share."""
     plan = planned(column_pairs=pairs)
     assert [charge.name for charge in plan.charges][2:] == names
     if measured:
-        assert (
-            plan.mechanism("column-pairs").sensitivity.l1 == measured * plan.mechanism("column-pairs").sensitivity.grid
-        )
+        planned_for = plan.mechanism("column-pairs").sensitivity
+        assert planned_for.l2 == pytest.approx(planned_for.grid * measured**0.5)
 
 
 def test_one_pair_is_not_selected() -> None:

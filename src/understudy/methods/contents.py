@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from understudy.guide.plan import GUIDE
 from understudy.privacy.events import GaussianEvent
 from understudy.release import Release
-from understudy.tables.plan import COLUMNS, PAIRS, SCORES, measured_pairs, parts
+from understudy.tables.plan import COLUMNS, PAIRS, SCORES, parts
 from understudy.tables.released import CHOSEN, LARGEST_LOGARITHM, LOGARITHMS, parameters_of, variables_of
 
 BESIDE = frozenset({GUIDE, COLUMNS, SCORES, PAIRS, LOGARITHMS, CHOSEN})
@@ -68,7 +68,7 @@ class Contents:
     def with_columns(self, release: Release) -> Contents:
         """Of a Release that has typed columns besides. Raises ConfigError if its pairs are none of its columns."""
         variables, parameters = variables_of(release), parameters_of(release)
-        pairs = len(variables.all_pairs)
+        pairs, declared = len(variables.all_pairs), variables.pairs(parameters.column_pairs)
         arrays = {
             COLUMNS: Held("float64", (sum(variables.sizes),)),
             SCORES: Held("float64", (pairs,)),
@@ -78,7 +78,7 @@ class Contents:
         held = {name: array for name, array in arrays.items() if name in charged}
         model = {
             LOGARITHMS: Held("float64", ("numbers of the model",), -LARGEST_LOGARITHM, 0.0),
-            CHOSEN: Held("int64", (measured_pairs(variables, parameters), 2), 0, len(variables.sizes) - 1),
+            CHOSEN: Held("int64", ("pairs" if declared is None else len(declared), 2), 0, len(variables.sizes) - 1),
         }
         return replace(
             self,

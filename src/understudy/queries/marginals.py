@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,20 +24,31 @@ class Marginals(Query[BoundedBatch]):
 
     Guarantee:
         Unit: a record, or an owner whose records are averaged, jointly over all histograms.
-        Sensitivity: a record adds 1 to one cell of each of the k histograms: L1 is k, L2 is sqrt(k); an average of
-        such vectors is no longer. In integers: a record adds floor(COUNT_GRID / records of its owner) to each. The
-        cells are those of declared domains, and which histograms there are is public or was released before.
+        Sensitivity: a record adds ``step`` to one cell of each of the k histograms: L1 is k ``step``, L2 is sqrt(k)
+        ``step``; an average of such vectors is no longer. In integers: a record adds floor(step / records of its owner)
+        to each. The cells are those of declared domains; which histograms there are, and so ``step``, is public or
+        follows from what was released before.
         Source: the measurements of Private-PGM (McKenna, Sheldon and Miklau 2019, arXiv:1901.09136).
 
     Args:
         sizes: cells of each variable.
         sets: of variables; a histogram each.
         labelled: whether the first variable is the label.
+        step: what a record adds to each histogram, in grid units; COUNT_GRID counts records.
     """
 
     sizes: tuple[int, ...]
     sets: tuple[tuple[int, ...], ...]
     labelled: bool
+    step: int = COUNT_GRID
+
+    @classmethod
+    def sharing(cls, sizes: tuple[int, ...], sets: tuple[tuple[int, ...], ...], *, labelled: bool) -> Self:
+        """Histograms that together have L2 sensitivity 1, however many there are: 1/sqrt(k) per record, rounded down.
+
+        So a noise multiplier that is planned before their number is known is right for any number.
+        """
+        return cls(sizes, sets, labelled, step=math.isqrt(COUNT_GRID**2 // max(len(sets), 1)))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -45,13 +56,16 @@ class Marginals(Query[BoundedBatch]):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        return Sensitivity.of_counts(len(self.sets))
+        count = len(self.sets)
+        if self.step == COUNT_GRID:
+            return Sensitivity.of_counts(count)
+        return Sensitivity(count * self.step, math.isqrt(count * self.step**2 - 1) + 1, COUNT_GRID)
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         """``Int64[cells]``."""
         sums = np.zeros(self.shape, dtype=np.int64)
         rows = _rows(batch, labelled=self.labelled)
-        weights = COUNT_GRID // batch.shares
+        weights = self.step // batch.shares
         for start, chosen in zip(self._starts, self.sets, strict=False):
             places = np.ravel_multi_index([rows[each] for each in chosen], [self.sizes[each] for each in chosen])
             np.add.at(sums, start + places, weights)
@@ -63,6 +77,11 @@ class Marginals(Query[BoundedBatch]):
             values[start : start + math.prod(shape)].reshape(shape)
             for start, shape in zip(self._starts.tolist(), self._shapes, strict=False)
         ]
+
+    @property
+    def per_record(self) -> float:
+        """What a record adds to each histogram, in units of the released value."""
+        return self.step / COUNT_GRID
 
     @cached_property
     def _shapes(self) -> list[tuple[int, ...]]:

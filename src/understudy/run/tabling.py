@@ -26,10 +26,10 @@ from understudy.queries.marginals import Marginals, PairScores, independent
 from understudy.release import Release
 from understudy.tables.distribution import Distribution
 from understudy.tables.fitting import fit
-from understudy.tables.parameters import TablesParameters
+from understudy.tables.parameters import TREE, TablesParameters
 from understudy.tables.plan import COLUMNS, PAIRS, SCORES
 from understudy.tables.released import CHOSEN, LOGARITHMS, distribution_of, has_columns, variables_of
-from understudy.tables.selection import cost_of_noise, spanning_tree
+from understudy.tables.selection import select_pairs
 from understudy.tables.variables import Pair, Variables, in_one_line
 from understudy.writing.records import Row, shown
 
@@ -51,43 +51,47 @@ def with_columns(
 
         singles = histogram of each variable + noise                             charge "columns"
         scores  = |histogram of each pair - that of independence|_1 + noise      charge "column-scores"
-        tree    = spanning tree of the largest scores, less what noise on the pair is expected to cost
-        pairs   = histogram of each pair of the tree + noise                     charge "column-pairs"
+        m pairs = those whose scores exceed what noise on them is expected to cost
+        pairs   = sqrt(m) (histogram of each / sqrt(m) + noise)                  charge "column-pairs"
 
     Guarantee:
         Unit: a record, or an owner of whom at most k records are averaged. Three
         :class:`~understudy.privacy.mechanisms.NoisySum`, over :class:`~understudy.queries.marginals.Marginals` and
         :class:`~understudy.queries.marginals.PairScores`. What is expected of independence is computed from the noisy
-        singles, the tree from the noisy scores; the model is fitted to noisy values alone. Where the pairs are
-        declared, there is no second sum.
+        singles; which pairs are measured, and how many, from the noisy scores. The histograms of m pairs, each divided
+        by sqrt(m), have together the L2 sensitivity 1 that was planned, whatever m is. The model is fitted to noisy
+        values alone. Where the pairs are declared, there is no second sum, and no division.
     """
     sizes, labelled = variables.sizes, variables.labelled
     single = Marginals(sizes, tuple((each,) for each in range(len(sizes))), labelled)
     measured = tools.measure(COLUMNS, single, corpus)
     noisy, singles = measured.seal.noise != "none", single.split(measured.value)
     arrays = {COLUMNS: measured.value}
+
+    def std(name: str) -> float:
+        return float(plan.mechanism(name).noise_std) if noisy else 0.0
+
     pairs = variables.pairs(parameters.column_pairs)
+    query = Marginals(sizes, pairs or (), labelled)
     if pairs is None:
         every = Marginals(sizes, variables.all_pairs, labelled)
         total = float(np.mean([each.sum() for each in singles]))
         expected = independent(every, singles, total)
-        scores = tools.measure(SCORES, PairScores(every, expected), corpus)
-        arrays[SCORES] = scores.value
-        noise = float(plan.mechanism(PAIRS).noise_std) if noisy else 0.0
-        costs = [cost_of_noise(pair / COUNT_GRID, noise) for pair in every.split(expected)]
-        pairs = spanning_tree(variables.all_pairs, scores.value - np.array(costs), len(sizes))
+        scores = arrays[SCORES] = tools.measure(SCORES, PairScores(every, expected), corpus).value
+        counts = every.split(expected / COUNT_GRID)
+        tree = parameters.column_pairs == TREE
+        pairs = select_pairs(sizes, variables.all_pairs, scores, counts, std=std(PAIRS), tree=tree)
+        query = Marginals.sharing(sizes, pairs, labelled=labelled)
     histograms: list[NDArray[np.float64]] = []
     if pairs:
-        query = Marginals(sizes, pairs, labelled)
-        arrays[PAIRS] = tools.measure(PAIRS, query, corpus).value
+        arrays[PAIRS] = tools.measure(PAIRS, query, corpus).value / query.per_record
         histograms = query.split(arrays[PAIRS])
 
-    def std(name: str) -> float:
-        return float(plan.mechanism(name).noise_std) if noisy and name in arrays else 0.0
+    pair_std = std(PAIRS) / query.per_record if pairs else 0.0
 
     def fitted() -> dict[str, NDArray[Any]]:
         tools.say("Fitting the distribution of rows.")
-        model = fit(sizes, singles, pairs, histograms, single_std=std(COLUMNS), pair_std=std(PAIRS))
+        model = fit(sizes, singles, pairs, histograms, single_std=std(COLUMNS), pair_std=pair_std)
         return {LOGARITHMS: np.concatenate([table.ravel() for _, table in model.factors])}
 
     arrays[LOGARITHMS] = tools.keep("columns model", fitted)[LOGARITHMS]

@@ -44,13 +44,12 @@ class Distribution:
     def __post_init__(self) -> None:
         require_narrow(self.sizes, [scope for scope, _ in self.factors])
 
-    def probability(self, allowed: Sequence[NDArray[Any]]) -> float:
-        """Of the rows that are allowed: per variable ``Float64[size]``, the share of each cell's values that are (or
-        ``Bool``)."""
-        return float(self.shares(allowed).sum())
-
     def shares(self, allowed: Sequence[NDArray[Any]]) -> Table:
-        """``Float64[size]``: how probable each cell of the first variable is together with rows that are allowed."""
+        """``Float64[size]``: how probable each cell of the first variable is together with rows that are allowed.
+
+        Args:
+            allowed: per variable ``Float64[size]``, the share of each cell's values that are allowed (or ``Bool``).
+        """
         buckets, others = self._eliminated(allowed)
         found: Table = np.exp(np.minimum(buckets[-1][2] + others - self._whole, 0.0))
         return found
@@ -131,22 +130,32 @@ def _log_sum(table: Table) -> Table:
 def elimination_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:
     """The order in which variables are summed out, each with the variables that its bucket holds besides: the one with
     the smallest bucket first, and the first variable last."""
-    left, sets, order = set(range(len(sizes))), [set(scope) for scope in scopes], []
-    while left:
-        beside = {each: set().union(*(scope for scope in sets if each in scope)) - {each} for each in left}
-        cost = {each: math.prod(sizes[other] for other in (each, *others)) for each, others in beside.items()}
-        chosen = min(left, key=lambda each: (each == 0, cost[each], each))
-        order.append((chosen, tuple(sorted(beside[chosen]))))
-        sets = [scope for scope in sets if chosen not in scope] + [beside[chosen]]
-        left.remove(chosen)
+    beside: dict[int, set[int]] = {each: set() for each in range(len(sizes))}
+    for scope in scopes:
+        for each in scope:
+            beside[each] |= set(scope) - {each}
+    cells = {each: math.prod(sizes[other] for other in (each, *others)) for each, others in beside.items()}
+    order = []
+    while beside:
+        chosen = min(beside, key=lambda each: (each == 0, cells[each], each))
+        others = beside.pop(chosen)
+        order.append((chosen, tuple(sorted(others))))
+        for each in others:
+            beside[each] = (beside[each] | others) - {each, chosen}
+            cells[each] = math.prod(sizes[other] for other in (each, *beside[each]))
     return order
+
+
+def numbers_of(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> int:
+    """How many numbers all buckets hold together: what fitting and sampling take memory and time for."""
+    order = elimination_order(sizes, scopes)
+    return sum(math.prod(sizes[each] for each in (variable, *scope)) for variable, scope in order)
 
 
 def require_narrow(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> None:
     """See that a model can be fitted to such factors, and rows sampled, in memory and time; else ConfigError."""
-    order = elimination_order(sizes, scopes)
-    if sum(math.prod(sizes[each] for each in (variable, *scope)) for variable, scope in order) > MOST_NUMBERS:
+    if numbers_of(sizes, scopes) > MOST_NUMBERS:
         raise ConfigError(
             "The pairs of columns depend on each other in circles that are too wide to sample from.",
-            "Name fewer --column-pairs, choose `tree`, or declare fewer values and bins.",
+            "Name fewer --column-pairs, choose `selected`, or declare fewer values and bins.",
         )

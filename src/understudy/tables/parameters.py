@@ -8,7 +8,7 @@ from pydantic import Field
 
 from understudy.parameters import Parameters
 
-TREE, ALL, NONE = "tree", "all", "none"
+SELECTED, TREE, ALL, NONE = "selected", "tree", "all", "none"
 
 
 class TablesParameters(Parameters):
@@ -16,9 +16,10 @@ class TablesParameters(Parameters):
 
     columns_share: float = Field(0.3, gt=0, lt=1)
     """Share of the budget (of mu^2) that the columns get; ``plan`` says what it buys."""
-    column_pairs: str = TREE
-    """Pairs of columns whose joint histograms are measured: ``tree`` (the strongest pairs that connect all columns,
-    selected under privacy), ``all``, ``none``, or ``A*B,B*C``, which is public."""
+    column_pairs: str = SELECTED
+    """Pairs of columns whose joint histograms are measured: ``selected`` (those of which more is to be learnt than
+    their noise costs, selected under privacy), ``tree`` (as few of them as connect all columns), ``all``, ``none``, or
+    ``A*B,B*C``, which is public."""
 
 
 class RowsParameters(Parameters):

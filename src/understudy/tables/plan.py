@@ -70,12 +70,6 @@ def _charges(multipliers: Sequence[float], variables: Variables, parameters: Tab
     return tuple(_charge(name, noise, variables, parameters) for name, noise in zip(names, multipliers, strict=True))
 
 
-def measured_pairs(variables: Variables, parameters: TablesParameters) -> int:
-    """How many pairs are measured: of a tree over all variables one less than these are."""
-    pairs = variables.pairs(parameters.column_pairs)
-    return len(variables.sizes) - 1 if pairs is None else len(pairs)
-
-
 def require_measurable(variables: Variables, parameters: TablesParameters) -> None:
     """See, before anything is charged, that all histograms can be counted, stored and fitted; else ConfigError."""
     declared = variables.pairs(parameters.column_pairs)
@@ -92,24 +86,31 @@ def require_measurable(variables: Variables, parameters: TablesParameters) -> No
 
 
 def _charge(name: str, multiplier: float, variables: Variables, parameters: TablesParameters) -> Charge:
-    count, columns = len(variables.sizes), ", ".join(variables.names)
-    pairs = measured_pairs(variables, parameters)
-    known: dict[str, tuple[int, Shape, str]] = {
-        COLUMNS: (count, (sum(variables.sizes),), f"a noisy histogram of each of {columns}"),
-        SCORES: (
-            len(variables.all_pairs),
-            (len(variables.all_pairs),),
-            "how far each pair of columns is from independence, by which pairs are selected",
-        ),
-        PAIRS: (pairs, (None,), f"noisy histograms of {pairs} pair(s) of columns"),
-    }
-    changed, shape, why = known[name]
-    return Charge(name, NoisySum("gaussian", multiplier, Sensitivity.of_counts(changed), shape), why)
+    sizes, every = variables.sizes, len(variables.all_pairs)
+    pairs = variables.pairs(parameters.column_pairs)
+    shape: Shape = (None,)
+    if name == COLUMNS:
+        sensitivity, shape = Sensitivity.of_counts(len(sizes)), (sum(sizes),)
+        why = f"a noisy histogram of each of {', '.join(variables.names)}"
+    elif name == SCORES:
+        sensitivity, shape = Sensitivity.of_counts(every), (every,)
+        why = "how far each pair of columns is from independence, by which pairs are selected"
+    elif pairs is None:
+        sensitivity = Sensitivity.of_shared_weight("gaussian", every)
+        why = "noisy histograms of the selected pairs of columns, whose noise grows with their number"
+    else:
+        sensitivity = Sensitivity.of_counts(len(pairs))
+        why = f"noisy histograms of {len(pairs)} pair(s) of columns"
+    return Charge(name, NoisySum("gaussian", multiplier, sensitivity, shape), why)
 
 
 def _forecast(charges: Sequence[Charge], variables: Variables, expected_records: int | None) -> Facts:
     noise = {charge.name: charge.mechanism.noise_std for charge in charges}  # type: ignore[attr-defined]
     titles = {COLUMNS: "a count of one column", SCORES: "a pair's score", PAIRS: "a count of a pair"}
+    if SCORES in noise:
+        tree = len(variables.sizes) - 1
+        noise[PAIRS] *= math.sqrt(tree)
+        titles[PAIRS] += f" if {tree} are selected"
     entries = [
         Fact(f"{name}_noise".replace("-", "_"), std, f"noise on {titles[name]} (records)")
         for name, std in noise.items()

@@ -1,14 +1,18 @@
-"""Which pairs of columns are measured: the strongest ones that connect all, without a circle. Post-processing."""
+"""Which pairs of columns are measured: those of which more is to be learnt than their noise costs. Post-processing."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.tables.distribution import numbers_of
 from understudy.tables.variables import Pair
+
+MOST_NUMBERS = 300_000
+"""In the model that selected pairs make, where they form circles: it is fitted in about a minute."""
 
 
 def cost_of_noise(expected: NDArray[np.float64], std: float) -> float:
@@ -24,17 +28,64 @@ def cost_of_noise(expected: NDArray[np.float64], std: float) -> float:
     return float(np.minimum(math.sqrt(2 / math.pi) * std, 2 * expected).sum())
 
 
-def spanning_tree(pairs: Sequence[Pair], scores: NDArray[np.float64], variables: int) -> tuple[Pair, ...]:
-    """The spanning tree of the largest scores (Kruskal 1956), of ``variables - 1`` pairs.
+def select_pairs(
+    sizes: Sequence[int],
+    pairs: Sequence[Pair],
+    scores: NDArray[np.float64],
+    expected: Sequence[NDArray[np.float64]],
+    *,
+    std: float,
+    tree: bool = False,
+) -> tuple[Pair, ...]:
+    """The pairs that are expected to lower the error by most in all, at least one.
+
+    A pair that is measured gains its score, less what noise costs; the noise of m pairs is sqrt(m) times that of one.
+    Pairs are taken by what they gain at the noise of a spanning tree, and passed over where the model would become too
+    wide (:data:`MOST_NUMBERS`); as many are measured as make the sum of the gains largest.
 
     Args:
-        scores: of each of all pairs of ``variables``; noisy, may be negative.
+        pairs: all pairs of the variables, of ``sizes`` cells.
+        scores: how far each is from independence, in records; noisy, may be negative.
+        expected: what independence would give, in records.
+        std: of the noise on a count if one pair were measured.
+        tree: take the spanning tree of the largest gains instead (Kruskal 1956), whatever they are.
     """
-    group = list(range(variables))
-    chosen = []
-    for place in np.argsort(-scores, kind="stable").tolist():
+    spanning = len(sizes) - 1
+    gains = scores - _costs(expected, std * math.sqrt(spanning))
+    order = np.argsort(-gains, kind="stable")
+    if tree:
+        return tuple(sorted(pairs[each] for each in _joining(pairs, order.tolist(), sizes, circles=False)))
+    order = np.array(list(_joining(pairs, order[gains[order] > 0].tolist(), sizes, circles=True)) or order[:1])
+    taken, best = order[:1], -math.inf
+    for count in _counts(len(order)):
+        first = order[:count]
+        gain = float((scores[first] - _costs([expected[each] for each in first], std * math.sqrt(count))).sum())
+        if gain > best:
+            taken, best = first, gain
+    return tuple(sorted(pairs[each] for each in taken.tolist()))
+
+
+def _costs(expected: Sequence[NDArray[np.float64]], std: float) -> NDArray[np.float64]:
+    return np.array([cost_of_noise(each, std) for each in expected])
+
+
+def _counts(most: int) -> Iterator[int]:
+    """Numbers of pairs that are tried: all, or with many pairs each a tenth more than the one before."""
+    count = 1
+    while count < most:
+        yield count
+        count += max(1, count // 10)
+    yield most
+
+
+def _joining(pairs: Sequence[Pair], order: Sequence[int], sizes: Sequence[int], *, circles: bool) -> Iterator[int]:
+    """Of the pairs in this order those that join what was not connected, and those that close circles which leave the
+    model narrow."""
+    group = list(range(len(sizes)))
+    taken: list[Pair] = []
+    for place in order:
         a, b = (group[each] for each in pairs[place])
-        if a != b:
-            chosen.append(pairs[place])
+        if a != b or (circles and numbers_of(sizes, [*taken, pairs[place]]) <= MOST_NUMBERS):
+            taken.append(pairs[place])
             group = [a if each == b else each for each in group]
-    return tuple(sorted(chosen))
+            yield place

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from understudy.columns import Column, Span
 from understudy.errors import ConfigError
 from understudy.labels import LabelSet
-from understudy.tables.parameters import ALL, NONE, TREE
+from understudy.tables.parameters import ALL, NONE, SELECTED, TREE
 
 Pair = tuple[int, int]
 MOST_COLUMNS = 64
@@ -76,7 +76,7 @@ class Variables:
 
         Raises ConfigError if one is no pair of columns.
         """
-        if declared == TREE:
+        if declared in (SELECTED, TREE):
             return None if len(self.all_pairs) > 1 else self.all_pairs
         if declared in (ALL, NONE):
             return self.all_pairs if declared == ALL else ()
@@ -87,7 +87,7 @@ class Variables:
             if len(ends) != 2 or ends[0] < 0 or ends[0] == ends[1] or ends in found:
                 raise ConfigError(
                     f"{text.strip()!r:.80} is no pair of two columns of this table, or is there twice.",
-                    f"Write A*B,B*C with these columns: {', '.join(self.names)}; or tree, all or none.",
+                    f"Write A*B,B*C with these columns: {', '.join(self.names)}; or selected, tree, all or none.",
                 )
             found.append(ends)
         return tuple(found)

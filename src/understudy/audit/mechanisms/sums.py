@@ -278,7 +278,7 @@ def columns(unit: Unit, budget: Budget) -> SumAttack:
     queries: dict[str, Query[BoundedBatch]] = {
         "columns": singles,
         "column-scores": PairScores(every, np.zeros(every.shape, dtype=np.int64)),
-        "column-pairs": Marginals(variables.sizes, variables.all_pairs[:2], labelled=True),
+        "column-pairs": Marginals.sharing(variables.sizes, variables.all_pairs, labelled=True),
     }
     sums = [Measured(charge.mechanism, queries[charge.name]) for charge in charges]  # type: ignore[arg-type]
     return _attack(sums, unit, float(budget.delta))
