@@ -9,6 +9,7 @@ from __future__ import annotations
 import doctest
 import hashlib
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -148,6 +149,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Iter
     ]
     header = "message,product,priority,paid,opened,urgent"
     (tmp_path / "requests.csv").write_text("\n".join([header, *requests]), "utf-8")
+    sample = runpy.run_path(str(ROOT / "examples" / "make_tickets.py"))["tickets"](300)
+    support = [",".join(map(str, row.values())) for row in sample]
+    (tmp_path / "support.csv").write_text("\n".join([",".join(sample[0]), *support]), "utf-8")
     posts = [f"Has anyone seen error {number}?" for number in range(120)]
     (tmp_path / "forum.csv").write_text("\n".join(["text", *posts]), "utf-8")
     monkeypatch.delenv("UNDERSTUDY_LEDGER", raising=False)

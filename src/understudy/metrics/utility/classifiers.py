@@ -319,7 +319,7 @@ def _note(train: Sample, test: Sample, table: TrainingTable) -> str:
     elif wanted - given:
         remarks.append(f"{len(wanted - given)} of {len(wanted)} labels of the test have no training text")
     if given - wanted:
-        remarks.append(f"{len(given - wanted)} labels of the training texts are none of the test's")
+        remarks.append(f"labels of the training texts that are none of the test's: {len(given - wanted)}")
     if table.counts is not None and len(train) < sum(table.counts.values()):
         remarks.append("there are fewer real texts of some labels than synthetic ones")
     joined = "; ".join(remarks)
