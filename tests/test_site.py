@@ -40,6 +40,14 @@ def test_the_python_page_lists_every_public_name() -> None:
     assert sorted(named) == sorted(set(understudy.__all__) - {"__version__"})
 
 
+@pytest.mark.parametrize(
+    "method", SETTINGS["project"]["entry-points"]["understudy.methods"].keys() - {"nonprivate-finetune"}
+)
+def test_the_page_of_a_method_says_what_differs_from_the_paper(method: str) -> None:
+    text = (ROOT / "docs" / f"{method}.md").read_text("utf-8")
+    assert re.search(r"^## What differs from (the papers?|private evolution)$", text, re.MULTILINE)
+
+
 def readme_on_the_index() -> str:
     text = (ROOT / "README.md").read_text("utf-8")
     for each in SETTINGS["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
