@@ -147,6 +147,20 @@ class TextForm:
         """Those that a text is made of, where ``column`` is that of the plain texts or of the dialogues."""
         return self.fields or (column,)
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Names of the typed columns that are told from a text."""
+        return (TURNS, BEGINS) if self.roles else ()
+
+    def tell(self, text: str) -> dict[str, int | str]:
+        """The values of these columns: how many turns a transcript has, and who begins."""
+        parts = (self.parse(text) if self.roles else None) or ()
+        return {TURNS: len(parts), BEGINS: parts[0][0]} if parts else {}
+
+    def shortened(self, text: str, turns: int) -> str:
+        """The first ``turns`` turns of a dialogue, at least one."""
+        return self.render((self.parse(text) or ())[: max(turns, 1)])
+
     def to_json(self) -> dict[str, list[str]]:
         return {"fields": list(self.fields), "roles": list(self.roles)}
 

@@ -13,12 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from clinic import FakeChat, settings
 from run_fixtures import runs_charged
+from test_table_runs import simple_fit
 
 import understudy as us
 from understudy.config import run_config
 from understudy.errors import ConfigError, CorpusError
 from understudy.models.types import Completion
 from understudy.run import pipeline as running
+from understudy.run import tabling
 from understudy.writing.answers import NoText
 from understudy.writing.writer import MOST_TRIES
 
@@ -173,3 +175,62 @@ def test_bad_settings_are_told_before_anything_is_charged(tmp_path: Path, change
         running.run(run_config(values(tmp_path, **{"llm": "builtin", **changes})))
     assert said in str(caught.value)
     assert not runs_charged(tmp_path / "ledger.sqlite")
+
+
+# -- what is told from a dialogue -------------------------------------------------------------------------------------
+
+TOLD = {**TALK, "columns": "turns=1..6; begins=customer|agent"}
+
+
+@pytest.fixture
+def quick_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabling, "fit", simple_fit)
+
+
+@pytest.mark.usefixtures("quick_fit")
+def test_turns_and_who_begins_are_columns_told_from_the_dialogue(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    chat = use_chat(says(SPOKEN))
+    running.run(run_config(values(tmp_path, llm="fake", **TOLD, records_per_label=30, epsilon="8")))
+    table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
+    assert str(table.schema.field("turns").type) == "int64"
+    assert table["turns"].to_pylist() == [len(each) for each in table["messages"].to_pylist()]
+    assert set(table["begins"].to_pylist()) == {"customer"}
+    assert {2, 3} <= set(table["turns"].to_pylist()) <= {1, 2, 3}  # what is longer than asked for is cut
+    assert all("turns: " in request.messages[-1].content for request in chat.asked)
+
+
+@pytest.mark.usefixtures("quick_fit")
+def test_what_a_dialogue_tells_meets_the_condition_or_it_is_left_out(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    use_chat(says(SPOKEN))
+    made = running.release(run_config(values(tmp_path, **TOLD, records_per_label=None))).release
+    kept = us.generate(made, llm="fake", records_per_label=5, where="turns=3")
+    assert [record.columns for record in kept.records] == [(3, "customer")] * 10
+    with pytest.raises(NoText, match="condition"):
+        us.generate(made, llm="fake", records_per_label=5, where="turns=4..6")
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("turns=few|many", "no whole number"),
+        ("turns=0.5..9.5", "no whole number"),
+        ("begins=customer|bot", "not the roles"),
+        ("begins", "not the roles"),
+        ("transcript=1..6", "transcript"),
+        ("messages=1..6", "messages"),
+    ],
+)
+def test_columns_that_cannot_be_told_are_refused(tmp_path: Path, columns: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        running.release(run_config(values(tmp_path, **{**TALK, "columns": columns, "records_per_label": None})))
+    with pytest.raises((ConfigError, CorpusError), match=said):
+        us.read_corpus([{"messages": []}], text="messages", roles=ROLES, columns=f"{columns}; x")
+
+
+def test_what_is_told_is_no_part_of_the_label(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="part of the label"):
+        running.release(run_config(values(tmp_path, **{**TOLD, "label": "begins", "labels": None})))

@@ -306,7 +306,10 @@ class RowCheck:
         self._crossed = [(column, position(column.name)) for column in schema.crossed]
         self._owner = position(schema.owner) if schema.owner is not None else None
         self._secrets = [position(name) for name in schema.secrets]
-        self._typed = [(column, position(column.name)) for column in schema.typed]
+        self._typed = [
+            (column, None if column.name in schema.form.told else position(column.name)) for column in schema.typed
+        ]
+        self._tells = any(place is None for _, place in self._typed)
 
     def __call__(self, cells: Sequence[object]) -> Record | BadRow | BadCell:
         text = self._text(cells)
@@ -329,8 +332,9 @@ class RowCheck:
         if isinstance(secrets, BadRow):
             return secrets
         read = []
+        told = self._schema.form.tell(text) if self._tells else {}
         for column, place in self._typed:
-            cell = column.cell(cells[place])
+            cell = column.cell(told.get(column.name) if place is None else cells[place])
             if cell is None:
                 return BadCell(column)
             read.append(cell)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from understudy.columns import Column, require_own_names
 from understudy.errors import ConfigError
 from understudy.labels import Label, LabelType, canonical
-from understudy.transcript import PLAIN, TextForm
+from understudy.transcript import BEGINS, PLAIN, TURNS, TextForm
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Schema:
             raise ConfigError(
                 "Roles are declared, and no column of dialogues.", "Name it with --text, or leave --roles out."
             )
+        require_told(self.form, self.declared, crossed=self.crossed)
         if self.label is not None and self.label in self.text_columns:
             cure = "Name another column with --label"
             raise ConfigError(
@@ -77,7 +79,7 @@ class Schema:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """Every column that is read, each once."""
-        typed = (column.name for column in (*self.crossed, *self.typed))
+        typed = (column.name for column in (*self.crossed, *self.typed) if column.name not in self.form.told)
         label = None if self.crossed else self.label
         names = (*self.text_columns, label, self.owner, *self.secrets, *typed)
         return tuple(dict.fromkeys(name for name in names if name is not None))
@@ -96,3 +98,31 @@ class Schema:
     def text_name(self) -> str:
         """The columns of the text in words for a message."""
         return ", ".join(map(repr, self.text_columns))
+
+
+def require_told(form: TextForm, columns: Sequence[Column], *, crossed: Sequence[Column]) -> None:
+    """See that the typed columns that are told from a dialogue are declared as such.
+
+    Args:
+        crossed: columns that the label is made of.
+
+    Raises:
+        ConfigError: the number of turns is no integer, who begins is another category than the roles, or one of them is
+            a part of the label.
+    """
+    told = {column.name: column for column in columns if column.name in form.told}
+    if TURNS in told and told[TURNS].kind != "integer":
+        raise ConfigError(
+            f"The column {TURNS!r} is told from the dialogue, and is declared as no whole number.",
+            f"Declare it with a range, such as {TURNS}=2..20, and rename a column of your own.",
+        )
+    if BEGINS in told and set(told[BEGINS].values) != set(form.roles):
+        raise ConfigError(
+            f"The column {BEGINS!r} is told from the dialogue, and its values are not the roles.",
+            f"Declare it as {BEGINS}={'|'.join(form.roles)}, and rename a column of your own.",
+        )
+    if both := [column.name for column in crossed if column.name in told]:
+        raise ConfigError(
+            f"The column {both[0]!r} is told from the dialogue, and cannot be part of the label.",
+            "Leave it a column of its own.",
+        )

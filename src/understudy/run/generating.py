@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -38,9 +38,9 @@ from understudy.run.session import GENERATED, Listener, Session, in_texts
 from understudy.run.tabling import TableRows
 from understudy.statement import NOT_PRIVATE, Statement
 from understudy.store.database import MOST_BLANK
-from understudy.transcript import PLAIN, TextForm
+from understudy.transcript import PLAIN, TURNS, TextForm
 from understudy.writing.answers import NoText
-from understudy.writing.records import Rows, SyntheticRecord
+from understudy.writing.records import Rows, SyntheticRecord, Value
 from understudy.writing.writer import Form, Writer
 
 if TYPE_CHECKING:
@@ -230,6 +230,8 @@ def _form(parameters: WritingParameters, config: RunConfig, parts: TextForm) -> 
             "a dialogue" if parts.roles else "a row of texts",
             lambda answer: parts.read(answer.text, cut=answer.finish_reason == "length"),
             change=parts.each,
+            cut=lambda text, told: _cut(parts, text, told),
+            fits=lambda text, told: all(parts.tell(text).get(name) == value for name, value in told.items()),
         )
     if parameters.json_schema is None:
         return None
@@ -243,6 +245,11 @@ def _form(parameters: WritingParameters, config: RunConfig, parts: TextForm) -> 
     schema = JSONSchema(parameters.json_schema)
     form = ObjectForm(schema)
     return Form("JSON that fits the schema", lambda answer: form.read(answer.text), form.example, schema=schema.text)
+
+
+def _cut(parts: TextForm, text: str, told: Mapping[str, Value]) -> str:
+    turns = told.get(TURNS)
+    return parts.shortened(text, turns) if text and isinstance(turns, int) else text
 
 
 def write_texts(
@@ -304,10 +311,12 @@ def write_texts(
         records = chooser.choose_records(records, asked)
     written = [record for record in records if record.text]
     if rows is not None:
-        written = [
-            record if record.columns is not None else replace(record, columns=rows.take(record.label).values)
-            for record in written
-        ]
+        texts, written = len(written), [record for record in map(rows.completed, written) if record is not None]
+        if texts and not written:
+            raise NoText(
+                "No dialogue that was written meets the condition (--where).",
+                "Ask for less of what is told from a dialogue, or name another language model (--llm).",
+            )
     if records and not written and chat is not None and not method.needs.candidates:
         raise NoText("The language model wrote no text at all.", _without_text(session, config, made))
     if records and not written and method.needs.generation_model and clear:  # a run that was charged for ends

@@ -5,6 +5,7 @@ from __future__ import annotations
 from understudy.columns import cross_labels, require_own_names
 from understudy.config import MOST_RECORDS, RunConfig
 from understudy.corpus.labels import declared_labels
+from understudy.corpus.schema import require_told
 from understudy.errors import ConfigError
 from understudy.guide.parameters import GuideParameters
 from understudy.guide.plan import plan_with_guide
@@ -106,6 +107,7 @@ def _check_form(config: RunConfig) -> None:
             "The parts of a text are columns of their own, and record columns are one text of JSON.",
             "Give --text A,B,C or --record-columns A,B,C.",
         )
+    require_told(form, config.all_columns, crossed=config.crossed)
     texts = text_columns(config.text)
     if taken := sorted({*texts}.intersection((TRANSCRIPT, LABEL, PROVENANCE))):
         raise ConfigError(

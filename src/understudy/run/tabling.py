@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.columns import Span, in_words
+from understudy.columns import Column, Span, in_words
 from understudy.config import RunConfig
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.errors import ConfigError
@@ -31,7 +31,8 @@ from understudy.tables.plan import COLUMNS, PAIRS, SCORES
 from understudy.tables.released import CHOSEN, LOGARITHMS, distribution_of, has_columns, variables_of
 from understudy.tables.selection import select_pairs
 from understudy.tables.variables import Pair, Variables, in_one_line
-from understudy.writing.records import Row, shown
+from understudy.transcript import PLAIN, TextForm
+from understudy.writing.records import Row, SyntheticRecord, shown
 
 _IMPOSSIBLE = 1e-12
 """Of all rows: a condition of a smaller probability has none."""
@@ -143,6 +144,26 @@ def require_rows(config: RunConfig, *, columns: bool) -> None:
 
 
 @dataclass(frozen=True)
+class _Told:
+    """A column that is told from a text: which variable it is, and what a condition asks of it."""
+
+    column: Column
+    place: int
+    allowed: NDArray[np.float64]
+    spans: tuple[Span, ...]
+
+    def meets(self, value: int | str) -> bool:
+        """Whether a value meets the condition."""
+        cell = self.column.cell(value)
+        if cell is None or not self.allowed[cell]:
+            return False
+        if not self.spans or isinstance(value, str):
+            return True
+        nearest = min(max(value, self.column.least), self.column.most)  # as beyond the range
+        return any(low <= nearest <= high for low, high in self.spans)
+
+
+@dataclass(frozen=True)
 class TableRows:
     """Rows of a Release's distribution, sampled as they are needed: :class:`~understudy.writing.records.Rows`.
 
@@ -153,6 +174,7 @@ class TableRows:
         spans: by column the values within bins that it asks for.
         seed: of the samples.
         condition: in words; empty for none.
+        form: the parts that texts have.
     """
 
     variables: Variables
@@ -161,6 +183,7 @@ class TableRows:
     spans: Mapping[str, tuple[Span, ...]]
     seed: int
     condition: str = ""
+    form: TextForm = PLAIN
     _ready: dict[int, deque[Row]] = field(default_factory=dict, repr=False, compare=False)
     _generators: dict[int, np.random.Generator] = field(default_factory=dict, repr=False, compare=False)
 
@@ -176,7 +199,7 @@ class TableRows:
             return None
         variables, where = variables_of(made), config.where
         allowed, spans = variables.allowed(where), variables.spans(where)
-        rows = cls(variables, distribution_of(made), allowed, spans, config.seed, in_one_line(where))
+        rows = cls(variables, distribution_of(made), allowed, spans, config.seed, in_one_line(where), made.schema.form)
         if rows.shares.sum() < _IMPOSSIBLE:
             raise ConfigError("No row of the Release meets the condition (--where).", "Ask for fewer things at once.")
         return rows
@@ -198,11 +221,52 @@ class TableRows:
         """As :class:`~understudy.writing.records.Rows`."""
         ready = self._ready.setdefault(label, deque())
         if not ready:
-            generator = self._generators.setdefault(label, np.random.default_rng([self.seed, label, _AHEAD]))
+            generator = self._generator(label)
             sampled = self.distribution.sample(_AHEAD, self._allowed(label), generator)
-            first = int(self.variables.labelled)
-            ready.extend(self._row(label, cells, generator) for cells in sampled[:, first:].tolist())
+            ready.extend(self._row(label, cells, generator) for cells in self._own(sampled))
         return ready.popleft()
+
+    def completed(self, record: SyntheticRecord) -> SyntheticRecord | None:
+        """The record with a row: its own, or one that goes with its label and with what its text tells. What the text
+        tells is written as it is. None where that does not meet the condition.
+        """
+        told = {name: value for name, value in self.form.tell(record.text).items() if name in self._told}
+        if not all(self._told[name].meets(value) for name, value in told.items()):
+            return None
+        values = record.columns
+        if values is None:
+            values = (self._beside(record.label, told) if told else self.take(record.label)).values
+        named = zip(self.variables.all_columns, values, strict=True)
+        return replace(record, columns=tuple(told.get(column.name, value) for column, value in named))
+
+    def _beside(self, label: int, told: Mapping[str, Any]) -> Row:
+        """A row with this label and what a text tells, if there is one; else with the label alone."""
+        allowed, generator = self._allowed(label), self._generator(label)
+        for name, value in told.items():
+            place = self._told[name].place
+            allowed[place] = allowed[place] * (np.arange(len(allowed[place])) == self._told[name].column.cell(value))
+        if self.distribution.probability(allowed) < _IMPOSSIBLE:
+            return self.take(label)
+        (cells,) = self._own(self.distribution.sample(1, allowed, generator))
+        return self._row(label, cells, generator)
+
+    @cached_property
+    def _told(self) -> dict[str, _Told]:
+        """By name the columns that are told from a text."""
+        first = int(self.variables.labelled)
+        return {
+            column.name: _Told(column, first + place, self.allowed[first + place], self.spans.get(column.name, ()))
+            for place, column in enumerate(self.variables.columns)
+            if column.name in self.form.told
+        }
+
+    def _generator(self, label: int) -> np.random.Generator:
+        return self._generators.setdefault(label, np.random.default_rng([self.seed, label, _AHEAD]))
+
+    def _own(self, sampled: NDArray[np.int64]) -> list[list[int]]:
+        """The cells of the typed columns alone."""
+        found: list[list[int]] = sampled[:, int(self.variables.labelled) :].tolist()
+        return found
 
     def _row(self, label: int, cells: Sequence[int], generator: np.random.Generator) -> Row:
         known = {column.name: cell for column, cell in zip(self.variables.columns, cells, strict=True)}
@@ -215,7 +279,9 @@ class TableRows:
         details = "; ".join(
             f"{column.name}: {shown(value)}" for column, value in named if value is not None and not column.made_up
         )
-        return Row(values, details, in_words(self.variables.columns, cells))
+        told = {column.name: value for column, value in zip(columns, values, strict=True) if column.name in self._told}
+        wanted = {name: value for name, value in told.items() if value is not None}
+        return Row(values, details, in_words(self.variables.columns, cells), wanted)
 
     def _allowed(self, label: int) -> list[NDArray[np.float64]]:
         if not self.variables.labelled:

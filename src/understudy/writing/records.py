@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 Value = str | int | float | bool | datetime.date | datetime.datetime | None
@@ -19,11 +19,13 @@ class Row:
         values: of each column.
         details: the same in words, for a prompt.
         cells: their cells in words, as a model that was tuned on rows knows them.
+        told: values of those columns that are told from the text: what it should be like.
     """
 
     values: tuple[Value, ...]
     details: str
     cells: str = ""
+    told: Mapping[str, Value] = field(default_factory=dict)
 
 
 def shown(value: Value) -> str:

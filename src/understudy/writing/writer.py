@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePath
 
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
@@ -14,7 +15,7 @@ from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import Example, PromptTemplate
 from understudy.vocabulary.words import kept_phrases, missing_phrases
 from understudy.writing.answers import Asker, rank
-from understudy.writing.records import Row, Rows, Seed, SyntheticRecord
+from understudy.writing.records import Row, Rows, Seed, SyntheticRecord, Value
 
 _SEEDS_AT_ONCE = 1024
 _SEPARATOR = ", "
@@ -79,17 +80,17 @@ class Writer:
         ]
         samples = self.parameters.samples
         answers = asker.ask([self._request(prompt) for prompt in prompts for _ in range(samples)])
-        answers = [self._in_form(answer) for answer in answers]
+        answers = [self._in_form(answer, rows[place // samples]) for place, answer in enumerate(answers)]
         best = [
-            max(answers[index * samples : (index + 1) * samples], key=lambda answer: rank(answer, phrases, prompt))
-            for index, (phrases, prompt) in enumerate(zip(asked, prompts, strict=True))
+            max(answers[index * samples : (index + 1) * samples], key=partial(self._rank, phrases, prompt, row))
+            for index, (phrases, prompt, row) in enumerate(zip(asked, prompts, rows, strict=True))
         ]
         blank = [index for index, answer in enumerate(best) if answer.blank and answer.finish_reason != "failed"]
         tries = [samples] * len(seeds)
         for _ in range(1 if self.form is None else self.form.tries):
             for index in blank:
                 tries[index] += 1
-            self._replace(asker, best, asked, {index: self._request(prompts[index]) for index in blank})
+            self._replace(asker, best, asked, rows, {index: self._request(prompts[index]) for index in blank})
             blank = [index for index in blank if best[index].blank and best[index].finish_reason != "failed"]
         for _ in range(self.parameters.repair):
             missing = {index: missing_phrases(best[index].text, asked[index]) for index in range(len(seeds))}
@@ -98,7 +99,7 @@ class Writer:
                 for index, lacking in missing.items()
                 if lacking and not best[index].blank
             }
-            self._replace(asker, best, asked, repairs)
+            self._replace(asker, best, asked, rows, repairs)
         for seed, phrases, answer, row, times in zip(seeds, asked, best, rows, tries, strict=True):
             provenance = {
                 "phrases": list(phrases),
@@ -139,18 +140,29 @@ class Writer:
         asker: Asker,
         best: list[Completion],
         asked: Sequence[Sequence[str]],
+        rows: Sequence[Row | None],
         requests: Mapping[int, ChatRequest],
     ) -> None:
         """Ask again for some texts; keep whichever answer is better."""
-        answers = map(self._in_form, asker.ask(list(requests.values()), again=True))
+        answers = asker.ask(list(requests.values()), again=True)
         for index, answer in zip(requests, answers, strict=True):
-            prompt = requests[index].messages
-            if rank(answer, asked[index], prompt) > rank(best[index], asked[index], prompt):
-                best[index] = answer
+            worth = partial(self._rank, asked[index], requests[index].messages, rows[index])
+            best[index] = max(best[index], self._in_form(answer, rows[index]), key=worth)
 
-    def _in_form(self, answer: Completion) -> Completion:
-        """The answer as its form has it; blank where it is none."""
-        return answer if self.form is None else replace(answer, text=self.form.read(answer) or "")
+    def _in_form(self, answer: Completion, row: Row | None) -> Completion:
+        """The answer as its form has it, cut to what its row tells; blank where it is none."""
+        if self.form is None:
+            return answer
+        text = self.form.read(answer) or ""
+        return replace(answer, text=text if row is None else self.form.cut(text, row.told))
+
+    def _rank(
+        self, phrases: Sequence[str], prompt: Sequence[Message], row: Row | None, answer: Completion
+    ) -> tuple[bool, bool, float, bool]:
+        """As :func:`~understudy.writing.answers.rank`; those that are as their row tells before others."""
+        there, score, whole = rank(answer, phrases, prompt)
+        fits = row is None or self.form is None or self.form.fits(answer.text, row.told)
+        return there, there and fits, score, whole
 
 
 @dataclass(frozen=True)
@@ -162,6 +174,8 @@ class Form:
         read: an answer's text in this form; None where it is not of it.
         example: a text in this form for a prompt to show, of a public text and its phrases; None where there is none.
         change: a text of this form with its words changed, and nothing else.
+        cut: a text to no more than its row tells of it.
+        fits: whether a text is as its row tells.
         schema: JSON, shown in the prompt and asked of endpoints that know ``response_format``; None: the template asks
             for the form.
         tries: times to ask again for a text that is not.
@@ -171,6 +185,8 @@ class Form:
     read: Callable[[Completion], str | None]
     example: Callable[[str, Sequence[str]], str | None] = lambda text, _phrases: text
     change: Callable[[str, Callable[[str], str]], str] = lambda text, change: change(text)
+    cut: Callable[[str, Mapping[str, Value]], str] = lambda text, _told: text
+    fits: Callable[[str, Mapping[str, Value]], bool] = lambda _text, _told: True
     schema: str | None = None
     tries: int = MOST_TRIES
 
