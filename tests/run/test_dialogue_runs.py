@@ -22,6 +22,7 @@ from understudy.models.types import Completion
 from understudy.run import pipeline as running
 from understudy.run import tabling
 from understudy.writing.answers import NoText
+from understudy.writing.records import SyntheticRecord
 from understudy.writing.writer import MOST_TRIES
 
 LABELS = "router,phone"
@@ -234,3 +235,21 @@ def test_columns_that_cannot_be_told_are_refused(tmp_path: Path, columns: str, s
 def test_what_is_told_is_no_part_of_the_label(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="part of the label"):
         running.release(run_config(values(tmp_path, **{**TOLD, "label": "begins", "labels": None})))
+
+
+@pytest.mark.usefixtures("quick_fit")
+def test_a_dialogue_that_was_written_for_no_row_gets_one_that_goes_with_it(tmp_path: Path) -> None:
+    columns = "turns=1..6; begins=customer|agent; answered=long|short"
+    made = [
+        {"product": "phone", "messages": dialogue(2 * (number % 2), "phone"), "answered": ("short", "long")[number % 2]}
+        for number in range(200)
+    ]
+    pq.write_table(pa.Table.from_pylist(made), tmp_path / "talks.parquet")
+    settings = values(tmp_path, data=tmp_path / "talks.parquet", **{**TALK, "columns": columns}, records_per_label=None)
+    released = running.release(run_config({**settings, "epsilon": "8"})).release
+    rows = tabling.TableRows.of(released, run_config({**settings, "records": 1}))
+    assert rows is not None
+    text = released.schema.form.render([(ROLES[place % 2], "Yes.") for place in range(4)])
+    found = [rows.completed(SyntheticRecord(text, 1, {})) for _ in range(40)]
+    assert all(each is not None and each.columns is not None and each.columns[:2] == (4, "customer") for each in found)
+    assert sum(each.columns[2] == "long" for each in found if each and each.columns) > 30

@@ -245,7 +245,7 @@ class TableRows:
         for name, value in told.items():
             place = self._told[name].place
             allowed[place] = allowed[place] * (np.arange(len(allowed[place])) == self._told[name].column.cell(value))
-        if self.distribution.probability(allowed) < _IMPOSSIBLE:
+        if self.distribution.shares(allowed).sum() < _IMPOSSIBLE:
             return self.take(label)
         (cells,) = self._own(self.distribution.sample(1, allowed, generator))
         return self._row(label, cells, generator)
