@@ -113,6 +113,7 @@ class WritingOptions(TypedDict, total=False):
     base_url: str | None
     api_key_env: str | None
     llm_extra_body: str | Mapping[str, Any] | None
+    llm_batch: bool
     max_concurrency: int
     token_cap: int | None
     spending_cap: float | None

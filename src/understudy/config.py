@@ -307,6 +307,8 @@ class ModelParameters(Parameters):
     """Environment variable that holds the endpoint's key. Default: the product's own, for the product's own hosts."""
     llm_extra_body: str | dict[str, Any] | None = None
     """Further fields of every request to the endpoint, as a JSON object: ``{"top_k": 40}``."""
+    llm_batch: bool = False
+    """Ask through batches (OpenAI's): half the price, answers within a day."""
     max_concurrency: int = Field(64, ge=1, le=10_000)
     """Most requests at once."""
     token_cap: int | None = Field(None, ge=1)
@@ -382,7 +384,16 @@ def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
 _OPERATIONAL = {
     *("data", "dataset", "ledger", "ledger_id", "output", "fresh", "expected_records", "embedding_cache_gb"),
     *("engine", "engine_address", "workers", "worker_gpus", "scratch"),
-    *("base_url", "api_key_env", "max_concurrency", "price_input", "price_output", "spending_cap", "token_cap"),
+    *(
+        "base_url",
+        "api_key_env",
+        "llm_batch",
+        "max_concurrency",
+        "price_input",
+        "price_output",
+        "spending_cap",
+        "token_cap",
+    ),
 }
 """Settings that a resumed run may change: they alter neither what is released nor what is written."""
 

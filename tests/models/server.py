@@ -116,7 +116,8 @@ class _Connection(asyncio.Protocol):
             return
         self._buffer = rest[length:]
         method, path, _ = first.split(" ")
-        body = json.loads(rest[:length]) if length else None
+        sent = rest[:length]
+        body = None if not length else json.loads(sent) if "json" in headers.get("content-type", "") else sent
         reply = self._respond(Seen(method, path, headers, body))
         if reply.delay:
             asyncio.get_running_loop().call_later(reply.delay, self._send, reply)

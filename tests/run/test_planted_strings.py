@@ -14,12 +14,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from batch_server import Batches
 from clinic import TERMS, flags, rows, settings, write_csv
 from evolution_fixtures import WordEmbedder, evolving
 from run_fixtures import Said
 from server import FakeEndpoint, answer, error
 
 from understudy.corpus.corpus import RowCheck
+from understudy.models import batches
 from understudy.prompts.template import load_template
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.words import split_words
@@ -131,6 +133,23 @@ def test_nothing_planted_is_said_however_much_is(
     said = understudy("run", *words, *flags(plain))
     assert said.code != 0
     assert_clean(said.out + said.err, "what was said")
+
+
+def test_nothing_planted_is_in_the_files_of_a_batch(
+    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "POLL_SECONDS", 0.001)
+    plan = Batches()
+    with FakeEndpoint(plan) as endpoint:
+        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "llm_batch": True}
+        said = understudy("run", "-v", *flags(planted_settings(tmp_path, **changes, label_in_prompt=True)))
+    assert said.code == 0, said.err
+    assert plan.batches
+    assert_clean(said.out + said.err, "what was said")
+    for name, content in plan.files.items():
+        assert_clean(content, name)
+    for seen in endpoint.seen:
+        assert_clean(f"{seen.path} {dict(seen.headers)} {seen.body}", "a request")
 
 
 def test_a_prompt_holds_public_words_only(tmp_path: Path, understudy: Callable[..., Said]) -> None:

@@ -12,7 +12,6 @@ from understudy.models.types import ChatRequest, Completion
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import Example, load_template
 from understudy.vocabulary.words import kept_phrases
-from understudy.writing import writer as writing
 from understudy.writing.answers import NoText, rank
 from understudy.writing.records import Seed, SyntheticRecord
 from understudy.writing.writer import Writer
@@ -185,20 +184,20 @@ def test_where_all_fail_the_most_frequent_reason_is_named() -> None:
         write(chat, [SEEDS[0]] * 3)
 
 
-def test_progress_counts_all_answers_over_all_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "_SEEDS_AT_ONCE", 2)
+def test_progress_counts_all_answers_over_all_batches() -> None:
     told: list[tuple[int, int]] = []
     chat = FakeChat(in_turn("A fever.", "A fever and a rash."))
-    records = write(chat, [SEEDS[0]] * 5, more={"progress": lambda *numbers: told.append(numbers)}, repair=1)
+    records = write(
+        chat, [SEEDS[0]] * 5, more={"progress": lambda *numbers: told.append(numbers), "seeds_at_once": 2}, repair=1
+    )
     assert [done for done, _ in told] == [1, 2, 3, 4, 5, 6]
     assert told[-1] == (6, 6)
     assert len(records) == 5
 
 
-def test_records_come_in_the_order_of_their_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "_SEEDS_AT_ONCE", 3)
+def test_records_come_in_the_order_of_their_seeds() -> None:
     seeds = [Seed((f"term{number}",), number % 2) for number in range(10)]
-    records = write(FakeChat(), seeds)
+    records = write(FakeChat(), seeds, more={"seeds_at_once": 3})
     assert [(record.provenance["phrases"][0], record.label) for record in records] == [
         (seed.phrases[0], seed.label) for seed in seeds
     ]

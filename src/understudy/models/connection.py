@@ -6,10 +6,10 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from understudy.errors import ConfigError, ModelError, UnderstudyError
@@ -19,6 +19,8 @@ from understudy.models.presets import Preset, address_of
 
 if TYPE_CHECKING:
     from openai import APIConnectionError, APIStatusError, AsyncOpenAI
+
+_Reply = TypeVar("_Reply")
 
 CONNECT_SECONDS = 5.0
 
@@ -201,12 +203,27 @@ async def attempt(
     Raises:
         ModelError: nothing else that is sent there would work either.
     """
+
+    async def answer() -> Answer:
+        return read_answer(await client.post("/chat/completions", cast_to=object, body=body), stop, most=most)
+
+    return await tried(answer(), "the answer was not a chat completion", timeout=timeout)
+
+
+async def tried(reply: Awaitable[_Reply], unreadable: str, *, timeout: float) -> _Reply | Failure:
+    """What came of one request to the endpoint, waited for at most ``timeout`` seconds.
+
+    Args:
+        unreadable: the reason to give where the reply is not what was asked for.
+
+    Raises:
+        ModelError: nothing else that is sent there would work either.
+    """
     import openai
 
     try:
         async with asyncio.timeout(timeout):
-            document = await client.post("/chat/completions", cast_to=object, body=body)
-        return read_answer(document, stop, most=most)
+            return await reply
     except BodyTooLong as error:
         return _too_long(error)
     except openai.APIStatusError as error:
@@ -218,7 +235,7 @@ async def attempt(
     except UnderstudyError:
         raise
     except Exception:  # whatever a library makes of a stranger's bytes
-        return Failure("the answer was not a chat completion", unknown_usage=True)
+        return Failure(unreadable, unknown_usage=True)
 
 
 def _refused(error: APIStatusError) -> Failure:

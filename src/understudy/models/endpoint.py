@@ -101,6 +101,7 @@ class EndpointChat:
         require_extra_body(self.extra_body, preset)
         self._base_url = clean_base_url(self.base_url, preset)
         self._key = find_key(self._base_url, self.api_key_env, preset)
+        self.batches = preset.batches
         self.model_id = f"{self.provider}:{self.name}@{self._base_url}"
         self.host = urlsplit(self._base_url).netloc
         self.dialect = Dialect(limit_name=preset.limit_name)
@@ -121,7 +122,7 @@ class EndpointChat:
         if not requests:
             return
         most_tokens = STRETCH * max(request.max_tokens for request in requests)
-        async with open_client(self._base_url, self._key, most_bytes=most_body_bytes(most_tokens)) as client:
+        async with self.connect(most_bytes=most_body_bytes(most_tokens)) as client:
             session = _Session(self, client, requests)
             task = asyncio.create_task(session.run())
             try:
@@ -132,13 +133,17 @@ class EndpointChat:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
+    def connect(self, *, most_bytes: int) -> AsyncOpenAI:
+        """A client of this endpoint, which reads responses up to ``most_bytes``."""
+        return open_client(self._base_url, self._key, most_bytes=most_bytes)
+
     def body(self, request: ChatRequest, *, max_tokens: int) -> dict[str, Any]:
         """The JSON body that asks for ``request``, as far as the endpoint's dialect is known."""
         return {**self.extra_body, **self.dialect.body(self.name, request, max_tokens=max_tokens)}
 
     async def list_models(self) -> list[str] | None:
         """The names that the endpoint lists at ``/models``; None where it offers no list."""
-        async with open_client(self._base_url, self._key, most_bytes=LIST_BYTES) as client:
+        async with self.connect(most_bytes=LIST_BYTES) as client:
             try:
                 async with asyncio.timeout(self.timeout):
                     document = await client.get("/models", cast_to=object)
@@ -150,7 +155,7 @@ class EndpointChat:
 STRETCH = 4
 """An answer that ran out of tokens while reasoning gets this many times the tokens, once."""
 
-_WORTH_ADAPTING = frozenset((400, 422))
+WORTH_ADAPTING = frozenset((400, 422))
 _NOT_READY = frozenset((503, 529))
 
 
@@ -222,7 +227,7 @@ class _Session:
     async def _answer(self, request: ChatRequest) -> Completion | None:
         """The completion of one request; None where a cap forbids to send it."""
         endpoint = self._endpoint
-        prompt_bytes = sum(len(message.content.encode("utf-8", "replace")) for message in request.messages)
+        prompt_bytes = bytes_of(request)
         max_tokens, failures, total = request.max_tokens, 0, Usage()
         while self._cap is None:
             worst = endpoint.budget.worst(prompt_bytes, max_tokens)
@@ -249,7 +254,7 @@ class _Session:
                 if outcome.ran_out and max_tokens == request.max_tokens:
                     max_tokens *= STRETCH
                     continue
-                return _completion(outcome, total)
+                return completion_of(outcome, total)
             if adapted:
                 continue
             if outcome.congestion:
@@ -273,9 +278,14 @@ class _Session:
         outcome = await attempt(
             self._client, body, stop=request.stop, timeout=endpoint.timeout, most=most_characters(max_tokens)
         )
-        if isinstance(outcome, Failure) and outcome.status in _WORTH_ADAPTING:
+        if isinstance(outcome, Failure) and outcome.status in WORTH_ADAPTING:
             return outcome, endpoint.dialect.adapt(body, outcome.document)
         return outcome, False
+
+
+def bytes_of(request: ChatRequest) -> int:
+    """UTF-8 bytes of a prompt."""
+    return sum(len(message.content.encode("utf-8", "replace")) for message in request.messages)
 
 
 def _used(outcome: Answer | Failure, worst: Usage) -> Usage:
@@ -284,7 +294,8 @@ def _used(outcome: Answer | Failure, worst: Usage) -> Usage:
     return worst if outcome.unknown_usage else Usage()
 
 
-def _completion(answer: Answer, total: Usage) -> Completion:
+def completion_of(answer: Answer, total: Usage) -> Completion:
+    """What ``answer`` is to those who asked, with the tokens of all tries."""
     return Completion(
         text=answer.text,
         finish_reason=answer.finish_reason if answer.text or answer.finish_reason == "filtered" else "empty",

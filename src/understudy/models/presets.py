@@ -16,6 +16,11 @@ from understudy.errors import ConfigError
 
 LimitName = Literal["max_tokens", "max_completion_tokens"]
 
+BATCH_DISCOUNT = 0.5
+"""What a batch costs, as a share of the ordinary price."""
+BATCH_HOURS = 24
+"""Within which a batch is answered, or expires."""
+
 _THIS_MACHINE = r"localhost|127\.0\.0\.1|\[?::1\]?"
 
 

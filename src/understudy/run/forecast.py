@@ -10,6 +10,7 @@ from understudy.errors import ModelError
 from understudy.guide.plan import GUIDE, recommendation
 from understudy.methods.base import Method, Preparation
 from understudy.methods.registry import make_method, method_class
+from understudy.models.presets import BATCH_DISCOUNT, BATCH_HOURS
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
@@ -17,7 +18,15 @@ from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import Prompts
 from understudy.run.generating import load_private_model_of, template_of
 from understudy.run.guiding import candidates
-from understudy.run.planning import declared_label_set, make_plan, require_language_model, wanted
+from understudy.run.planning import (
+    batches_in_a_row,
+    declared_label_set,
+    make_plan,
+    require_batches,
+    require_language_model,
+    waiting_in_a_row,
+    wanted,
+)
 
 _CHARACTERS_PER_TOKEN = 4.0
 
@@ -134,6 +143,7 @@ def _calls(config: RunConfig) -> Facts:
     estimate = method.estimate_calls(counts, writing, template)
     tokens_in = estimate.calls * round(estimate.characters / _CHARACTERS_PER_TOKEN)
     tokens_out = estimate.calls * writing.max_tokens
+    require_batches(config)
     entries = [
         records,
         Fact("calls", estimate.calls, f"language model calls{' (at most)' if estimate.most else ''}"),
@@ -142,5 +152,17 @@ def _calls(config: RunConfig) -> Facts:
     ]
     if config.price_input is not None and config.price_output is not None:
         money = (tokens_in * config.price_input + tokens_out * config.price_output) / 1e6
-        entries.append(Fact("money", money, "money (at most, in the currency of the prices)"))
-    return Facts(tuple(entries))
+        title = "money (at most, in the currency of the prices)"
+        if config.llm_batch:
+            money, title = (
+                BATCH_DISCOUNT * money,
+                "money (at most, in the currency of the prices, halved for batches)",
+            )
+        entries.append(Fact("money", money, title))
+    if not config.llm_batch:
+        return Facts(tuple(entries))
+    row = batches_in_a_row(config)
+    entries.append(
+        Fact("batch_hours", row * BATCH_HOURS, f"hours to wait for batches (at most {BATCH_HOURS} for each in a row)")
+    )
+    return Facts(tuple(entries), () if row == 1 else (waiting_in_a_row(row),))

@@ -33,7 +33,7 @@ from understudy.prompts.template import (
 )
 from understudy.release import Release
 from understudy.run.guiding import GuidedChooser, candidates, load_embedder_of
-from understudy.run.planning import wanted
+from understudy.run.planning import batches_in_a_row, require_batches, waiting_in_a_row, wanted
 from understudy.run.session import GENERATED, Listener, Session, in_texts
 from understudy.run.tabling import TableRows
 from understudy.statement import NOT_PRIVATE, Statement
@@ -46,6 +46,10 @@ from understudy.writing.writer import Form, Writer
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
     from understudy.models.types import ChatModel
+
+
+_SEEDS_IN_BATCHES = 200_000
+"""Of a language model that is asked through batches: whatever is asked later waits for another day."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -177,6 +181,7 @@ class Writing:
             progress=lambda done, asked: listener.progress("texts", done, asked),
             rows=rows,
             form=self.form,
+            **({"seeds_at_once": _SEEDS_IN_BATCHES} if config.llm_batch else {}),
         )
 
 
@@ -198,6 +203,8 @@ def prepare_writing(
     form = _form(parameters, config, parts)
     examples = _examples(parameters, config, parts)
     prompts = Prompts(parameters, template_of(parameters, parts), examples, parts)
+    if asks:
+        require_batches(config)
     chat = _load_chat(config, listener) if asks and config.llm != "none" else None
     if chat is not None:
         from understudy.models.cached import CachedChat
@@ -208,6 +215,13 @@ def prepare_writing(
             _ping(_load_chat(config, listener))  # one of its own: so short a prompt would mislead the caps' estimates
         if note := language_note(config.llm):
             listener.say(note)
+        if config.llm_batch:
+            chat = _batched(chat, session, config, listener)
+        elif waiting := session.store.jobs.waiting():
+            listener.say(
+                f"{waiting} requests were handed in as batches. "
+                "Without --llm-batch they are asked, and paid for, again."
+            )
         chat = CachedChat(chat, session.store.answers)
     return Writing(prompts, chat, form)
 
@@ -389,11 +403,28 @@ def _load_chat(config: RunConfig, listener: Listener) -> ChatModel:
             "max_concurrency": config.max_concurrency,
             "token_cap": config.token_cap,
             "spending_cap": config.spending_cap,
-            "price_per_million_input": config.price_input,
-            "price_per_million_output": config.price_output,
+            "price_per_million_input": _discounted(config.price_input, config),
+            "price_per_million_output": _discounted(config.price_output, config),
             "say": listener.say,
         }
     return load_chat(config.llm, base_url=config.base_url, api_key_env=config.api_key_env, seed=config.seed, **options)
+
+
+def _discounted(price: float | None, config: RunConfig) -> float | None:
+    from understudy.models.presets import BATCH_DISCOUNT
+
+    return BATCH_DISCOUNT * price if price is not None and config.llm_batch else price
+
+
+def _batched(chat: ChatModel, session: Session, config: RunConfig, listener: Listener) -> ChatModel:
+    from understudy.models.batches import BatchChat
+    from understudy.models.endpoint import EndpointChat
+
+    assert isinstance(chat, EndpointChat)
+    row = batches_in_a_row(config)
+    if row > 1:
+        listener.say(waiting_in_a_row(row))
+    return BatchChat(endpoint=chat, jobs=session.store.jobs, say=listener.say)
 
 
 def _counts(

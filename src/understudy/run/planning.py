@@ -12,6 +12,7 @@ from understudy.guide.plan import plan_with_guide
 from understudy.labels import LabelSet, canonical
 from understudy.methods.public import PublicFacts
 from understudy.methods.registry import make_method, method_class
+from understudy.models.presets import preset_of
 from understudy.outputs import LABEL, PROVENANCE, TRANSCRIPT
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
@@ -146,6 +147,32 @@ def require_language_model(config: RunConfig, *, releases: bool, generates: bool
             f"The method {config.method} needs a language model that writes texts, and there is none.",
             "Name one with --llm; it never sees a private text.",
         )
+
+
+def require_batches(config: RunConfig) -> None:
+    """See that a language model that is to be asked through batches has some; else ConfigError."""
+    preset = preset_of(config.llm)
+    if config.llm_batch and (preset is None or not preset.batches):
+        raise ConfigError(
+            f"The language model {config.llm} has no batches.",
+            "Leave --llm-batch out, or name a model that has some: openai:NAME.",
+        )
+
+
+def batches_in_a_row(config: RunConfig) -> int:
+    """Batches of which each waits for the one before, at least: one, and one more for each round of an evolution and
+    each repair."""
+    own = make_method(config.method, config.method_parameters).dump()
+    rounds = own.get("rounds")
+    return 1 + (rounds if isinstance(rounds, int) else 0) + config.repair
+
+
+def waiting_in_a_row(batches: int) -> str:
+    """A warning that batches depend on each other."""
+    return (
+        f"Rounds and repairs wait for the answers before them: {batches} batches one after another, each within a day. "
+        "Without --llm-batch the answers come at once."
+    )
 
 
 def require_name(config: RunConfig) -> None:

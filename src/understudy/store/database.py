@@ -187,3 +187,59 @@ class AnswerStore:
                 "ON CONFLICT (key) DO UPDATE SET times = times + 1, text = excluded.text",
                 answers.items(),
             )
+
+
+_JOB_TABLES = (
+    "CREATE TABLE IF NOT EXISTS batch_job (token TEXT PRIMARY KEY, id TEXT)",
+    "CREATE TABLE IF NOT EXISTS batch_request (key TEXT PRIMARY KEY, token TEXT NOT NULL, tries INTEGER NOT NULL)",
+)
+
+
+class JobStore:
+    """Which request was handed in with which batch. Made by :class:`understudy.store.RunStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        with database.transaction() as connection:
+            for table in _JOB_TABLES:
+                connection.execute(table)
+
+    def assign(self, token: str, tries: Mapping[str, int]) -> None:
+        """Note, before it is handed in, that the batch ``token`` asks these requests, each for the so manieth time."""
+        rows = [(key, token, count) for key, count in tries.items()]
+        with self._database.transaction() as connection:
+            connection.execute("INSERT INTO batch_job VALUES (?, NULL)", (token,))
+            connection.executemany("INSERT OR REPLACE INTO batch_request VALUES (?, ?, ?)", rows)
+
+    def assigned(self, keys: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """Of those among ``keys`` that were handed in: the batch, and how often they were asked."""
+        found: dict[str, tuple[str, int]] = {}
+        for start in range(0, len(keys), _CHUNK):
+            chunk = keys[start : start + _CHUNK]
+            query = f"SELECT key, token, tries FROM batch_request WHERE key IN ({','.join('?' * len(chunk))})"
+            with self._database.reading() as connection:
+                found |= {key: (token, tries) for key, token, tries in connection.execute(query, chunk)}
+        return found
+
+    def release(self, keys: Sequence[str]) -> None:
+        """Forget that these were handed in: the next time they are asked anew."""
+        with self._database.transaction() as connection:
+            connection.executemany("DELETE FROM batch_request WHERE key = ?", [(key,) for key in keys])
+
+    def batch(self, token: str) -> str | None:
+        """The endpoint's name of a batch; None where it was not known when the process ended."""
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT id FROM batch_job WHERE token = ?", (token,)).fetchone()
+        return None if row is None else row[0]
+
+    def name_batch(self, token: str, batch: str) -> None:
+        """Keep the endpoint's name of a batch."""
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE batch_job SET id = ? WHERE token = ?", (batch, token))
+
+    def waiting(self) -> int:
+        """Requests that were handed in and have no stored answer."""
+        query = "SELECT count(*) FROM batch_request WHERE key NOT IN (SELECT key FROM answer)"
+        with self._database.reading() as connection:
+            (count,) = connection.execute(query).fetchone()
+        return int(count)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from understudy.errors import PrivacyError, ResumeError
 from understudy.files import private_folder, storage_error
 from understudy.privacy.sealed import SYSTEM, NoiseOrigin, Seal, SealedValue
-from understudy.store.database import RESTORE, AnswerStore, Database
+from understudy.store.database import RESTORE, AnswerStore, Database, JobStore
 from understudy.store.folder import FolderLock, discard, remove_orphans, set_aside, take_place
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ class RunStore:
 
     answers: AnswerStore
 
+    jobs: JobStore
+
     noise: NoiseOrigin
     """Of every value that is kept or read here."""
 
@@ -60,6 +62,7 @@ class RunStore:
         self._fresh = fresh  # and not begun
         self.noise = noise
         self.answers = AnswerStore(database)
+        self.jobs = JobStore(database)
         self._require_own_values()
         self.run_id = self._setting_once("run_id", uuid.uuid4().hex)
 

@@ -17,7 +17,6 @@ from understudy.vocabulary.words import kept_phrases, missing_phrases
 from understudy.writing.answers import Asker, rank
 from understudy.writing.records import Row, Rows, Seed, SyntheticRecord, Value
 
-_SEEDS_AT_ONCE = 1024
 _SEPARATOR = ", "
 MOST_TRIES = 4
 """Times to ask again for a text that is not of the form it must have."""
@@ -37,6 +36,7 @@ class Writer:
         progress: told the number of texts as they come in, and of how many.
         rows: of typed columns, one for each text, whose prompt shows it; None without such.
         form: what every text must be; None: anything.
+        seeds_at_once: for how many texts the chat model is asked in one go.
     """
 
     chat: ChatModel | None
@@ -48,6 +48,7 @@ class Writer:
     progress: Callable[[int, int], None] = lambda _done, _asked: None
     rows: Rows | None = None
     form: Form | None = None
+    seeds_at_once: int = 1024
 
     @property
     def calls_per_seed(self) -> int:
@@ -67,8 +68,8 @@ class Writer:
                 yield SyntheticRecord(_SEPARATOR.join(phrases), seed.label, {"phrases": phrases}, columns)
             return
         asker = Asker(self.chat, self.progress, expected=len(seeds) * self.calls_per_seed)
-        for start in range(0, len(seeds), _SEEDS_AT_ONCE):
-            yield from self._write(asker, seeds[start : start + _SEEDS_AT_ONCE], start)
+        for start in range(0, len(seeds), self.seeds_at_once):
+            yield from self._write(asker, seeds[start : start + self.seeds_at_once], start)
         asker.require_text()
 
     def _write(self, asker: Asker, seeds: Sequence[Seed], first: int) -> Iterator[SyntheticRecord]:

@@ -19,7 +19,6 @@ from understudy.writing.answers import Asker, tidy
 from understudy.writing.records import Row, SyntheticRecord
 from understudy.writing.writer import Writer, public_name
 
-_AT_ONCE = 1024
 _SAMPLES = 1_000_000
 
 
@@ -98,7 +97,7 @@ class Prompting:
         assert chat is not None, "a run without one is refused"
         asker = Asker(chat, self._writer.progress, expected=len(wanted) * samples)
         waiting = iter(wanted)
-        while some := list(islice(waiting, _AT_ONCE)):
+        while some := list(islice(waiting, self._writer.seeds_at_once)):
             rows = [None if self._writer.rows is None else self._writer.rows.take(each.label) for each in some]
             requests = [self._request(each, exemplars, row) for each, row in zip(some, rows, strict=True)]
             answers = iter(asker.ask([request for request in requests for _ in range(samples)]))

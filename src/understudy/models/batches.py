@@ -1,0 +1,414 @@
+"""Chat models asked through OpenAI's batches: half the price, answers within a day.
+
+All requests are handed in as files; then the batches are looked at until they are done. What was handed in with which
+batch is stored before it is sent, so that a process that was killed goes on waiting for the same batches, and nothing
+is paid twice. https://platform.openai.com/docs/guides/batch
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from understudy.errors import ConfigError, ModelError
+from understudy.models.connection import Failure, tried
+from understudy.models.dialect import Answer, Dialect, read_answer
+from understudy.models.endpoint import STRETCH, WORTH_ADAPTING, EndpointChat, bytes_of, completion_of
+from understudy.models.limits import BREAKER, Usage, backoff, most_characters
+from understudy.models.presets import BATCH_HOURS
+from understudy.models.types import ChatRequest, Completion
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+_log = logging.getLogger(__name__)
+
+MOST_REQUESTS, MOST_BYTES = 50_000, 190_000_000
+"""Of one batch; the documented limits are 50,000 requests and 200 MB."""
+POLL_SECONDS = 5.0
+"""Between two looks at a batch at first; the wait grows to ..."""
+LONGEST_POLL_SECONDS = 60.0
+"""... this."""
+MOST_TRIES = 3
+"""Batches in which a request is asked that fails."""
+_SECONDS_BETWEEN_LINES = 600.0
+_BYTES_PER_REQUEST, _BYTES_PER_TOKEN = 8192, 256  # that are read of an answer
+_URL = "/v1/chat/completions"
+_OVER = ("completed", "expired", "cancelled")
+
+T = TypeVar("T")
+
+
+class JobStore(Protocol):
+    """What was handed in, kept durably. All methods are called from the thread that runs the event loop."""
+
+    def assign(self, token: str, tries: Mapping[str, int], /) -> None:
+        """Note, before it is handed in, that the batch ``token`` asks these requests, each for the so manieth time."""
+        ...
+
+    def assigned(self, keys: Sequence[str], /) -> dict[str, tuple[str, int]]:
+        """Of those among ``keys`` that were handed in: the batch, and how often they were asked."""
+        ...
+
+    def release(self, keys: Sequence[str], /) -> None:
+        """Forget that these were handed in."""
+        ...
+
+    def batch(self, token: str, /) -> str | None:
+        """The endpoint's name of a batch; None where it is not known."""
+        ...
+
+    def name_batch(self, token: str, batch: str, /) -> None:
+        """Keep the endpoint's name of a batch."""
+        ...
+
+
+@dataclass(repr=False, eq=False, kw_only=True)
+class BatchChat:
+    """A :class:`~understudy.models.types.ChatModel` that asks ``endpoint`` through batches.
+
+    A request that fails, or whose batch expires before its turn, is handed in again, three times in all. An answer that
+    ran out of tokens while reasoning is asked for once more with four times the tokens.
+
+    Args:
+        endpoint: of a product that has batches.
+        jobs: keeps what was handed in.
+        say: takes a line for the user.
+
+    Raises:
+        ConfigError: the product has no batches.
+    """
+
+    endpoint: EndpointChat
+    jobs: JobStore
+    say: Callable[[str], None] = field(default=_log.info)
+
+    def __post_init__(self) -> None:
+        if not self.endpoint.batches:
+            raise ConfigError(
+                f"The product behind {self.endpoint.provider}:{self.endpoint.name} has no batches.",
+                "Leave --llm-batch out, or name a model that has some: openai:NAME.",
+            )
+        self.model_id = self.endpoint.model_id
+
+    async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
+        """Yield ``(index into requests, Completion)`` as batches are done, each index once.
+
+        The requests must differ, as those of :class:`~understudy.models.cached.CachedChat` do.
+
+        Raises:
+            ModelError: nothing else would work either, or a cap is reached; what was answered has been yielded.
+        """
+        if not requests:
+            return
+        slots = {each.key(self.model_id): _Slot(number, each) for number, each in enumerate(requests)}
+        todo = dict(slots)
+        tokens = sum(sorted((each.max_tokens for each in requests), reverse=True)[:MOST_REQUESTS])
+        most_bytes = MOST_REQUESTS * _BYTES_PER_REQUEST + _BYTES_PER_TOKEN * STRETCH * tokens
+        wait, cap = POLL_SECONDS, None
+        async with self.endpoint.connect(most_bytes=most_bytes) as client:
+            desk = _Desk(self.endpoint, client, self.jobs, self.say)
+            waiting = await self._resumed(desk, todo)
+            while todo or waiting:
+                for key in list(todo) if cap is None else []:
+                    cap = cap or self._reserve(todo[key])
+                    if cap is not None:
+                        break
+                    todo[key].reserved = True
+                fits = {key: slot for key, slot in todo.items() if slot.reserved}
+                for token, keys, lines in self._batches(fits):
+                    for key in keys:
+                        slots[key].tries += 1
+                    self.jobs.assign(token, {key: slots[key].tries for key in keys})
+                    await desk.hand_in(token, lines)
+                    waiting[token] = keys
+                    wait = POLL_SECONDS
+                todo = {}
+                for token in list(waiting):
+                    found = await desk.results(token, waiting[token])
+                    if found is None:
+                        continue
+                    wait = POLL_SECONDS
+                    keys = waiting.pop(token)
+                    judged = {key: self._judge(slots[key], found.get(key)) for key in keys}
+                    todo |= {key: slots[key] for key, completion in judged.items() if completion is None}
+                    done = {key: completion for key, completion in judged.items() if completion is not None}
+                    self.jobs.release([key for key, completion in done.items() if completion.blank])
+                    for key, completion in done.items():
+                        yield slots[key].number, completion
+                if waiting and not todo:
+                    await asyncio.sleep(wait)
+                    wait = min(LONGEST_POLL_SECONDS, 1.5 * wait)
+                if cap is not None:
+                    todo = {}
+        if cap is not None:
+            raise cap
+
+    async def _resumed(self, desk: _Desk, todo: dict[str, _Slot]) -> dict[str, list[str]]:
+        """The batches that were begun before, with their requests, which are taken out of ``todo``."""
+        waiting: dict[str, list[str]] = {}
+        for key, (token, tries) in self.jobs.assigned(list(todo)).items():
+            todo[key].tries = tries
+            waiting.setdefault(token, []).append(key)
+        for token in list(waiting):
+            if await desk.name(token) is None:  # the process ended before it was begun
+                for key in waiting.pop(token):
+                    todo[key].tries -= 1
+                continue
+            for key in waiting[token]:
+                self._reserve(todo[key])
+                del todo[key]
+        if waiting:
+            count = sum(map(len, waiting.values()))
+            self.say(f"Going on to wait for {count} requests that were handed in before.")
+        return waiting
+
+    def _reserve(self, slot: _Slot) -> ModelError | None:
+        """Keep what a request may use at its worst from being used twice; the error to end with if a cap forbids it."""
+        budget = self.endpoint.budget
+        worst = budget.worst(bytes_of(slot.request), slot.max_tokens)
+        if cap := budget.cap_reached(worst):
+            return cap
+        budget.reserve(worst)
+        slot.worst = worst
+        return None
+
+    def _batches(self, slots: Mapping[str, _Slot]) -> Iterator[tuple[str, list[str], bytes]]:
+        """The requests in batches of the sizes allowed: a name of ours, the keys, and the file."""
+        keys: list[str] = []
+        lines: list[bytes] = []
+        size = 0
+        for key, slot in slots.items():
+            body = slot.sent = self.endpoint.body(slot.request, max_tokens=slot.max_tokens)
+            line = json.dumps({"custom_id": key, "method": "POST", "url": _URL, "body": body}).encode("ascii") + b"\n"
+            if keys and (len(keys) == MOST_REQUESTS or size + len(line) > MOST_BYTES):
+                yield uuid.uuid4().hex, keys, b"".join(lines)
+                keys, lines, size = [], [], 0
+            keys.append(key)
+            lines.append(line)
+            size += len(line)
+        if keys:
+            yield uuid.uuid4().hex, keys, b"".join(lines)
+
+    def _judge(self, slot: _Slot, line: object) -> Completion | None:
+        """The completion of one request, None where it is to be asked again.
+
+        Args:
+            line: of the batch's files that has its answer or its error; None where neither has one.
+        """
+        response = line.get("response") if isinstance(line, Mapping) else None
+        status = response.get("status_code") if isinstance(response, Mapping) else None
+        document = response.get("body") if isinstance(response, Mapping) else None
+        request, answer, slot.reserved = slot.request, None, False
+        if status == 200:
+            try:
+                answer = read_answer(document, request.stop, most=most_characters(slot.max_tokens))
+            except ValueError:
+                _log.debug("An answer was not a chat completion.")
+        self.endpoint.budget.settle(slot.worst, (answer.usage or slot.worst) if answer else Usage())
+        if answer is not None:
+            return self._completed(slot, answer)
+        if status in WORTH_ADAPTING:
+            if self._adapts(slot, document):
+                slot.tries -= 1
+                return None
+        elif slot.tries < MOST_TRIES:
+            return None
+        why = f"the endpoint answered HTTP {status}" if isinstance(status, int) else "its batch had no answer to it"
+        return Completion("", "failed", error=f"{why} (the last of {slot.tries} tries)" if slot.tries > 1 else why)
+
+    def _adapts(self, slot: _Slot, problem: object) -> bool:
+        """Whether the endpoint's refusal taught how to ask otherwise."""
+        sent = slot.sent or Dialect().body(self.endpoint.name, slot.request, max_tokens=slot.max_tokens)
+        if not self.endpoint.dialect.adapt(sent, problem):
+            return False
+        return self.endpoint.body(slot.request, max_tokens=slot.max_tokens) != sent
+
+    def _completed(self, slot: _Slot, answer: Answer) -> Completion | None:
+        self.endpoint.dialect.learn(answer)
+        if answer.usage is not None:
+            self.endpoint.budget.learn(bytes_of(slot.request), answer.usage.prompt_tokens)
+        slot.used += answer.usage or Usage()
+        if answer.ran_out and slot.tries == 1:
+            slot.stretched = True
+            return None
+        return completion_of(answer, slot.used)
+
+
+@dataclass
+class _Slot:
+    """A request, how often it was asked, and what of the caps is kept for it."""
+
+    number: int
+    request: ChatRequest
+    tries: int = 0
+    sent: Mapping[str, Any] | None = None
+    stretched: bool = False
+    reserved: bool = False
+    worst: Usage = field(default_factory=Usage)
+    used: Usage = field(default_factory=Usage)
+
+    @property
+    def max_tokens(self) -> int:
+        return self.request.max_tokens * (STRETCH if self.stretched else 1)
+
+
+@dataclass(frozen=True)
+class _Desk:
+    """Where batches are handed in and fetched. Every call is tried again, for as long as a batch may take."""
+
+    endpoint: EndpointChat
+    client: AsyncOpenAI
+    jobs: JobStore
+    say: Callable[[str], None]
+    _said: dict[str, tuple[float, object]] = field(default_factory=dict)
+
+    async def hand_in(self, token: str, lines: bytes) -> None:
+        """Upload the file, begin the batch, keep its name."""
+        file = await self._retried(lambda: self._upload(token, lines), "the file was not taken")
+        batch = await self._begin(token, file)
+        self.jobs.name_batch(token, batch)
+        self.say(
+            f"Handed in {lines.count(10)} requests as {batch}; answers come within {BATCH_HOURS} hours. "
+            "The command may be stopped: the same one goes on waiting, and pays nothing again."
+        )
+
+    async def name(self, token: str) -> str | None:
+        """The endpoint's name of a batch that an earlier process handed in; None if it was never begun."""
+        batch = self.jobs.batch(token)
+        if batch is None and (batch := await self._find(token)) is not None:
+            self.jobs.name_batch(token, batch)
+        return batch
+
+    async def results(self, token: str, keys: Sequence[str]) -> dict[str, object] | None:
+        """The lines of a batch's files by request, None while it is worked on.
+
+        Raises ModelError if the batch as a whole was refused.
+        """
+        batch = self.jobs.batch(token)
+        state = await self._retried(partial(self._get, f"/batches/{batch}"), "the batch could not be read")
+        status = state.get("status")
+        if status == "failed":
+            self.jobs.release(keys)
+            raise ModelError(
+                f"The endpoint refused the batch {batch} ({', '.join(_codes(state)) or 'no reason given'}).",
+                "Look at it in the account that it was handed in with, or ask without --llm-batch; nothing was paid.",
+            )
+        self._tell(str(batch), state)
+        if status not in _OVER:
+            return None
+        found: dict[str, object] = {}
+        for name in ("error_file_id", "output_file_id"):
+            if file := state.get(name):
+                path = f"/files/{file}/content"
+                found |= _lines(await self._retried(partial(self._content, path), "a file could not be read"))
+        return found
+
+    def _tell(self, batch: str, state: Mapping[str, Any]) -> None:
+        counts = state.get("request_counts")
+        counts = counts if isinstance(counts, Mapping) else {}
+        done, total, now = counts.get("completed"), counts.get("total"), time.monotonic()
+        said_at, said = self._said.get(batch, (float("-inf"), None))
+        shown = (state.get("status"), done)
+        if shown[0] != (said[0] if isinstance(said, tuple) else None) or now - said_at > _SECONDS_BETWEEN_LINES:
+            if isinstance(done, int) and isinstance(total, int) and total:
+                self.say(f"{batch}: {state.get('status')!s:.20}, {done} of {total} requests answered.")
+            self._said[batch] = (now, shown)
+
+    async def _upload(self, token: str, lines: bytes) -> str:
+        document: Any = await self.client.post(
+            "/files",
+            cast_to=object,
+            body={"purpose": "batch"},
+            files=[("file", (f"understudy-{token}.jsonl", lines, "application/jsonl"))],
+            options={"headers": {"Content-Type": "multipart/form-data"}},
+        )
+        return str(document["id"])
+
+    async def _begin(self, token: str, file: str) -> str:
+        """Begin the batch once: a try whose end is unknown may have begun it."""
+        body = {
+            "input_file_id": file,
+            "endpoint": _URL,
+            "completion_window": f"{BATCH_HOURS}h",
+            "metadata": {"understudy": token},
+        }
+        unsure = False
+
+        async def begin() -> str:
+            nonlocal unsure
+            if unsure and (found := await self._find(token)):
+                return found
+            unsure = True
+            document: Any = await self.client.post("/batches", cast_to=object, body=body)
+            return str(document["id"])
+
+        return await self._retried(begin, "the batch was not begun")
+
+    async def _find(self, token: str) -> str | None:
+        """The batch that bears our name for it, among the account's."""
+        after: str | None = None
+        while True:
+            params = {"limit": 100, **({} if after is None else {"after": after})}
+            page = await self._retried(partial(self._get, "/batches", params), "the list of batches could not be read")
+            batches = [each for each in page.get("data") or [] if isinstance(each, Mapping)]
+            for each in batches:
+                if (each.get("metadata") or {}).get("understudy") == token:
+                    return str(each["id"])
+            if not page.get("has_more") or not batches:
+                return None
+            after = str(batches[-1]["id"])
+
+    async def _get(self, path: str, params: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        options: Any = {} if params is None else {"params": params}
+        document = await self.client.get(path, cast_to=object, options=options)
+        if not isinstance(document, Mapping):
+            raise ValueError("no object")
+        return document
+
+    async def _content(self, path: str) -> bytes:
+        return await self.client.get(path, cast_to=bytes)
+
+    async def _retried(self, call: Callable[[], Awaitable[T]], unreadable: str) -> T:
+        """Raises ModelError if it fails for good, or too often in a row."""
+        failures = 0
+        while True:
+            outcome = await tried(call(), unreadable, timeout=10 * self.endpoint.timeout)
+            if not isinstance(outcome, Failure):
+                return outcome
+            failures += 1
+            _log.debug("Try %d of a call failed: %s.", failures, outcome.reason)
+            if not outcome.retry or failures >= BREAKER:
+                raise ModelError(
+                    f"The endpoint's batches do not work: {outcome.reason}.",
+                    "What was handed in is kept, and the same command goes on waiting for it.",
+                )
+            await asyncio.sleep(max(outcome.pause, backoff(failures, self.endpoint.backoff_seconds)))
+
+
+def _lines(content: bytes) -> dict[str, object]:
+    """The lines of a file of answers by the request's key; what is no such line is left out."""
+    found: dict[str, object] = {}
+    for line in content.splitlines():
+        try:
+            document = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(document, Mapping) and isinstance(key := document.get("custom_id"), str):
+            found[key] = document
+    return found
+
+
+def _codes(state: Mapping[str, Any]) -> list[str]:
+    """Why a batch was refused, in the endpoint's codes; its messages may quote what was sent."""
+    errors = state.get("errors")
+    data = errors.get("data") if isinstance(errors, Mapping) else None
+    codes = {str(each.get("code")) for each in data or [] if isinstance(each, Mapping)}
+    return sorted(code for code in codes if code.replace("_", "").isalnum() and len(code) <= 60)[:3]

@@ -1,0 +1,138 @@
+"""Whole runs through batches: the forecast, a kill in the midst, and what goes in the file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from batch_server import Batches
+from clinic import flags, settings
+from run_fixtures import Said
+from server import FakeEndpoint, Seen
+
+from understudy.models import batches
+
+QUICK = (
+    "import understudy.models.batches as b; b.POLL_SECONDS = 0.01; b.LONGEST_POLL_SECONDS = 0.02; "
+    "from understudy.cli import main; main()"
+)
+
+
+@pytest.fixture
+def plan(monkeypatch: pytest.MonkeyPatch) -> Batches:
+    monkeypatch.setattr(batches, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(batches, "LONGEST_POLL_SECONDS", 0.002)
+    return Batches()
+
+
+@pytest.fixture
+def server(plan: Batches) -> Iterator[FakeEndpoint]:
+    with FakeEndpoint(plan) as endpoint:
+        yield endpoint
+
+
+def batched(folder: Path, server: FakeEndpoint, **changes: Any) -> dict[str, Any]:
+    return settings(folder, llm="openai:small", base_url=server.base_url, llm_batch=True, **changes)
+
+
+def test_a_run_hands_in_all_texts_at_once(
+    tmp_path: Path, understudy: Callable[..., Said], server: FakeEndpoint, plan: Batches
+) -> None:
+    said = understudy("run", *flags(batched(tmp_path, server)))
+    assert said.code == 0, said.err
+    assert [len(batch["lines"]) for batch in plan.batches.values()] == [8]
+    assert len(plan.direct) == 1, "one question before the charge, so that a wrong address is known"
+    assert "Handed in 8 requests as batch_0; answers come within 24 hours." in said.err
+
+
+def test_a_run_that_is_killed_while_it_waits_goes_on_with_the_same_batch(
+    tmp_path: Path, server: FakeEndpoint, plan: Batches
+) -> None:
+    plan.held = True
+    waiting = threading.Event()
+
+    def look(seen: Seen) -> None:
+        if seen.method == "GET" and seen.path.startswith("/v1/batches/"):
+            waiting.set()
+
+    plan.before = look
+    command = [sys.executable, "-c", QUICK, "run", *flags(batched(tmp_path, server))]
+    around = {**os.environ, "UNDERSTUDY_LEDGER": ""}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=around) as process:
+        assert waiting.wait(60)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    plan.held = False
+    done = subprocess.run(command, capture_output=True, text=True, env=around, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Going on to wait for 8 requests that were handed in before." in done.stderr
+    assert set(plan.asked.values()) == {1}
+    assert len(plan.batches) == 1
+
+
+def test_a_run_may_change_to_ordinary_requests_and_is_told_what_that_costs(
+    tmp_path: Path, understudy: Callable[..., Said], server: FakeEndpoint, plan: Batches
+) -> None:
+    plan.status, plan.errors = "failed", []
+    assert understudy("run", *flags(batched(tmp_path, server))).code != 0
+    values = batched(tmp_path, server) | {"llm_batch": False}
+    said = understudy("run", *flags(values))
+    assert said.code == 0, said.err
+    assert "handed in as batches" not in said.err, "a batch that was refused costs nothing"
+
+
+def test_the_forecast_says_half_the_price_and_the_wait(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    values = {"llm": "openai:small", "price_input": 1.0, "price_output": 2.0, "expected_records": 900}
+    whole, half = (
+        {
+            entry["name"]: entry["value"]
+            for entry in json.loads(understudy("plan", *flags(settings(tmp_path, **values)), *more, "--json").out)[
+                "generation"
+            ]["entries"]
+        }
+        for more in ((), ("--llm-batch",))
+    )
+    assert half["money"] == pytest.approx(whole["money"] / 2)
+    assert "batch_hours" not in whole
+    assert half["batch_hours"] == 24
+    said = understudy("plan", *flags(settings(tmp_path, **values)), "--llm-batch")
+    assert "halved for batches" in said.out
+    assert "24 hours to wait" in said.out or "hours to wait for batches" in said.out
+
+
+def test_rounds_that_wait_for_each_other_are_warned_of(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+    words = (
+        "--label",
+        "d",
+        "--labels",
+        "a,b",
+        "--epsilon",
+        "4",
+        "--delta",
+        "1e-6",
+        "--llm",
+        "openai:small",
+        "--llm-batch",
+    )
+    said = understudy("plan", "--method", "aug-pe", "--rounds", "3", *words)
+    assert said.code == 0, said.err
+    assert "4 batches one after another, each within a day" in said.out
+    assert "96" in said.out
+
+
+@pytest.mark.parametrize("llm", ["builtin", "ollama:small", "gemini:small", "none"])
+def test_a_model_without_batches_is_refused_before_anything(
+    tmp_path: Path, understudy: Callable[..., Said], llm: str
+) -> None:
+    said = understudy("run", *flags(settings(tmp_path, llm=llm)), "--llm-batch")
+    assert said.code != 0
+    assert "has no batches" in said.err
+    assert not (tmp_path / "out" / "release" / "dp-kps.release").exists()
