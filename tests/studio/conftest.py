@@ -7,5 +7,6 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "report"))
+for folder in ("report", "run"):  # made-up runs, and a small table for a real one
+    sys.path.insert(0, str(Path(__file__).parent.parent / folder))
 pytest.importorskip("starlette", reason="the extra studio is not installed")

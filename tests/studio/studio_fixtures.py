@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +26,7 @@ from understudy.studio.app import make_app
 from understudy.studio.guard import Tokens
 
 ADDRESS = "http://127.0.0.1:8765"
+COMMAND = [sys.executable, "-m", "understudy", "studio"]
 SCRIPT = "<script>alert(1)</script>"
 
 
@@ -80,3 +85,18 @@ def made_plan(epsilon: int) -> Plan:
     budget = Budget(epsilon, "1e-6")
     (noise,) = gaussian_split(budget, [1])
     return Plan("dp-kps", Unit(), budget, (Charge("density", Declared(GaussianEvent(noise)), "noisy counts"),))
+
+
+@contextmanager
+def running(*words: str, folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The address that it prints, and its process."""
+    command = [*COMMAND, "--no-browser", "--ledger", str(folder / "ledger.sqlite"), *words]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            found = re.search(r"http://127\.0\.0\.1:\d+/\?token=\S{40,}", line)
+            assert found, line
+            yield found[0], process
+        finally:
+            process.kill()

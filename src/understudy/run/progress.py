@@ -87,7 +87,7 @@ def recorded(
     try:
         yield Listener(say, progress)
     except BaseException as error:
-        record.end("stopped", error.problem if isinstance(error, UnderstudyError) else "It was interrupted.")
+        record.end("stopped", _why(error))
         raise
     record.end("finished", "")
 
@@ -131,6 +131,13 @@ class _Record:
             new.write_text(json.dumps(fields), "utf-8")
             new.replace(self.path)
         self.written = time.monotonic()
+
+
+def _why(error: BaseException) -> str:
+    """In our own words: the message of a bug may quote a text."""
+    if isinstance(error, UnderstudyError):
+        return error.problem
+    return "It ended by a bug." if isinstance(error, Exception) else "It was interrupted."
 
 
 def _now() -> str:

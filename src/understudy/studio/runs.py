@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from understudy.assess.synthetic import SyntheticText, read_evaluation, read_synthetic
@@ -18,16 +19,20 @@ from understudy.metrics.results import Evaluation
 from understudy.metrics.value import SYNTHETIC, Metric, MetricValue
 from understudy.outputs import OutputFolder, find_table
 from understudy.privacy.exact import as_typed
+from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
+from understudy.report.charts import against_epsilon
+from understudy.report.comparison import compare as epsilon_comparisons
+from understudy.report.comparison import read_runs
 from understudy.report.contents import read_statement
-from understudy.report.grids import Grid, Row, by_table, first_values, remarks, setting_words
+from understudy.report.grids import Grid, Row, by_table, by_training, first_values, remarks, setting_words
 from understudy.report.numbers import power_of_ten
 from understudy.report.views import as_record
 from understudy.run.progress import Progress, read_progress
 from understudy.statement import Statement
 from understudy.store import is_in_use
 
-MOST_RUNS = 500
+MOST_RUNS, MOST_CHARTS = 500, 12
 PER_PAGE = 25
 """Texts on one page."""
 _FAMILIES = {
@@ -168,7 +173,7 @@ class RunPage:
     run: FoundRun
     texts: int
     labels: int
-    grids: tuple[tuple[str, Grid], ...]
+    grids: tuple[tuple[str, tuple[Grid, ...]], ...]
     left_out: int
     problems: tuple[UnderstudyError, ...]
     report: Path | None
@@ -190,7 +195,8 @@ def run_page(run: FoundRun) -> RunPage:
         shown, more = first_values(own)
         left_out += more
         if shown:
-            grids.append((title, by_table(shown, f"{title}. {_KEY}")))
+            of_family = by_training(shown) if family == "utility" else (by_table(shown, _KEY),)
+            grids.append((title, of_family))
     reports = (run.folder.internal_report_file, run.folder.report_file)
     return RunPage(
         run=run,
@@ -270,11 +276,13 @@ class SideBySide:
 
     Args:
         grids: one per family, a column per run.
+        charts: of utility against epsilon, by title.
         unmeasured: runs that nothing was measured of.
     """
 
     runs: tuple[FoundRun, ...]
     grids: tuple[tuple[str, Grid], ...]
+    charts: tuple[tuple[str, Markup], ...]
     unmeasured: tuple[str, ...]
     command: str
 
@@ -289,15 +297,28 @@ def compare(runs: Sequence[FoundRun]) -> SideBySide:
     measured = [(run, own) for run, own in zip(runs, values, strict=True) if own]
     grids = []
     for family, title in _FAMILIES.items():
-        grid = _grid(measured, family, f"{title}. {_KEY}")
+        grid = _grid(measured, family, _KEY)
         if grid.rows:
             grids.append((title, grid))
     return SideBySide(
         runs=tuple(runs),
         grids=tuple(grids),
+        charts=tuple(_charts([run for run, own in measured if any(v.metric.family == "utility" for v in own)])),
         unmeasured=tuple(run.name for run, own in zip(runs, values, strict=True) if not own),
         command=shlex.join(["understudy", "report", "--compare", *folders, "--output", "compared.html"]),
     )
+
+
+def _charts(runs: Sequence[FoundRun]) -> list[tuple[str, Markup]]:
+    """As ``understudy report --compare`` has them; none of runs that promise no epsilon."""
+    folders = [run.folder.root for run in runs if run.statement and isinstance(run.statement.budget, Budget)]
+    found = []
+    for number, each in enumerate(epsilon_comparisons(read_runs(folders, names=None, shareable=False))):
+        for place, column in enumerate(each.columns):
+            if chart := against_epsilon(f"chart-{number}-{place}", each, column):
+                setting = f", {column}" if column else ""
+                found.append((f"{each.metric.title}{setting}", chart))
+    return found[:MOST_CHARTS]
 
 
 def _values(run: FoundRun) -> tuple[MetricValue, ...]:

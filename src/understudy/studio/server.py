@@ -69,6 +69,7 @@ def _bound(port: int) -> socket.socket:
         if sys.platform != "win32":  # there it would let another program share the port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((LOOPBACK, port))
+        listening.listen()  # from here on a browser waits, even if it is faster than the server
     except (OSError, OverflowError) as error:
         listening.close()
         why = error.strerror if isinstance(error, OSError) else "there are 65535"
