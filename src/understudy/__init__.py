@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_VERBS = "plan run release generate baseline evaluate audit audit_mechanism report compare"
+_VERBS = "plan run release generate baseline evaluate audit audit_mechanism report compare export"
 _PUBLIC = {
     name: module
     for module, names in {
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from understudy.api import baseline as baseline
     from understudy.api import compare as compare
     from understudy.api import evaluate as evaluate
+    from understudy.api import export as export
     from understudy.api import generate as generate
     from understudy.api import plan as plan
     from understudy.api import release as release

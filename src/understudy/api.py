@@ -8,8 +8,10 @@ a kind that ``docs/errors.md`` lists.
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
@@ -18,6 +20,7 @@ from understudy.columns import Column
 from understudy.config import RunConfig, budget_fields, run_config
 from understudy.corpus import Corpus, Label, LabelType, OnBadRow, TableSource, is_frame, read_corpus
 from understudy.errors import ConfigError, ModelError, UnderstudyWarning
+from understudy.files import require_local
 from understudy.methods.base import Method
 from understudy.methods.registry import require_method
 from understudy.outputs import OutputFolder
@@ -29,7 +32,8 @@ from understudy.run import pipeline
 from understudy.run.baseline import write_baseline
 from understudy.run.forecast import Forecast, forecast
 from understudy.run.generating import Result
-from understudy.run.session import SILENT, Listener
+from understudy.run.session import Listener
+from understudy.run.showing import shown
 from understudy.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
     from understudy.audit.mechanisms.audit import MechanismAudit
     from understudy.audit.result import RunAudit
     from understudy.metrics.results import Evaluation
-    from understudy.report.page import ReportPaths
+    from understudy.report.page import Reports
 
 Folder = str | PathLike[str]
 """Of a file, too."""
@@ -284,7 +288,7 @@ def run(
     method: Method,
     budget: Budget | SecretBudget,
     *,
-    listener: Listener = SILENT,
+    listener: Listener | None = None,
     **options: Unpack[RunOptions],
 ) -> Result:
     """Make a synthetic corpus from a private one: release, then generate. Also works in a notebook's event loop.
@@ -298,7 +302,8 @@ def run(
             that was killed cannot be resumed.
     """
     config, opened = _opened(corpus, method, budget, options)
-    return pipeline.run(config, corpus=opened, listener=listener)
+    with _resumable(listener, config.output, charged=True) as told:
+        return pipeline.run(config, corpus=opened, listener=told)
 
 
 def release(
@@ -307,7 +312,7 @@ def release(
     budget: Budget | SecretBudget,
     *,
     resume: bool = False,
-    listener: Listener = SILENT,
+    listener: Listener | None = None,
     **options: Unpack[RunOptions],
 ) -> Release:
     """Make a Release of a private corpus, the only step that reads it; :func:`generate` turns it into texts anywhere.
@@ -317,10 +322,11 @@ def release(
         resume: as ``release --continue``: use what an earlier release in ``output`` has paid for and not used.
     """
     config, opened = _opened(corpus, method, budget, options)
-    return pipeline.release(config, corpus=opened, listener=listener, resume=resume).release
+    with _resumable(listener, config.output, charged=True) as told:
+        return pipeline.release(config, corpus=opened, listener=told, resume=resume).release
 
 
-def generate(made: Release | Folder, *, listener: Listener = SILENT, **options: Unpack[GenerateOptions]) -> Result:
+def generate(made: Release | Folder, *, listener: Listener | None = None, **options: Unpack[GenerateOptions]) -> Result:
     """Turn a Release into synthetic records: post-processing, free, any number of times.
 
     Args:
@@ -328,10 +334,11 @@ def generate(made: Release | Folder, *, listener: Listener = SILENT, **options: 
         options: the language model, the writing, the output, and those parameters of the Release's method that are
             free, such as ``length``.
     """
-    return pipeline.generate(made, listener=listener, **options)
+    with _resumable(listener, options.get("output")) as told:
+        return pipeline.generate(made, listener=told, **options)
 
 
-def baseline(*, listener: Listener = SILENT, **options: Unpack[BaselineOptions]) -> Sequence[SyntheticRecord]:
+def baseline(*, listener: Listener | None = None, **options: Unpack[BaselineOptions]) -> Sequence[SyntheticRecord]:
     """Let a language model write texts from the labels alone: the baseline that a method must beat.
 
     Nothing private is read, and nothing else is promised of the texts.
@@ -340,11 +347,12 @@ def baseline(*, listener: Listener = SILENT, **options: Unpack[BaselineOptions])
         options: such as ``labels`` (none: texts without labels), ``records_per_label``, ``document_type`` and ``llm``.
             The same call with the same ``output`` asks for nothing twice.
     """
-    return write_baseline(options, listener=listener)
+    with _resumable(listener, options.get("output")) as told:
+        return write_baseline(options, listener=told)
 
 
 def evaluate(
-    real: Table, synthetic: Table, *, listener: Listener = SILENT, **options: Unpack[EvaluateOptions]
+    real: Table, synthetic: Table, *, listener: Listener | None = None, **options: Unpack[EvaluateOptions]
 ) -> Evaluation:
     """Measure a synthetic table against the real one: fidelity, utility, leakage.
 
@@ -359,7 +367,8 @@ def evaluate(
     """
     from understudy.assess.evaluate import evaluate
 
-    return evaluate(real, synthetic, listener=listener, **options)
+    with shown(listener) as told:
+        return evaluate(real, synthetic, listener=told, **options)
 
 
 def audit(
@@ -367,7 +376,7 @@ def audit(
     method: Method,
     budget: Budget | SecretBudget,
     *,
-    listener: Listener = SILENT,
+    listener: Listener | None = None,
     **options: Unpack[AuditOptions],
 ) -> RunAudit:
     """Attack a whole run: plant canaries in a copy of the corpus, run the method, and tell which were planted.
@@ -383,7 +392,8 @@ def audit(
     own: dict[str, Any] = {name: value for name, value in options.items() if name in AuditParameters.model_fields}
     rest = {name: value for name, value in options.items() if name not in own}
     config, opened = _opened(corpus, method, budget, rest)
-    return audit_run(config, AuditParameters(**own), corpus=opened, listener=listener)
+    with _resumable(listener, config.output) as told:
+        return audit_run(config, AuditParameters(**own), corpus=opened, listener=told)
 
 
 def audit_mechanism(name: str, budget: Budget, *, runs: int = 5000, confidence: float = 0.95) -> MechanismAudit:
@@ -404,8 +414,9 @@ def audit_mechanism(name: str, budget: Budget, *, runs: int = 5000, confidence: 
     return audit_mechanism(auditable, budget, runs=runs, confidence=confidence)
 
 
-def report(*runs: Folder, embedder: str | None = None, seed: int = 0) -> list[ReportPaths]:
+def report(*runs: Folder, embedder: str | None = None, seed: int = 0) -> Reports:
     """Write the report of each run: one to hand out, and one that stays inside where something private was measured.
+    A notebook shows those that may be handed out.
 
     Args:
         runs: output folders of :func:`run`, :func:`release` or :func:`generate`.
@@ -414,7 +425,7 @@ def report(*runs: Folder, embedder: str | None = None, seed: int = 0) -> list[Re
     """
     from understudy.models.catalog import load_embedder
     from understudy.report.contents import read_statement
-    from understudy.report.page import write_reports
+    from understudy.report.page import Reports, write_reports
 
     folders = [OutputFolder(Path(run)) for run in runs]
     for folder in folders:
@@ -426,7 +437,7 @@ def report(*runs: Folder, embedder: str | None = None, seed: int = 0) -> list[Re
             raise
         loaded = None
         warnings.warn("Built-in embedding model not installed; using TF-IDF.", UnderstudyWarning, stacklevel=2)
-    return [write_reports(folder, embedder=loaded, seed=seed) for folder in folders]
+    return Reports(write_reports(folder, embedder=loaded, seed=seed) for folder in folders)
 
 
 def compare(
@@ -445,6 +456,23 @@ def compare(
     return write_comparison([Path(run) for run in runs], Path(output), names=names or None, shareable=shareable)
 
 
+@contextmanager
+def _resumable(listener: Listener | None, output: Folder | None, *, charged: bool = False) -> Iterator[Listener]:
+    """Who is told; where the user interrupts, how to resume is said."""
+    with shown(listener) as told:
+        try:
+            yield told
+        except KeyboardInterrupt as stop:
+            if output is not None:
+                words = f"Interrupted. The same call resumes: what was made so far is kept in {os.fspath(output)}."
+            else:
+                lost = " What was charged stays charged." if charged else ""
+                words = f"Interrupted. Without an output folder (output=...) nothing is kept.{lost}"
+            told.say(words)
+            stop.add_note(words)
+            raise
+
+
 def _opened(
     source: Corpus | TableSource, method: Method, budget: Budget | SecretBudget, options: Mapping[str, Any]
 ) -> tuple[RunConfig, Corpus | None]:
@@ -460,6 +488,41 @@ def _opened(
 
 def _are_paths(source: object) -> bool:
     return isinstance(source, (list, tuple)) and bool(source) and all(isinstance(e, (str, PathLike)) for e in source)
+
+
+def export(
+    made: Result | Folder,
+    *,
+    to: Literal["chat", "huggingface", "csv"],
+    output: Folder,
+    document_type: str | None = None,
+    system: str | None = None,
+) -> Path:
+    """Write a run's synthetic table in a form that others work with. Reads nothing private, and is free.
+
+    Args:
+        made: an output folder of :func:`run` or :func:`generate`, or what they returned with one.
+        to: ``chat``: JSON lines, each with ``messages`` that ask for a text by its type, label and typed columns, for
+            fine-tuning; ``huggingface``: a folder that ``datasets.load_dataset`` reads, with a card made of the
+            statement and of metrics that were released with a charge; ``csv``.
+        output: a file or, for ``huggingface``, a folder that is not there yet; on this machine.
+        document_type: what chats call a text. None: ``text``.
+        system: the system message of chats, if any.
+
+    Returns:
+        The output.
+    """
+    from understudy.export import export_run
+
+    require_local(output)
+    if isinstance(made, Result):
+        if made.folder is None:
+            raise ConfigError(
+                "This result has no output folder to export.", "Name one (output=...) in the call that makes it."
+            )
+        made = made.folder.root
+    export_run(OutputFolder(Path(made)), to=to, output=Path(output), document_type=document_type, system=system)
+    return Path(output)
 
 
 def corpus_config(

@@ -25,6 +25,7 @@ _SECTIONS = {
         "generate": "Turn a Release into synthetic texts. Free, any number of times.",
         "plan": "Forecast what a run would release, cost and buy. Reads no private data.",
         "baseline": "Texts from the labels alone, without private data: the baseline to compare with.",
+        "export": "The synthetic table as chat JSON lines, a Hugging Face dataset, or CSV.",
     },
     "Judge": {
         "evaluate": "Measure a synthetic table against the real one: fidelity, utility, leakage.",

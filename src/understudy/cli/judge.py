@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from understudy.cli.environment import TypedOption
 from understudy.cli.options import TABLE, ParametersCommand, config_option, given, json_option, release_size_option
-from understudy.cli.output import listener, printable, say, show_json, show_table
+from understudy.cli.output import listener, say, show_json, show_table
 from understudy.errors import ConfigError, PrivacyError
+from understudy.terminal import printable
 
 if TYPE_CHECKING:
     from understudy.audit.mechanisms.audit import MechanismAudit
     from understudy.audit.result import RunAudit
     from understudy.config import Groups
     from understudy.metrics.results import Evaluation
-    from understudy.metrics.value import Interval, MetricValue
+    from understudy.metrics.value import Interval
 
 
 def _evaluate_groups(_args: Sequence[str]) -> Groups:
@@ -71,30 +72,11 @@ def evaluate(real: str, synthetic: str, config: str | None, as_json: bool, show:
 
 
 def _show_evaluation(made: Evaluation) -> None:
-    """A table for each family. Kinds of personal data that cannot be told are left out: there are many."""
-    from understudy.metrics.value import Family
+    from understudy.metrics.results import HEADS
 
-    for family in get_args(Family):
-        rows = [
-            (
-                measured.metric.title,
-                measured.of,
-                "-" if measured.value is None else f"{measured.value:.4g}",
-                "" if measured.interval is None else f"{measured.interval.low:.4g} to {measured.interval.high:.4g}",
-                _settings(measured),
-                measured.note,
-            )
-            for measured in made.of_family(family)
-            if measured.value is not None or not measured.metric.name.startswith("pii_")
-        ]
-        if rows:
-            click.echo(f"\n{family}")
-            show_table(("metric", "of", "value", "interval", "settings", "note"), rows)
-
-
-def _settings(measured: MetricValue) -> str:
-    shown = [f"{name} {setting}" for name, setting in measured.settings.items()]
-    return ", ".join(shown if measured.sample_size is None else [*shown, f"{measured.sample_size} texts"])
+    for family, rows in made.tables().items():
+        click.echo(f"\n{family}")
+        show_table(HEADS, rows)
 
 
 @click.group("audit")

@@ -211,6 +211,28 @@ def baseline(config: str | None, as_json: bool, **values: Any) -> None:
         click.echo(table)
 
 
+@click.command()
+@click.argument("folder")
+@click.option("--to", type=click.Choice(["chat", "huggingface", "csv"]), required=True, help="The form.")
+@click.option("--output", metavar="PATH", required=True, help="The file or, for huggingface, the new folder.")
+@click.option("--document-type", metavar="TEXT", help="What chats call a text.  [default: text]")
+@click.option("--system", metavar="TEXT", help="The system message of chats.  [default: none]")
+@json_option
+def export(folder: str, *, to: str, output: str, document_type: str | None, system: str | None, as_json: bool) -> None:
+    """Write the synthetic table in FOLDER, an --output folder of `run` or `generate`, in a form that others work with.
+
+    chat: JSON lines with `messages`, for fine-tuning. huggingface: a dataset folder with a card made of the statement
+    and of metrics that were released with a charge. csv: one table. Nothing private is read, and nothing is charged.
+    """
+    from understudy import api
+
+    made = api.export(folder, to=to, output=output, document_type=document_type, system=system)  # type: ignore[arg-type]
+    if as_json:
+        show_json({"to": to, "output": str(made)})
+    else:
+        click.echo(made)
+
+
 def _show(result: Result, output_format: str | None, as_json: bool) -> None:
     """What was made: the table in ``output_format``, or the Release alone."""
     assert result.folder is not None

@@ -13,8 +13,9 @@ import click
 
 from understudy.cli.environment import TypedOption, variable
 from understudy.cli.options import ParametersCommand, config_option, given, json_option, require_output
-from understudy.cli.output import printable, say, show_json, show_table
+from understudy.cli.output import say, show_json, show_table
 from understudy.errors import ConfigError, ModelError
+from understudy.terminal import printable
 
 if TYPE_CHECKING:
     from understudy.config import Groups, RunConfig

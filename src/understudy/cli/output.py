@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,24 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from understudy.cli.logs import SPEECH, lines_only
+from understudy.terminal import printable
 
 if TYPE_CHECKING:
     from understudy.run.session import Listener
 
-_STEERING = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
 _BETWEEN = {ord("\t"): "\\t", ord("\n"): "\\n"}
-_SECONDS_BETWEEN_LINES = 15.0
-
-
-def printable(text: str) -> str:
-    r"""``text`` with control characters, which could steer a terminal, as escapes; tabs and line ends stay.
-
-    >>> print(printable("\x1b[2J safe"))
-    \x1b[2J safe
-    """
-    return _STEERING.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def say(text: str) -> None:
@@ -68,33 +54,10 @@ def _on_terminal() -> bool:
 def listener() -> Iterator[Listener]:
     """Lines and progress on standard error: a progress display on a terminal, plain lines otherwise."""
     from understudy.run.session import Listener
+    from understudy.run.showing import PlainLines, on_terminal
 
     if lines_only() or not sys.stderr.isatty():
-        yield Listener(say, _Plain())
+        yield Listener(say, PlainLines(say))
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as display:
-        tasks: dict[str, object] = {}
-
-        def progress(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = display.add_task(what, total=total)
-            display.update(tasks[what], completed=done, total=total)  # type: ignore[arg-type]
-
-        yield Listener(lambda line: console.print(printable(line), markup=False, highlight=False), progress)
-
-
-class _Plain:
-    """A line now and then."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        if time.monotonic() - self._last >= _SECONDS_BETWEEN_LINES or done == total:
-            self._last = time.monotonic()
-            say(f"{what}: {done} of {total}")
+    with on_terminal() as told:
+        yield told

@@ -95,6 +95,7 @@ class Preparation:
         secrets: finds the secrets in a text, where these are protected. It has been checked that none is in more
             records than declared.
         say: takes a line for the user: public facts only.
+        progress: takes what is being done, how much of it is, and of how much: public numbers only.
         resuming: whether the run was charged before. What was made then need not be made again; what was probed must,
             as the machine may be another.
     """
@@ -109,6 +110,7 @@ class Preparation:
     columns: tuple[Column, ...] = ()
     secrets: SecretFinder | None = None
     say: Callable[[str], None] = lambda _line: None
+    progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None
     resuming: bool = False
 
 

@@ -62,6 +62,7 @@ class GenerationTools:
         chooser: where the Release has a guide that is to be used; the run chooses among the texts by itself.
         seed: steers sampling.
         say: takes a line for the user.
+        progress: takes what is being done, how much of it is, and of how much.
     """
 
     writer: Writer
@@ -70,6 +71,7 @@ class GenerationTools:
     chooser: Chooser | None = None
     seed: int = 0
     say: Callable[[str], None] = lambda _line: None
+    progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None
 
 
 _PHRASES = 10

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
@@ -17,6 +17,7 @@ from understudy.errors import ConfigError
 from understudy.files import PRIVATE_MODE, SHARED_MODE, atomic_file
 from understudy.metrics.overview import Overview
 from understudy.metrics.value import Family, MetricValue
+from understudy.notebook import card, paragraph, table
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge
@@ -62,9 +63,46 @@ class Evaluation:
     def of_family(self, family: Family) -> tuple[MetricValue, ...]:
         return tuple(measured for measured in self.values if measured.metric.family == family)
 
+    def tables(self) -> dict[Family, list[tuple[str, ...]]]:
+        """For people: of each family a table under :data:`HEADS`. Kinds of personal data that cannot be told are left
+        out: there are many.
+        """
+        found: dict[Family, list[tuple[str, ...]]] = {
+            family: [
+                (
+                    measured.metric.title,
+                    measured.of,
+                    "-" if measured.value is None else f"{measured.value:.4g}",
+                    "" if measured.interval is None else f"{measured.interval.low:.4g} to {measured.interval.high:.4g}",
+                    _settings(measured),
+                    measured.note,
+                )
+                for measured in self.of_family(family)
+                if measured.value is not None or not measured.metric.name.startswith("pii_")
+            ]
+            for family in get_args(Family)
+        }
+        return {family: rows for family, rows in found.items() if rows}
+
+    def _repr_html_(self) -> str:
+        warning = (
+            "Private: no epsilon covers these numbers. They are for the data's holder; clear them from a notebook "
+            "before it is handed on."
+        )
+        parts = (paragraph(family) + table(HEADS, rows) for family, rows in self.tables().items())
+        return card("Evaluation", paragraph(warning), *parts)
+
     def save(self, path: Path) -> None:
         """Write it for its owner's eyes only."""
         write_result(path, result_json(self))
+
+
+HEADS = ("metric", "of", "value", "interval", "settings", "note")
+
+
+def _settings(measured: MetricValue) -> str:
+    shown = [f"{name} {setting}" for name, setting in measured.settings.items()]
+    return ", ".join(shown if measured.sample_size is None else [*shown, f"{measured.sample_size} texts"])
 
 
 @dataclass(frozen=True)

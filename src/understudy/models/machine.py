@@ -8,6 +8,7 @@ worker with two threads that wait for each other at every step. It also makes re
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ def require_local() -> None:
         )
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    warnings.filterwarnings("ignore", message="IProgress not found")  # of a notebook without widgets
     from transformers.utils import logging
 
     logging.set_verbosity_error()

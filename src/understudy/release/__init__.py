@@ -12,17 +12,19 @@ import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from understudy.columns import Column, crossed_columns
-from understudy.files import atomic_file, shared_folder
+from understudy.files import atomic_file, require_local, shared_folder
 from understudy.labels import LabelSet
+from understudy.notebook import bullets, card, table
 from understudy.privacy.facts import Facts
 from understudy.release.members import arrays_to_bytes, strings_to_bytes, terms_to_bytes
-from understudy.statement import Statement
+from understudy.statement import NOT_PRIVATE, Statement
 from understudy.transcript import PLAIN, TextForm
 
 FORMAT = "understudy-release"
@@ -118,13 +120,26 @@ class Release:
     def __repr__(self) -> str:
         return f"<Release of {self.method}: dataset {self.statement.dataset!r}, {self.statement.budget}>"
 
+    def _repr_html_(self) -> str:
+        statement = self.statement
+        facts = [
+            ("dataset", statement.dataset),
+            ("protected", statement.unit.describe() if statement.private else f"nobody: {NOT_PRIVATE}"),
+            ("budget", statement.budget),
+            ("labels", ", ".join(self.schema.label_set.names) or "none"),
+            *((("columns", ", ".join(column.name for column in self.schema.columns)),) if self.schema.columns else ()),
+        ]
+        return card(f"Release of {self.method}", table(("", ""), facts), bullets(self.noise_lines))
+
     @property
     def noise_lines(self) -> list[str]:
         """The noise check in lines, by label name where it is by label."""
         return self.noise_check.lines(self.schema.label_set.names)
 
-    def save(self, path: Path) -> None:
-        """Write the file, atomically."""
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the file, atomically; ConfigError where ``path`` is an address."""
+        require_local(path)
+        path = Path(path)
         members = {ARRAYS: arrays_to_bytes(self.arrays), TERMS: terms_to_bytes(self.terms)}
         if self.strings:
             members[STRINGS] = strings_to_bytes(self.strings)

@@ -23,6 +23,7 @@ from understudy.errors import ConfigError, UnderstudyError
 from understudy.files import PRIVATE_MODE, SHARED_MODE, atomic_file
 from understudy.models.types import Embedder
 from understudy.models.vectors import FOLDER, remembering
+from understudy.notebook import frame, paragraph
 from understudy.outputs import OutputFolder
 from understudy.report.contents import Contents, internal, shareable
 from understudy.report.numbers import hundredths, paragraphs, percent, short, span
@@ -145,6 +146,22 @@ class ReportPaths:
 
     shareable: Path
     internal: Path | None
+
+    def _repr_html_(self) -> str:
+        """The report that may be handed out, inline: a notebook is handed on sooner than a folder."""
+        inside = "" if self.internal is None else f" The internal one stays in {self.internal}."
+        try:
+            page = self.shareable.read_text("utf-8")
+        except OSError:
+            return paragraph(f"There is no report at {self.shareable}.")
+        return paragraph(f"The report that may be handed out: {self.shareable}.{inside}") + frame(page, title="Report")
+
+
+class Reports(list[ReportPaths]):
+    """The reports of several runs."""
+
+    def _repr_html_(self) -> str:
+        return "".join(paths._repr_html_() for paths in self)
 
 
 def write_reports(folder: OutputFolder, *, embedder: Embedder | None, seed: int = 0) -> ReportPaths:

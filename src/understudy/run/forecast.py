@@ -11,6 +11,7 @@ from understudy.guide.plan import GUIDE, recommendation
 from understudy.methods.base import Method, Preparation
 from understudy.methods.registry import make_method, method_class
 from understudy.models.presets import BATCH_DISCOUNT, BATCH_HOURS
+from understudy.notebook import bullets, card, paragraph, table
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
@@ -61,6 +62,18 @@ class Forecast:
             "generation": self.calls.to_json(),
             "work": self.work.to_json(),
         }
+
+    def _repr_html_(self) -> str:
+        protected = f"Budget {self.plan.budget}, protecting {self.plan.unit.describe()}. No private record was read."
+        charges = [(charge.name, charge.why, charge.event) for charge in self.plan.charges]
+        buys = [line for facts in (self.plan.forecast, self.work, self.calls) for line in facts.lines()]
+        return card(
+            f"Plan of {self.plan.method}",
+            paragraph(protected),
+            table(("charge", "for", "event"), charges),
+            paragraph("What the budget buys:"),
+            bullets(buys),
+        )
 
 
 def forecast(config: RunConfig, *, measured: bool = True) -> Forecast:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,8 @@ from understudy.labels import in_proportion
 from understudy.methods.base import Method
 from understudy.methods.public import GenerationTools
 from understudy.methods.registry import make_method, method_class
-from understudy.outputs import OutputFolder, synthetic_columns, types_of
+from understudy.notebook import bullets, card, table
+from understudy.outputs import LABEL, PROVENANCE, OutputFolder, synthetic_columns, types_of
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.parts import in_form
 from understudy.prompts.template import (
@@ -73,6 +75,21 @@ class Result:
         return (
             f"<Result of {self.release.method}: {len(self.records)} synthetic records, {self.statement.budget}{where}>"
         )
+
+    def _repr_html_(self) -> str:
+        columns = {name: cells for name, cells in self.columns.items() if name != PROVENANCE}
+        if LABEL in columns and self.release.schema.label in columns and self.release.schema.label != LABEL:
+            del columns[LABEL]  # the same under its own name
+        rows = [list(map(_short, cells)) for cells in islice(zip(*columns.values(), strict=True), _SHOWN)]
+        more = len(self.records) - len(rows)
+        lines = [
+            *([f"and {more} more"] if more > 0 else []),
+            *([f"{self.missing} texts could not be had"] if self.missing else []),
+            *([] if self.folder is None else [f"in {self.folder.root}"]),
+        ]
+        promise = str(self.statement.budget) if self.statement.private else NOT_PRIVATE
+        title = f"{len(self.records)} synthetic records of {self.release.method}, {promise}"
+        return card(title, table(list(columns), rows), bullets(lines))
 
     @property
     def statement(self) -> Statement:
@@ -134,6 +151,16 @@ class Result:
                 f"{Path(path).name!r} cannot be written ({error.strerror}).",
                 "See that its folder is there, may be written to, and is not full.",
             ) from None
+
+
+_SHOWN, _LONGEST = 5, 300
+"""Of a result in a notebook: rows, and characters of a cell."""
+
+
+def _short(cell: object) -> object:
+    if cell is None:
+        return ""
+    return f"{cell[:_LONGEST]}..." if isinstance(cell, str) and len(cell) > _LONGEST else cell
 
 
 def _library(name: str) -> Any:
@@ -306,7 +333,7 @@ def write_texts(
         if GENERATED not in session.store.stages():
             session.visible_folder.clear(keep=made)
         session.visible_folder.write_statement(made.statement)
-    tools = GenerationTools(writer, embedder, model, chooser, config.seed, listener.say)
+    tools = GenerationTools(writer, embedder, model, chooser, config.seed, say=listener.say, progress=listener.progress)
     origin = {"release": made.origin, **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
     if rows is not None and rows.condition:
         origin["where"] = rows.condition

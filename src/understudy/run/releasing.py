@@ -220,6 +220,7 @@ def _load_models(
         record_columns=tuple(corpus.schema.record_columns),
         columns=corpus.schema.typed,
         say=listener.say,
+        progress=listener.progress,
     )
 
 

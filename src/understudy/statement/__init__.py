@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from understudy.errors import PrivacyError
+from understudy.notebook import from_markdown
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import SYSTEM, NoiseOrigin, Seal, charge_of
@@ -223,6 +224,9 @@ class Statement:
             "",
         ]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return from_markdown(self.to_markdown())
 
 
 def _line(text: str) -> str:

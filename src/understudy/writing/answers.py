@@ -34,6 +34,8 @@ class Asker:
         numbered = [replace(request, sample=request.sample + self._count(request)) for request in requests]
         self._expected += len(requests) if again else 0
         before = self._done
+        if not before:
+            self._progress(0, self._expected)
         answers = collect(self.chat, numbered, progress=lambda done: self._progress(before + done, self._expected))
         self._done += sum(not answer.blank for answer in answers)
         self._problems.update(answer.error for answer in answers if answer.blank and answer.error)

@@ -92,9 +92,11 @@ def release(
 
     api = TextAPI(writer, parameters, keywords)
     rounds: list[Round] = []
+    tools.progress("rounds", 0, parameters.rounds)
     for each in evolve(api, population_sizes(parameters, shares), embed=embedder.embed, vote=votes, keep=tools.keep):
         rounds.append(each)
         tools.say(_line(len(rounds), parameters.rounds, each))
+        tools.progress("rounds", len(rounds), parameters.rounds)
     return Released(
         {**counts, **_lineage(rounds)},
         terms,

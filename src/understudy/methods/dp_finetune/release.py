@@ -75,6 +75,7 @@ def release(
         state = tools.seal(part_name(last), partial(training.between, state, first, last)).arrays
         before = "" if training.reached == last else ", stored before"
         tools.say(f"Step {last} of {mechanism.steps}{before}.")
+        tools.progress("steps", last, mechanism.steps)
         first = last
     schema = found.asked.schema
     instructions = found.tuned.instructions

@@ -96,6 +96,7 @@ class _Decoder:
             found.append(read_exemplar(label, kept.arrays, self.asked))
             spent += found[-1].noisy
             self.tools.say(f"Exemplar {len(found)} of {wanted}{where}: {found[-1].noisy} noisy tokens.")
+            self.tools.progress(f"exemplars{where}", len(found), wanted)
         return found
 
     def _decode(self, label: int, spent: int) -> Arrays:

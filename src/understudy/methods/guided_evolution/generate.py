@@ -50,9 +50,11 @@ def generate(
         return found
 
     rounds: list[Round] = []
+    tools.progress("rounds", 0, parameters.rounds)
     for each in evolve(api, sizes, embed=embedder.embed, vote=votes):
         rounds.append(each)
         tools.say(
             f"Round {len(rounds)} of {parameters.rounds}: {len(each.population)} candidates, {len(each.chosen)} chosen."
         )
+        tools.progress("rounds", len(rounds), parameters.rounds)
     return harvest(survivors(rounds), counts, kind=parameters.harvest, api=api)

@@ -168,10 +168,12 @@ class _Progress:
     def __init__(self, batches: int, tools: ReleaseTools) -> None:
         self._of, self._tools = batches, tools
         self._batches = self._texts = self._private = 0
+        tools.progress("batches", 0, batches)
 
     def __call__(self, texts: list[Text]) -> None:
         self._batches, self._texts = self._batches + 1, self._texts + len(texts)
         self._private += sum(int(text.private.sum()) for text in texts)
+        self._tools.progress("batches", self._batches, self._of)
         if self._batches == self._of or self._batches % -(-self._of // _REPORTS) == 0:
             self._tools.say(
                 f"Batches done: {self._batches} of {self._of}; texts: {self._texts}; private tokens in all: "

@@ -39,9 +39,11 @@ def generate(
     api = TextAPI(tools.writer, parameters, keywords)
     sizes = sizes_within(parameters, counts)
     rounds: list[Round] = []
+    tools.progress("rounds", 0, parameters.rounds)
     for each in evolve(api, sizes, embed=embedder.embed, vote=votes):
         rounds.append(each)
         tools.say(f"Round {len(rounds)} of {parameters.rounds}: {len(each.population)} candidates.")
+        tools.progress("rounds", len(rounds), parameters.rounds)
     return harvest(survivors(rounds), counts, kind=parameters.harvest, api=api)
 
 

@@ -80,6 +80,7 @@ def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, *,
         lessons = memory.lessons(prompts, count, std, parameters)
         weights = _learnt(tools, student, f"student-{name}", lessons, weights, parameters.student_steps)
         tools.say(f"Round {number + 1} of {len(sizes)}: {size} questions about {len(rows)} pseudo-sentences.")
+        tools.progress("rounds", number + 1, len(sizes))
     tuned.trainable.load(weights)
     schema = found.asked.schema
     document = needed(tools.prompts).template.document_type

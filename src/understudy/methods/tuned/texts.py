@@ -54,7 +54,7 @@ def generate(
                 known["fault"] = text.fault
             yield SyntheticRecord(text.text, label, known, None if row is None else row.values)
         done += len(some)
-        tools.say(f"{done} of {len(wanted)} texts.")
+        tools.progress("texts", done, len(wanted))
     if faults:
         counted = ", ".join(f"{name} {count}" for name, count in faults.items())
         tools.say(f"{sum(faults.values())} of {len(wanted)} texts are left out ({counted}).")

@@ -1,0 +1,88 @@
+"""What a notebook shows of a value: HTML in which everything is escaped, and nothing runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+
+_STYLE = "max-width: 60em; text-align: left"
+_CELL = "text-align: left; vertical-align: top"
+_CODE = re.compile(r"`([^`]+)`")
+_BOLD = re.compile(r"\*\*([^*]+)\*\*")
+_HEADING = re.compile(r"(#{1,4}) (.+)")
+_CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(127, 160), *range(55296, 57344)), "�")
+
+
+def text(words: object) -> str:
+    """Words as HTML: escaped, controls and halves of characters as U+FFFD."""
+    return escape(str(words).translate(_CONTROLS))
+
+
+def card(title: str, *parts: str) -> str:
+    """One thing with its title; ``parts`` are HTML already."""
+    return f'<div style="{_STYLE}"><p><strong>{text(title)}</strong></p>{"".join(parts)}</div>'
+
+
+def paragraph(words: str) -> str:
+    return f"<p>{text(words)}</p>"
+
+
+def bullets(lines: Sequence[str]) -> str:
+    """A list; nothing without lines."""
+    return f"<ul>{''.join(f'<li>{text(line)}</li>' for line in lines)}</ul>" if lines else ""
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table; nothing without rows."""
+    if not rows:
+        return ""
+    head = "".join(f'<th scope="col" style="{_CELL}">{text(each)}</th>' for each in heads)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value: object) -> str:
+    return f'<td style="{_CELL}">{text(value)}</td>'
+
+
+def from_markdown(source: str) -> str:
+    """The Markdown that understudy writes: headings, paragraphs, quotations, lists, tables, bold words and code."""
+    found: list[str] = []
+    for block in re.split(r"\n{2,}", source.strip()):
+        lines = block.split("\n")
+        heading = _HEADING.fullmatch(block)
+        if heading:
+            level = min(len(heading[1]) + 2, 6)
+            found.append(f"<h{level}>{_inline(heading[2])}</h{level}>")
+        elif all(line.startswith("- ") for line in lines):
+            found.append(f"<ul>{''.join(f'<li>{_inline(line[2:])}</li>' for line in lines)}</ul>")
+        elif all(line.startswith("|") for line in lines):
+            cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+            found.append(table(cells[0], cells[2:]))
+        elif block.startswith("> "):
+            found.append(f"<blockquote>{_inline(block[2:])}</blockquote>")
+        else:
+            found.append(f"<p>{_inline(block)}</p>")
+    return f'<div style="{_STYLE}">{"".join(found)}</div>'
+
+
+def _inline(words: str) -> str:
+    return _BOLD.sub(r"<strong>\1</strong>", _CODE.sub(r"<code>\1</code>", text(words)))
+
+
+def bars(stages: Sequence[tuple[str, int, int, str]]) -> str:
+    """A bar per stage: what, how many are done, of how many, and a note."""
+    return "".join(
+        f'<div><label>{text(what)} <progress value="{done}" max="{max(total, 1)}"></progress></label> '
+        f"{done} of {total} {text(note)}</div>"
+        for what, done, total, note in stages
+    )
+
+
+def frame(page: str, *, title: str) -> str:
+    """A whole page, which may run its own script within its own frame and reach nothing outside."""
+    return (
+        f'<iframe title="{text(title)}" sandbox="allow-scripts" srcdoc="{escape(page)}" '
+        'style="width: 100%; height: 40em; border: 1px solid #888"></iframe>'
+    )

@@ -1,0 +1,232 @@
+"""A run's table as chat JSON lines, as a Hugging Face dataset with its card, and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from clinic import LABELS, TERMS, rows
+from run_fixtures import Said, files_holding
+
+import understudy as us
+from understudy.corpus import write_table
+
+COLUMNS: dict[str, Any] = {"text": "note", "label": "department", "labels": LABELS}
+
+
+@pytest.fixture
+def method(tmp_path: Path) -> us.DPKPS:
+    (tmp_path / "terms.txt").write_text("\n".join(TERMS), "utf-8")
+    return us.DPKPS(
+        vocabulary=str(tmp_path / "terms.txt"), vocabulary_is_public=True, top_terms=10, length=3, bandwidth=0
+    )
+
+
+@pytest.fixture
+def made(tmp_path: Path, method: us.DPKPS) -> us.Result:
+    return us.run(
+        rows(),
+        method,
+        us.Budget(3, "1e-6"),
+        llm="none",
+        records_per_label=3,
+        ledger=str(tmp_path / "ledger.sqlite"),
+        dataset="visits",
+        output=tmp_path / "out",
+        **COLUMNS,
+    )
+
+
+def test_chats_ask_for_a_text_by_its_type_and_label(tmp_path: Path, made: us.Result) -> None:
+    path = us.export(made, to="chat", output=tmp_path / "chat.jsonl", document_type="clinical note", system="Be brief.")
+    chats = [json.loads(line)["messages"] for line in path.read_text("utf-8").splitlines()]
+    assert len(chats) == 6
+    assert chats[0] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Write one clinical note.\ndepartment: cardiology"},
+        {"role": "assistant", "content": made.columns["text"][0]},
+    ]
+    us.export(tmp_path / "out", to="chat", output=tmp_path / "chat.jsonl")
+    chats = [json.loads(line)["messages"] for line in path.read_text("utf-8").splitlines()]
+    assert [turn["role"] for turn in chats[-1]] == ["user", "assistant"]
+    assert chats[-1][0]["content"] == "Write one text.\ndepartment: dermatology"
+
+
+def test_a_dataset_folder_is_read_by_the_library_it_is_for(tmp_path: Path, made: us.Result) -> None:
+    datasets = pytest.importorskip("datasets")
+    folder = us.export(made, to="huggingface", output=tmp_path / "deep" / "dataset")
+    datasets.disable_progress_bars()
+    loaded = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"), split="train")
+    assert loaded.to_dict() == made.columns
+    corpus = us.read_corpus(loaded, **{**COLUMNS, "text": "text"})
+    assert [text for batch in corpus.batches() for text in batch.texts] == made.columns["text"]
+
+
+def test_the_card_is_made_of_the_statement(tmp_path: Path, made: us.Result) -> None:
+    folder = us.export(made, to="huggingface", output=tmp_path / "dataset")
+    assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.*")) == [
+        "README.md",
+        "data/train-00000-of-00001.parquet",
+        "statement.json",
+    ]
+    card = (folder / "README.md").read_text("utf-8")
+    header = yaml.safe_load(card.split("---\n")[1])
+    assert header["tags"] == ["synthetic", "differential-privacy", "understudy"]
+    assert header["task_categories"] == ["text-generation", "text-classification"]
+    assert header["size_categories"] == ["n<1K"]
+    assert header["configs"][0]["data_files"][0]["path"] == "data/train-00000-of-00001.parquet"
+    body = card.split("---\n", 2)[2]
+    assert re.findall(r"^# (.+)$", body, re.MULTILINE) == ["Synthetic stand-in for visits"]
+    assert "## Privacy statement" in body
+    assert "(3, 1e-06)-differential privacy" in body
+    assert "| cardiology | 3 |" in body
+    assert "NOT PRIVATE" not in card
+    assert (folder / "statement.json").read_text("utf-8") == json.dumps(made.statement.to_json(), indent=1)
+
+
+def test_metrics_stand_in_the_card_if_they_were_charged_and_not_otherwise(tmp_path: Path, made: us.Result) -> None:
+    pytest.importorskip("sklearn")
+    measured: dict[str, Any] = {"metrics": "utility", "classifiers": "tf-idf", "embedder": "none", **COLUMNS}
+    ledger = str(tmp_path / "ledger.sqlite")
+    us.evaluate(rows(), made, **measured)
+    folder = us.export(made, to="huggingface", output=tmp_path / "dataset")
+    assert "## Metrics" not in (folder / "README.md").read_text("utf-8")
+    from understudy.ledger import Ledger
+
+    with Ledger(ledger) as book:
+        book.raise_cap("visits", cap=us.Budget(9, "1e-5"))
+    us.evaluate(rows(), made, **measured, charge_metrics=2, ledger=ledger, dataset="visits")
+    folder = us.export(made, to="huggingface", output=tmp_path / "another")
+    card = (folder / "README.md").read_text("utf-8")
+    assert "at a cost of (epsilon=2, delta=0)" in card
+    assert "| Accuracy" in card
+
+
+def test_nothing_private_is_exported(tmp_path: Path, method: us.DPKPS) -> None:
+    planted = [{**row, "note": f"{row['note']} Zebra-7731."} for row in rows()]
+    made = us.run(
+        planted, method, us.Budget(3, "1e-6"), llm="none", records=2, insecure_noise_seed=1, dataset="v",
+        output=tmp_path / "out", **COLUMNS,
+    )  # fmt: skip
+    shutil.rmtree(tmp_path / "out" / "private")  # what was handed on has none
+    us.export(made, to="huggingface", output=tmp_path / "dataset")
+    us.export(made, to="chat", output=tmp_path / "dataset" / "chat.jsonl")
+    assert files_holding(tmp_path / "dataset", b"Zebra") == []
+    card = (tmp_path / "dataset" / "README.md").read_text("utf-8")
+    assert "> **NOT PRIVATE.**" in card
+    assert yaml.safe_load(card.split("---\n")[1])["tags"] == ["synthetic", "not-private", "understudy"]
+
+
+def test_csv_holds_the_table_with_formulas_escaped(tmp_path: Path, made: us.Result) -> None:
+    columns = {**made.columns, "text": ["=1+1", *made.columns["text"][1:]]}
+    write_table(tmp_path / "out" / "release" / "synthetic.parquet", columns)
+    us.export(made, to="csv", output=tmp_path / "table.csv")
+    with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
+        read = list(csv.DictReader(file))
+    assert list(read[0]) == ["text", "department", "label", "provenance"]
+    assert read[0]["text"] == "'=1+1"
+    assert [row["text"] for row in read[1:]] == columns["text"][1:]
+
+
+def test_typed_columns_keep_their_types_and_are_asked_for(tmp_path: Path, method: us.DPKPS) -> None:
+    pytest.importorskip("mbi")
+    table = [{**row, "stars": number % 5 + 1, "day": f"2024-0{number % 3 + 1}-11"} for number, row in enumerate(rows())]
+    made = us.run(
+        table,
+        method,
+        us.Budget(9, "1e-6"),
+        llm="none",
+        records=4,
+        insecure_noise_seed=1,
+        dataset="v",
+        columns="stars=1..5; day=2024-01-01..2024-12-31/12",
+        output=tmp_path / "out",
+        **COLUMNS,
+    )
+    folder = us.export(made, to="huggingface", output=tmp_path / "dataset")
+    schema = pq.read_schema(folder / "data" / "train-00000-of-00001.parquet")
+    assert schema.field("stars").type == pa.int64()
+    assert schema.field("day").type == pa.date32()
+    path = us.export(made, to="chat", output=tmp_path / "chat.jsonl")
+    asked = json.loads(path.read_text("utf-8").splitlines()[0])["messages"][0]["content"]
+    assert re.fullmatch(r"Write one text\.\ndepartment: cardiology\nstars: \d\nday: 2024-\d\d-\d\d", asked)
+    assert "`stars`: a typed column (integer)" in (folder / "README.md").read_text("utf-8")
+
+
+def test_the_command_exports_and_prints_where(tmp_path: Path, made: us.Result, understudy: Callable[..., Said]) -> None:
+    out, place = str(tmp_path / "out"), str(tmp_path / "chat.jsonl")
+    said = understudy("export", out, "--to", "chat", "--output", place, "--document-type", "note")
+    assert (said.code, said.out.strip()) == (0, place)
+    said = understudy("export", out, "--to", "csv", "--output", str(tmp_path / "t.csv"), "--json")
+    assert json.loads(said.out) == {"to": "csv", "output": str(tmp_path / "t.csv")}
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["out", "--to", "chat", "--output", "chat.json"], "End its name in .jsonl"),
+        (["out", "--to", "csv", "--output", "t.xlsx"], "cannot be written as 't.xlsx'"),
+        (["out", "--to", "csv", "--output", "s3://bucket/t.csv"], "'s3://bucket/t.csv' is an address"),
+        (["out", "--to", "huggingface", "--output", "hf://me/data"], "is an address"),
+        (["out", "--to", "csv", "--output", "nowhere/t.csv"], "'t.csv' cannot be written"),
+        (["out", "--to", "huggingface", "--output", "out"], "Name a new folder"),
+        (["out", "--to", "huggingface", "--output", "terms.txt"], "Name a new folder"),
+        (["out", "--to", "csv", "--output", "t.csv", "--document-type", "note"], "belong to chats"),
+        (["nothing", "--to", "csv", "--output", "t.csv"], "is no folder of a run"),
+        (["terms.txt", "--to", "csv", "--output", "t.csv"], "is no folder of a run"),
+        (["out", "--to", "excel", "--output", "t.csv"], "excel"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_with_the_cure(
+    tmp_path: Path,
+    made: us.Result,
+    understudy: Callable[..., Said],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    problem: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = understudy("export", *words)
+    assert said.code not in (0, 70)
+    assert problem in said.err
+    assert not (tmp_path / "t.csv").exists()
+
+
+def test_a_folder_without_a_table_and_a_damaged_one_are_said_to_be_such(tmp_path: Path, made: us.Result) -> None:
+    table = tmp_path / "out" / "release" / "synthetic.parquet"
+    table.write_bytes(b"PAR1")
+    with pytest.raises(us.UnderstudyError, match=r"cannot be read.*understudy generate"):
+        us.export(made, to="csv", output=tmp_path / "t.csv")
+    table.unlink()
+    with pytest.raises(us.UnderstudyError, match="holds no synthetic table"):
+        us.export(made, to="csv", output=tmp_path / "t.csv")
+
+
+def test_a_result_without_a_folder_says_what_to_give(method: us.DPKPS, tmp_path: Path) -> None:
+    made = us.run(
+        rows(), method, us.Budget(3, "1e-6"), llm="none", records=2, insecure_noise_seed=1, dataset="v", **COLUMNS
+    )
+    with pytest.raises(us.UnderstudyError, match=r"no output folder to export.*output=\.\.\."):
+        us.export(made, to="csv", output=tmp_path / "t.csv")
+
+
+def test_words_of_others_make_no_headings_and_no_html_in_a_card(tmp_path: Path, method: us.DPKPS) -> None:
+    evil = "a|b <script>x</script>\n# Heading"
+    table = [{"note": row["note"], "ward": evil} for row in rows()]
+    made = us.run(
+        table, method, us.Budget(3, "1e-6"), llm="none", records=2, insecure_noise_seed=1, dataset="v",
+        output=tmp_path / "out", text="note", label="ward", labels=[evil, "b"],
+    )  # fmt: skip
+    card = (us.export(made, to="huggingface", output=tmp_path / "dataset") / "README.md").read_text("utf-8")
+    assert "<script" not in card
+    assert re.findall(r"^# (.+)$", card, re.MULTILINE) == ["Synthetic stand-in for v"]
+    assert "a\\|b &lt;script" in card
