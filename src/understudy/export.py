@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from understudy.assess.synthetic import TooLarge, read_released, read_rows
+from understudy.assess.synthetic import TooLarge, read_released, read_rows, text_of
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, StorageError
 from understudy.files import atomic_file, shared_folder
 from understudy.labels import canonical
 from understudy.methods.registry import load_release
-from understudy.outputs import LABEL, PROVENANCE, TEXT, OutputFolder, find_table, types_of
+from understudy.outputs import LABEL, PROVENANCE, TEXT, TRANSCRIPT, OutputFolder, find_table, types_of
 from understudy.release import PublicSchema
 from understudy.report.contents import read_statement
 from understudy.statement import NOT_PRIVATE, Statement
@@ -44,8 +44,17 @@ class _Run:
 
     def columns(self) -> dict[str, list[object]]:
         """The table by column, as the run wrote it."""
-        names = dict.fromkeys([TEXT, *self._labels, *(each.name for each in self.schema.columns), PROVENANCE])
-        return {name: [row.get(LABEL if name in self._labels else name) for row in self.rows] for name in names}
+        form, texts = self.schema.form, [text_of(row) for row in self.rows]
+        columns: dict[str, list[object]] = {} if form else {TEXT: list(texts)}
+        if form:
+            cells = [form.cells(self.schema.text, text) for text in texts]
+            columns = {name: [row[name] for row in cells] for name in form.columns(self.schema.text)}
+            columns[TRANSCRIPT] = list(texts)
+        for name in self._labels:
+            columns[name] = [row.get(LABEL) for row in self.rows]
+        for name in (*(each.name for each in self.schema.columns), PROVENANCE):
+            columns[name] = [row.get(name) for row in self.rows]
+        return columns
 
     @property
     def _labels(self) -> list[str]:
@@ -124,10 +133,23 @@ def _write_chats(run: _Run, output: Path, document_type: str, system: str | None
         raise ConfigError(f"Chats cannot be written as {output.name!r}.", "End its name in .jsonl.")
     with atomic_file(output) as stream:
         for row in run.rows:
-            turns = [] if system is None else [{"role": "system", "content": system}]
-            turns.append({"role": "user", "content": _ask(run, row, document_type)})
-            turns.append({"role": "assistant", "content": row[TEXT] or ""})
-            stream.write(json.dumps({"messages": turns}).encode() + b"\n")
+            turns = _turns(run, row) or [("user", _ask(run, row, document_type)), ("assistant", text_of(row))]
+            turns = turns if system is None else [("system", system), *turns]
+            messages = [{"role": role, "content": content} for role, content in turns]
+            stream.write(json.dumps({"messages": messages}).encode() + b"\n")
+
+
+def _turns(run: _Run, row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A dialogue as a chat, in which the role that was declared last is the assistant; none of a text that is no
+    dialogue. What one of the two says in turns that follow each other is one message."""
+    roles, found = run.schema.form.roles, list[tuple[str, str]]()
+    for role, content in (run.schema.form.parse(text_of(row)) if roles else None) or ():
+        speaker = "assistant" if role == roles[-1] else "user"
+        if found and found[-1][0] == speaker:
+            found[-1] = speaker, f"{found[-1][1]}\n{content}"
+        else:
+            found.append((speaker, content))
+    return found
 
 
 def _ask(run: _Run, row: Mapping[str, Any], document_type: str) -> str:
@@ -189,6 +211,9 @@ def card(run: _Run) -> str:
 
 def _columns(run: _Run) -> list[str]:
     known = {TEXT: "the synthetic text", run.label_name: "its label", LABEL: "its label"}
+    form = run.schema.form
+    known |= dict.fromkeys(form.columns(run.schema.text), "turns" if form.roles else "a text") if form else {}
+    known |= {TRANSCRIPT: "all of it as one text"} if form else {}
     known |= {each.name: f"a typed column ({each.kind})" for each in run.schema.columns}
     known[PROVENANCE] = "JSON: the Release that the text was made from, and what of it"
     return [f"- `{_line(name)}`: {known.get(name, '')}" for name in run.columns()]

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from clinic import LABELS, TERMS, rows
+from clinic import LABELS, TERMS, FakeChat, rows
 from run_fixtures import Said, files_holding
 
 import understudy as us
 from understudy.corpus import write_table
+from understudy.models.types import Completion
 
 COLUMNS: dict[str, Any] = {"text": "note", "label": "department", "labels": LABELS}
 
@@ -160,6 +161,66 @@ def test_typed_columns_keep_their_types_and_are_asked_for(tmp_path: Path, method
     asked = json.loads(path.read_text("utf-8").splitlines()[0])["messages"][0]["content"]
     assert re.fullmatch(r"Write one text\.\ndepartment: cardiology\nstars: \d\nday: 2024-\d\d-\d\d", asked)
     assert "`stars`: a typed column (integer)" in (folder / "README.md").read_text("utf-8")
+
+
+SAID = [
+    ("customer", "The router drops the signal."),
+    ("agent", "Since when?"),
+    ("agent", "Tell me."),
+    ("customer", "Since Monday."),
+]
+
+
+def with_dialogues(folder: Path, method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat]) -> us.Result:
+    """A result whose texts are the dialogue above."""
+    turns = [{"role": role, "content": content} for role, content in SAID]
+    transcript = "\n".join(f"{role}: {content}" for role, content in SAID)
+    use_chat(FakeChat(lambda _request: Completion(transcript, "stop", 9, 9)))
+    return us.run(
+        [{"talk": turns} for _ in range(9)],
+        method,
+        us.Budget(3, "1e-6"),
+        records=2,
+        insecure_noise_seed=1,
+        dataset="v",
+        text="talk",
+        roles=("customer", "agent"),
+        output=folder / "out",
+    )
+
+
+def test_a_dialogue_is_exported_as_a_chat_and_as_turns(
+    tmp_path: Path, method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    made = with_dialogues(tmp_path, method, use_chat)
+    path = us.export(made, to="chat", output=tmp_path / "chat.jsonl", system="Help.")
+    assert json.loads(path.read_text("utf-8").splitlines()[0])["messages"] == [
+        {"role": "system", "content": "Help."},
+        {"role": "user", "content": SAID[0][1]},
+        {"role": "assistant", "content": "Since when?\nTell me."},
+        {"role": "user", "content": SAID[3][1]},
+    ]
+    folder = us.export(made, to="huggingface", output=tmp_path / "dataset")
+    table = pq.read_table(folder / "data" / "train-00000-of-00001.parquet")
+    assert table.to_pydict() == made.to_arrow().to_pydict()
+    assert table.column("talk").to_pylist()[0][1] == {"role": "agent", "content": "Since when?"}
+    assert "- `talk`: turns" in (folder / "README.md").read_text("utf-8")
+    assert "Since Monday." in made._repr_html_()
+
+
+def test_dialogues_of_a_frame_are_read_as_those_of_a_file(tmp_path: Path) -> None:
+    table = pa.table({"talk": [[{"role": role, "content": content} for role, content in SAID]]})
+    pq.write_table(table, tmp_path / "talk.parquet")
+    read: dict[str, Any] = {"text": "talk", "roles": ("customer", "agent")}
+    expected = us.read_corpus(tmp_path / "talk.parquet", **read).fingerprint(b"key")
+    assert expected
+    for frame in (
+        table,
+        pytest.importorskip("polars").from_arrow(table),
+        pytest.importorskip("datasets").Dataset(table),
+        pytest.importorskip("pandas") and table.to_pandas(),
+    ):
+        assert us.read_corpus(frame, **read).fingerprint(b"key") == expected
 
 
 def test_the_command_exports_and_prints_where(tmp_path: Path, made: us.Result, understudy: Callable[..., Said]) -> None:
