@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from understudy.columns import Column, in_words
 from understudy.decoding.ending import Ending
 from understudy.decoding.structured import JSONSchema, RecordCheck, TextCheck, TranscriptCheck
 from understudy.errors import ConfigError, ModelError
@@ -137,7 +138,8 @@ def _chat(prompt: PredictionPrompt, model: CausalModel) -> tuple[str, str]:
 class LabelPrompt:
     """What texts of one label are asked for with, in words and in the model's tokens: public.
 
-    ``most`` is the number of tokens to which a private text is cut.
+    ``most`` is the number of tokens to which a private text is cut, ``row_tokens`` of the row that an answer stands
+    behind, where there are typed columns.
     """
 
     prompt: PredictionPrompt
@@ -145,6 +147,11 @@ class LabelPrompt:
     ending: Ending
     most: int
     model: CausalModel
+    row_tokens: int = 0
+
+    def behind(self, row: str) -> list[int]:
+        """What the answer stands behind: a row in words, in tokens, as private texts begin with theirs."""
+        return cut(self.model.encode(f"{self.tokens.lead}{row}\n"), self.row_tokens)[0] if row else []
 
     def private(self, text: str) -> tuple[list[int], bool]:
         """A private text in tokens, and whether it had to be cut. A function of this text alone."""
@@ -170,7 +177,7 @@ class LabelPrompt:
             prefix=self.tokens.prefix,
             width=self.tokens.width(self.most),
             suffix=self.tokens.suffix,
-            tokens=self.ending.most_tokens + 1,
+            tokens=self.row_tokens + self.ending.most_tokens + 1,
             rows_at_once=rows_at_once,
             candidates=candidates,
             check=check,
@@ -184,7 +191,7 @@ class LabelPrompt:
     @property
     def length(self) -> int:
         """Tokens of a row with the longest text in the prompt and as the answer."""
-        return sum(self.shape) + self.ending.most_tokens + 1
+        return sum(self.shape) + self.row_tokens + self.ending.most_tokens + 1
 
     def read(self, tokens: Sequence[int]) -> str:
         """The text that was decoded as these tokens."""
@@ -239,12 +246,14 @@ def build_prompts(
     *,
     label_names: Sequence[str],
     record_columns: Sequence[str],
+    columns: Sequence[Column] = (),
 ) -> LabelPrompts:
     """Each label's prompt; before a private record is read.
 
     Args:
         label_names: empty without labels.
         record_columns: of the records that the texts are; empty where they are none.
+        columns: typed ones of the rows that texts stand behind; empty for none.
 
     Raises:
         ConfigError: if a schema is given for texts that are no records or cannot be used, the model has no form of
@@ -268,6 +277,7 @@ def build_prompts(
         )
     shape: Shape = parameters.record_form if record_columns else "text"
     examples = [PredictionExample(text=example.text) for example in prompts.examples] if prompts.examples else None
+    row_tokens = _most_row_tokens(columns, model) if columns else 0
     made = []
     for label in label_names or [""]:
         prompt = prompts.template.prediction_prompt(
@@ -280,10 +290,17 @@ def build_prompts(
             most_examples=prompts.parameters.examples_per_prompt,
         )
         tokens = prompt_tokens(prompt, model)
-        fitting = tokens.most_fitting(model.window, new_tokens=prompts.parameters.max_tokens + 1)
+        fitting = tokens.most_fitting(model.window, new_tokens=row_tokens + prompts.parameters.max_tokens + 1)
         ending = Ending.of(prompt, most_tokens=prompts.parameters.max_tokens)
-        made.append(LabelPrompt(prompt, tokens, ending, min(parameters.private_text_tokens, fitting), model))
+        most = min(parameters.private_text_tokens, fitting)
+        made.append(LabelPrompt(prompt, tokens, ending, most, model, row_tokens))
     check: TextCheck | None = TranscriptCheck(prompts.form) if prompts.form else None
     if record_columns:
         check = RecordCheck(tuple(record_columns), schema, shape)
     return LabelPrompts(tuple(made), check, None if schema is None else schema.sha256)
+
+
+def _most_row_tokens(columns: Sequence[Column], model: CausalModel) -> int:
+    """Room for any row in words, about: what the longest cell of each column takes, and the signs between."""
+    cells = ([model.encode(f" {in_words([each], [cell])};") for cell in range(each.size)] for each in columns)
+    return 2 + sum(max(map(len, each)) for each in cells)

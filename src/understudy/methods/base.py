@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
@@ -29,7 +29,7 @@ from understudy.privacy.secrets.budget import SecretBudget
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import Prompts, PromptTemplate
 from understudy.release import Release
-from understudy.writing.records import SyntheticRecord
+from understudy.writing.records import Rows, SyntheticRecord
 from understudy.writing.writer import Writer
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class Needs:
         generation_llm: whether ``generate`` asks a language model: ``never`` where the Release holds the synthetic
             texts, or the model that writes them; ``optional`` where phrases can stand for texts, ``always`` where
             nothing can.
+        rows: whether the release shows rows of typed columns to its model, which are then released first.
     """
 
     embedder: Literal["no", "public", "private"] = "no"
@@ -74,6 +75,7 @@ class Needs:
     generation_embedder: bool = False
     generation_model: bool = False
     generation_llm: Literal["never", "optional", "always"] = "optional"
+    rows: bool = False
 
     @property
     def holds_texts(self) -> bool:
@@ -149,6 +151,8 @@ class ReleaseTools(Preparation):
         scratch: a private folder of this run on these data (may not be there yet), for what must not lie in memory;
             removed at the end.
         note: takes what only the private side may know, such as times; kept in the private folder.
+        rows: rows sampled from the released columns, for a part of the release that these numbers name; the same ones
+            at every call. None without typed columns, or where the method does not say that it needs them.
     """
 
     door: Door | None = None
@@ -156,6 +160,7 @@ class ReleaseTools(Preparation):
     prepared: Any = None
     scratch: Path = Path()
     note: Callable[[Mapping[str, Any]], None] = lambda _entry: None
+    rows: Callable[[tuple[int, ...]], Rows] | None = None
 
     def measure(self, name: str, query: Query[Any], data: Batches[Any], *, rates: Rates | None = None) -> SealedValue:
         """As :meth:`Door.measure`."""
@@ -191,6 +196,15 @@ class Released:
     noise_check: Facts = field(default_factory=Facts)
     notes: tuple[str, ...] = ()
     strings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __or__(self, beside: Released) -> Released:
+        """With arrays, public inputs and a noise check that were released beside."""
+        return replace(
+            self,
+            arrays={**self.arrays, **beside.arrays},
+            public_inputs={**self.public_inputs, **beside.public_inputs},
+            noise_check=self.noise_check + beside.noise_check,
+        )
 
 
 class Method(ABC):

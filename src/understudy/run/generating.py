@@ -310,7 +310,7 @@ def write_texts(
         clear: put the Release's statement in place of all that an earlier run wrote to the output folder.
     """
     method = make_method(config.method, config.method_parameters)
-    rows = TableRows.of(made, config)
+    rows = TableRows.of(made, seed=config.seed, where=config.where)
     asked = _counts(config, made, method, rows, listener, capped=capped)
     if rows is not None:
         rows.require(asked)

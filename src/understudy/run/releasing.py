@@ -18,7 +18,7 @@ from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.errors import ConfigError, ModelError, PrivacyError, ResumeError, UnderstudyError, UnderstudyWarning
 from understudy.guide.plan import GUIDE, require_guide_fits
 from understudy.labels import LabelSet
-from understudy.methods.base import Method, Preparation, ReleaseTools
+from understudy.methods.base import Method, Preparation, Released, ReleaseTools, needed
 from understudy.methods.registry import load_release, make_method, method_class
 from understudy.models.machine import is_out_of_memory
 from understudy.models.trials import (
@@ -38,7 +38,7 @@ from understudy.run.guiding import guide_parameters, load_embedder_of, with_guid
 from understudy.run.measuring import dataset_name, open_ledger, pay
 from understudy.run.planning import make_plan, variables_of
 from understudy.run.session import RELEASED, SILENT, Listener, Session
-from understudy.run.tabling import with_columns
+from understudy.run.tabling import TableRows, with_columns
 from understudy.run.working import embedder_of_workers, open_engine, require_same_vectors, statement_of
 from understudy.statement import Sealed, Statement
 from understudy.tables.fitting import require_fitting
@@ -127,11 +127,15 @@ def make_release(
             listener.say("Rows that cannot be used are left out; private/skipped_rows.json counts them.")
         listener.say("Reading the private records.")
         bounded = replace(unkeyed, hash_key=paid.hash_key, scratch=scratch)
-        released = method.release(bounded, plan, tools)
+        beside, parameters = Released({}), config.part(TablesParameters)
+        if variables is not None and method.needs.rows:
+            beside = with_columns(beside, bounded, plan, tools, variables=variables, parameters=parameters)
+            rows = TableRows.of(replace(planned, arrays=dict(beside.arrays)), seed=config.seed)
+            tools = replace(tools, rows=needed(rows).of_part)
+        released = method.release(bounded, plan, tools) | beside
         if config.guide:
             released = with_guide(released, bounded, plan, tools)
-        if variables is not None:
-            parameters = config.part(TablesParameters)
+        if variables is not None and not method.needs.rows:
             released = with_columns(released, bounded, plan, tools, variables=variables, parameters=parameters)
     statement = replace(
         planned.statement, public_inputs=released.public_inputs, notes=(*planned.statement.notes, *released.notes)

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ from understudy.corpus.bounding import BoundedCorpus
 from understudy.errors import ConfigError
 from understudy.labels import in_proportion
 from understudy.methods.base import Released, ReleaseTools
+from understudy.methods.registry import method_class
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
@@ -97,12 +98,8 @@ def with_columns(
 
     arrays[LOGARITHMS] = tools.keep("columns model", fitted)[LOGARITHMS]
     arrays[CHOSEN] = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return replace(
-        released,
-        arrays={**released.arrays, **arrays},
-        public_inputs={**released.public_inputs, "columns": _domains(variables)},
-        noise_check=released.noise_check + _noise_check(variables, singles, pairs, std(COLUMNS)),
-    )
+    check = _noise_check(variables, singles, pairs, std(COLUMNS))
+    return released | Released(arrays, public_inputs={"columns": _domains(variables)}, noise_check=check)
 
 
 def _domains(variables: Variables) -> dict[str, str]:
@@ -135,6 +132,11 @@ def require_rows(config: RunConfig, *, columns: bool) -> None:
         raise ConfigError(
             "A condition on rows is given (--where), and there are no typed columns.",
             "Leave it out, or declare --columns for the release.",
+        )
+    if config.where and method_class(config.method).needs.rows:
+        raise ConfigError(
+            f"The texts of {config.method} are in the Release, each behind its own row: no condition can be met later.",
+            "Leave --where out, and select the rows you want from the synthetic table.",
         )
     if columns and config.guide_moves:
         raise ConfigError(
@@ -175,6 +177,7 @@ class TableRows:
         seed: of the samples.
         condition: in words; empty for none.
         form: the parts that texts have.
+        part: of a release, which has rows of its own.
     """
 
     variables: Variables
@@ -184,11 +187,12 @@ class TableRows:
     seed: int
     condition: str = ""
     form: TextForm = PLAIN
+    part: tuple[int, ...] = ()
     _ready: dict[int, deque[Row]] = field(default_factory=dict, repr=False, compare=False)
     _generators: dict[int, np.random.Generator] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def of(cls, made: Release, config: RunConfig) -> TableRows | None:
+    def of(cls, made: Release, *, seed: int, where: str | Mapping[str, Any] | None = None) -> TableRows | None:
         """None where the Release has no typed columns.
 
         Raises:
@@ -197,9 +201,9 @@ class TableRows:
         """
         if not has_columns(made):
             return None
-        variables, where = variables_of(made), config.where
+        variables = variables_of(made)
         allowed, spans = variables.allowed(where), variables.spans(where)
-        rows = cls(variables, distribution_of(made), allowed, spans, config.seed, in_one_line(where), made.schema.form)
+        rows = cls(variables, distribution_of(made), allowed, spans, seed, in_one_line(where), made.schema.form)
         if rows.shares.sum() < _IMPOSSIBLE:
             raise ConfigError("No row of the Release meets the condition (--where).", "Ask for fewer things at once.")
         return rows
@@ -234,7 +238,9 @@ class TableRows:
         if not all(self._told[name].meets(value) for name, value in told.items()):
             return None
         values = record.columns
-        if values is None:
+        if values is None and record.cells is not None:
+            values = self._row(record.label, record.cells, self._generator(record.label)).values
+        elif values is None:
             values = (self._beside(record.label, told) if told else self.take(record.label)).values
         named = zip(self.variables.all_columns, values, strict=True)
         return replace(record, columns=tuple(told.get(column.name, value) for column, value in named))
@@ -260,13 +266,17 @@ class TableRows:
             if column.name in self.form.told
         }
 
-    def _generator(self, label: int) -> np.random.Generator:
-        return self._generators.setdefault(label, np.random.default_rng([self.seed, label, _AHEAD]))
-
     def _own(self, sampled: NDArray[np.int64]) -> list[list[int]]:
         """The cells of the typed columns alone."""
         found: list[list[int]] = sampled[:, int(self.variables.labelled) :].tolist()
         return found
+
+    def of_part(self, part: tuple[int, ...]) -> TableRows:
+        """Others, for a part of a release: the same ones at every call."""
+        return replace(self, part=part, _ready={}, _generators={})
+
+    def _generator(self, label: int) -> np.random.Generator:
+        return self._generators.setdefault(label, np.random.default_rng([self.seed, label, _AHEAD, *self.part]))
 
     def _row(self, label: int, cells: Sequence[int], generator: np.random.Generator) -> Row:
         known = {column.name: cell for column, cell in zip(self.variables.columns, cells, strict=True)}
@@ -281,7 +291,7 @@ class TableRows:
         )
         told = {column.name: value for column, value in zip(columns, values, strict=True) if column.name in self._told}
         wanted = {name: value for name, value in told.items() if value is not None}
-        return Row(values, details, in_words(self.variables.columns, cells), wanted)
+        return Row(values, details, in_words(self.variables.columns, cells), wanted, tuple(cells))
 
     def _allowed(self, label: int) -> list[NDArray[np.float64]]:
         if not self.variables.labelled:

@@ -20,12 +20,14 @@ class Row:
         details: the same in words, for a prompt.
         cells: their cells in words, as a model that was tuned on rows knows them.
         told: values of those columns that are told from the text: what it should be like.
+        numbers: the same as numbers, of the columns that are variables of their own.
     """
 
     values: tuple[Value, ...]
     details: str
     cells: str = ""
     told: Mapping[str, Value] = field(default_factory=dict)
+    numbers: tuple[int, ...] = ()
 
 
 def shown(value: Value) -> str:
@@ -58,9 +60,11 @@ class SyntheticRecord:
         label: index into the Release's label set.
         provenance: seed phrases, prompt, model, how many phrases were kept.
         columns: values of the typed columns; None where no row was taken for the text.
+        cells: of the row that the text was decoded behind, whose values are still to be sampled.
     """
 
     text: str
     label: int
     provenance: Mapping[str, Any]
     columns: tuple[Value, ...] | None = None
+    cells: tuple[int, ...] | None = None

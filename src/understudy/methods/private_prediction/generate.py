@@ -6,8 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from understudy.columns import Column
 from understudy.errors import ReleaseError
+from understudy.methods.private_prediction.plan import ROWS
 from understudy.release import Release
+from understudy.tables.released import has_columns, variables_of
 from understudy.writing.records import SyntheticRecord
 
 
@@ -17,11 +20,19 @@ def available(release: Release) -> list[int]:
     return [int(number) for number in np.bincount(release.arrays["label"], minlength=size)]
 
 
+def columns_shown(release: Release) -> tuple[Column, ...]:
+    """The typed columns of the rows that its texts stand behind."""
+    return () if release.schema.record_columns or not has_columns(release) else variables_of(release).columns
+
+
 def generate(release: Release, counts: Sequence[int]) -> Iterator[SyntheticRecord]:
     """The first ``counts[label]`` texts of each label, those of different batches in turn.
 
-    Raises ReleaseError if more are asked for than there are.
+    Raises ReleaseError if more are asked for than there are, or a row holds a cell that its column does not have.
     """
+    for column, cells in zip(columns_shown(release), release.arrays.get(ROWS, np.zeros((0, 0))).T, strict=False):
+        if (cells > column.missing).any():
+            raise ReleaseError("The rows of this Release do not fit its columns.", "Ask whoever made it for the file.")
     there = available(release)
     names = [str(label) for label in release.schema.labels] or ["in all"]
     short = [name for name, asked, holds in zip(names, counts, there, strict=True) if asked > holds]
@@ -39,11 +50,12 @@ def _texts(release: Release, counts: Sequence[int]) -> Iterator[SyntheticRecord]
     arrays = {name: array.tolist() for name, array in release.arrays.items()}
     texts = release.strings.get("texts", ())
     order = sorted(range(len(texts)), key=lambda place: (arrays["label"][place], arrays["number"][place], place))
-    left = list(counts)
+    left, rows = list(counts), arrays.get(ROWS)
     for place in order:
         label = arrays["label"][place]
         if left[label] > 0:
             left[label] -= 1
             about = {name: arrays[name][place] for name in ("batch", "number", "tokens")}
             about |= {"private_tokens": arrays["private"][place], "ended": bool(arrays["ended"][place])}
-            yield SyntheticRecord(texts[place], label, about)
+            cells = None if rows is None else tuple(rows[place])
+            yield SyntheticRecord(texts[place], label, about, cells=cells)

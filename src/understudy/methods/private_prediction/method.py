@@ -11,6 +11,7 @@ from understudy.methods.contents import Contents, Held
 from understudy.methods.private_prediction import generate as generating
 from understudy.methods.private_prediction.plan import (
     NAME,
+    ROWS,
     TOKENS,
     PrivatePredictionParameters,
     StoppingParameters,
@@ -41,7 +42,7 @@ class PrivatePrediction(Method, PrivatePredictionParameters):
     name: ClassVar[str] = NAME
     parameters: ClassVar[type[Parameters]] = PrivatePredictionParameters
     stopping_parameters: ClassVar[frozenset[str]] = frozenset(StoppingParameters.model_fields)
-    needs: ClassVar[Needs] = Needs(private_model=True, generation_llm="never")
+    needs: ClassVar[Needs] = Needs(private_model=True, generation_llm="never", rows=True)
 
     def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
         assert isinstance(budget, Budget), "a method that does not protect secrets is given no other"
@@ -51,7 +52,12 @@ class PrivatePrediction(Method, PrivatePredictionParameters):
         model, prompts = needed(preparation.model), needed(preparation.prompts)
         _ = self.declared_batches
         asked = build_prompts(
-            self, prompts, model, label_names=preparation.labels.names, record_columns=preparation.record_columns
+            self,
+            prompts,
+            model,
+            label_names=preparation.labels.names,
+            record_columns=preparation.record_columns,
+            columns=() if preparation.record_columns else preparation.columns,
         )
         rows_at_once = model.rows_at_once(self.resolved.batch_size)
         for label in {each.shape: each for each in asked.labels}.values():
@@ -73,9 +79,12 @@ class PrivatePrediction(Method, PrivatePredictionParameters):
         strings: dict[str, int | None] = {"texts": count}
         if release.schema.record_columns or release.schema.form:
             strings["no records"] = None
+        arrays = {"label": Held("int32", (count,), 0, labels - 1), **numbers, "ended": Held("int32", (count,), 0, 1)}
+        if columns := generating.columns_shown(release):
+            arrays[ROWS] = Held("int32", (count, len(columns)), 0, max(column.missing for column in columns))
         return Contents(
             {TOKENS: ZCDPEvent.kind},
-            {"label": Held("int32", (count,), 0, labels - 1), **numbers, "ended": Held("int32", (count,), 0, 1)},
+            arrays,
             strings,
         )
 

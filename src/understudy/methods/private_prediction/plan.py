@@ -101,6 +101,8 @@ class ResolvedNumbers:
 NAME = "private-prediction"
 _LEAST_CLIP = 0.3
 TOKENS = "tokens"
+ROWS = "rows"
+"""Where a Release holds the cells of the rows that its texts stand behind."""
 
 
 def part_name(label: int, batch: int, number: int) -> str:

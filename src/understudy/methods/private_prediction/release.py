@@ -5,6 +5,7 @@ Amin et al. 2024, *Private prediction for large-scale synthetic text generation*
     for each label, for each of its batches (keyed hash of the record):          batches are disjoint
         rows = one prompt for each private text of the batch, and one without any
         while private tokens are left:                                           charge "tokens", once for all batches
+            sample a row of the released columns, which all rows go on with      where there are typed columns: free
             decode a text token by token from the rows' next-token logits        sampler.py
             store it, have it sealed, then use it                                part "tokens/LABEL/BATCH/NUMBER"
 
@@ -12,8 +13,9 @@ Guarantee:
     Unit: a record, or an owner. All noise and its accounting is one
     :class:`~understudy.privacy.tokens.PrivateTokens`, paid once for all batches, since they are disjoint. What it takes
     of the private rows are the exact integer sums of :class:`~understudy.decoding.sums.TokenSums`; a row's own values
-    depend on its own text alone (:mod:`understudy.models.contexts`). Empty batches run like any other. A text is
-    sealed before it is used; one that a crash lost is decoded again, and a test that was open then counts as spent.
+    depend on its own text (behind its own cells) alone (:mod:`understudy.models.contexts`), besides sampled rows,
+    which are made of the columns' released values: charges compose adaptively. Empty batches run like any other. A text
+    is sealed before it is used; one that a crash lost is decoded again, and a test that was open then counts as spent.
 """
 
 from __future__ import annotations
@@ -29,13 +31,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.columns import Column, in_words
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.decoding.prompting import LabelPrompt, LabelPrompts, build_prompts
 from understudy.decoding.structured import Fault
 from understudy.decoding.workers import Stop, at_once, run_together
 from understudy.errors import ModelError
-from understudy.methods.base import Released, ReleaseTools, needed
-from understudy.methods.private_prediction.plan import TOKENS, PrivatePredictionParameters, part_name
+from understudy.methods.base import Preparation, Released, ReleaseTools, needed
+from understudy.methods.private_prediction.plan import ROWS, TOKENS, PrivatePredictionParameters, part_name
 from understudy.methods.private_prediction.sampler import TokenSampler
 from understudy.models.contexts import Contexts
 from understudy.models.machine import is_out_of_memory
@@ -53,7 +56,12 @@ def release(
     """Decode texts for every batch until its private tokens are used up, or ``texts_per_batch`` are there."""
     model, prompts = needed(tools.model), needed(tools.prompts)
     asked = build_prompts(
-        parameters, prompts, model, label_names=tools.labels.names, record_columns=tools.record_columns
+        parameters,
+        prompts,
+        model,
+        label_names=tools.labels.names,
+        record_columns=tools.record_columns,
+        columns=columns_shown(tools),
     )
     fitting = min(each.most for each in asked.labels)
     if fitting < parameters.private_text_tokens:
@@ -74,6 +82,7 @@ def release(
         lambda text, label: asked.labels[label].private(text),
         labels=tools.labels.size,
         batches=parameters.declared_batches,
+        columns=columns_shown(tools),
     )
     tools.note({"private texts cut": batches.cut, "to tokens": [each.most for each in asked.labels]})
     sampler = TokenSampler(parameters.clip, mechanism, parameters.top_k, parameters.public_temperature, model.encode)
@@ -111,19 +120,25 @@ class _BatchDecoder:
                 near to public would never use its private tokens up.
         """
         texts: list[Text] = []
+        rows = None
+        if self.tools.rows is not None and columns_shown(self.tools):
+            rows = self.tools.rows((self.label, self.number))
         while self.tokens_spent < self.sampler.mechanism.tokens and len(texts) < most:
-            found = self.tools.seal(part_name(self.label, self.number, len(texts)), self._decode).arrays
+            row = None if rows is None else rows.take(self.label)
+            decode = partial(self._decode, [] if row is None else self.prompt.behind(row.cells))
+            found = self.tools.seal(part_name(self.label, self.number, len(texts)), decode).arrays
             self.tokens_spent += int(found["private"].sum())
             self.runs_spent += int(found["runs"])
             ended = bool(found["ended"])
-            texts.append(Text(self.label, self.number, len(texts), found["tokens"], found["private"], ended))
+            cells = None if row is None else row.numbers
+            texts.append(Text(self.label, self.number, len(texts), found["tokens"], found["private"], ended, cells))
         self.__dict__.pop("_contexts", None)  # gigabytes
         return texts
 
-    def _decode(self) -> Arrays:
+    def _decode(self, behind: Sequence[int]) -> Arrays:
         self.stop.check()
         try:
-            return self._decode_text()
+            return self._decode_text(behind)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -133,11 +148,11 @@ class _BatchDecoder:
             "batches, show less of each text (--private-text-tokens), or name a smaller model.",
         )
 
-    def _decode_text(self) -> Arrays:
+    def _decode_text(self, behind: Sequence[int]) -> Arrays:
         tokens = self._tokens
         before = tokens.runs_spent
         text = self.prompt.ending.open(self.prompt.model)
-        decoded = self.sampler.text(self._contexts, self.batch.shares, tokens, text, self.stop.check)
+        decoded = self.sampler.text(self._contexts, self.batch.shares, tokens, text, self.stop.check, behind=behind)
         return {
             "tokens": np.asarray(decoded.tokens, dtype=np.int32),
             "private": np.asarray(decoded.private, dtype=np.bool_),
@@ -198,7 +213,12 @@ class Batches:
 
 
 def sort_into_batches(
-    corpus: BoundedCorpus, tokenise: Callable[[str, int], tuple[list[int], bool]], *, labels: int, batches: int
+    corpus: BoundedCorpus,
+    tokenise: Callable[[str, int], tuple[list[int], bool]],
+    *,
+    labels: int,
+    batches: int,
+    columns: Sequence[Column] = (),
 ) -> Batches:
     """One pass over the private records.
 
@@ -208,10 +228,15 @@ def sort_into_batches(
     Args:
         tokenise: a text and its label into the own tokens of its row; and whether it had to be cut.
         batches: of each label; public.
+        columns: typed ones, whose cells each text stands behind; empty for none.
     """
     made = Batches([[Batch() for _ in range(batches)] for _ in range(labels)])
     for records in corpus.batches():
-        entries = zip(records.texts, records.labels.tolist(), records.shares.tolist(), records.hashes(), strict=True)
+        texts = records.texts
+        if columns and records.cells is not None:
+            cells = records.cells.tolist()
+            texts = [f"{in_words(columns, own)}\n{text}" for own, text in zip(cells, texts, strict=True)]
+        entries = zip(texts, records.labels.tolist(), records.shares.tolist(), records.hashes(), strict=True)
         for text, label, share, number in entries:
             row, was_cut = tokenise(text, label)
             batch = made.of_label[label][number % batches]
@@ -221,9 +246,15 @@ def sort_into_batches(
     return made
 
 
+def columns_shown(preparation: Preparation) -> tuple[Column, ...]:
+    """The typed columns that texts stand behind: not where they are records themselves."""
+    return () if preparation.record_columns else preparation.columns
+
+
 @dataclass(frozen=True)
 class Text:
-    """A sealed text: where it comes from, its tokens, which of them are private, and whether it ended by itself."""
+    """A sealed text: where it comes from, its tokens, which of them are private, whether it ended by itself, and the
+    cells of the row that it stands behind."""
 
     label: int
     batch: int
@@ -231,6 +262,7 @@ class Text:
     tokens: NDArray[np.int32]
     private: NDArray[np.bool_]
     ended: bool
+    cells: tuple[int, ...] | None = None
 
 
 _TOO_LONG, _OUT_OF_TOKENS = "longer than --max-tokens", "cut short as the batch's last"
@@ -264,7 +296,7 @@ def collected(
             texts.append(checked)
     document_type = needed(tools.prompts).template.document_type
     return Released(
-        _arrays(kept),
+        _arrays(kept, len(columns_shown(tools))),
         public_inputs=asked.public_inputs(document_type, schema_source=PurePath(parameters.json_schema or "").name),
         noise_check=_noise_check(kept, decoded, left_out, mechanism, [parameters.declared_batches] * tools.labels.size),
         strings={"texts": texts, **({"no records": apart} if asked.check is not None else {})},
@@ -276,7 +308,7 @@ def collected(
     )
 
 
-def _arrays(texts: Sequence[Text]) -> dict[str, NDArray[Any]]:
+def _arrays(texts: Sequence[Text], columns: int) -> dict[str, NDArray[Any]]:
     numbers = {
         "label": [text.label for text in texts],
         "batch": [text.batch for text in texts],
@@ -285,7 +317,10 @@ def _arrays(texts: Sequence[Text]) -> dict[str, NDArray[Any]]:
         "private": [int(text.private.sum()) for text in texts],
         "ended": [int(text.ended) for text in texts],
     }
-    return {name: np.asarray(values, dtype=np.int32) for name, values in numbers.items()}
+    arrays = {name: np.asarray(values, dtype=np.int32) for name, values in numbers.items()}
+    if columns:
+        arrays[ROWS] = np.array([text.cells for text in texts], dtype=np.int32).reshape(len(texts), columns)
+    return arrays
 
 
 def _noise_check(

@@ -70,6 +70,8 @@ class TokenSampler:
         tokens: BatchTokens,
         text: OpenText,
         check: Callable[[], None] = lambda: None,
+        *,
+        behind: Sequence[int] = (),
     ) -> DecodedText:
         """Decode until ``text`` has ended, or no private token is left where one is due.
 
@@ -77,8 +79,11 @@ class TokenSampler:
             contexts: the batch's rows; row 0 public. They are taken back to the prompt first.
             divisors: of the private rows: of how many rows of its unit each is one.
             check: called before each token; it raises where the run is being stopped.
+            behind: public or released tokens that all rows go on with before the text begins.
         """
         contexts.rewind()
+        for token in behind:
+            contexts.step(token)
         decoded, sums_of_rows, batch_size = DecodedText(), self.sums, self.mechanism.batch_size
         while text.ended is None:
             check()
