@@ -98,3 +98,13 @@ def test_what_has_no_header_is_one_error(tmp_path: Path, name: str, content: byt
     with pytest.raises(UnderstudyError) as caught:
         init(str(tmp_path / name))
     assert caught.value.cure
+
+
+def test_a_column_of_dialogues_is_proposed_with_its_roles_to_be_named(tmp_path: Path) -> None:
+    turns = [{"role": PRIVATE, "content": PRIVATE}]
+    pq.write_table(pa.table({"note": ["x"], "chat": [turns], "stars": [1]}), tmp_path / "t.parquet")
+    text = init(str(tmp_path / "t.parquet"))
+    assert PRIVATE not in text
+    filled = run_config(yaml.safe_load(uncommented(text)))
+    assert (filled.text, filled.form.roles) == ("chat", ("A", "B"))
+    assert {column.name for column in filled.typed_columns} >= {"stars", "turns", "begins"}

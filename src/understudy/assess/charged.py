@@ -209,7 +209,7 @@ def _counts(
             found = contents(corpus, ledger.fingerprint_key)
             corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
         paid = pay(ledger, wanted.dataset, plan, corpus, found, session, listener, known_only=not wanted.named)
-        bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key)
+        bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key, form=corpus.schema.form)
         return paid.door.measure(NAME, query, bounded).value
 
 
@@ -251,8 +251,8 @@ def _right(name: str, synthetic: Sample, labels: Sequence[str], embedder: Embedd
     def right(batch: BoundedBatch) -> NDArray[np.bool_]:
         if not len(batch.texts):
             return np.zeros(0, dtype=np.bool_)
-        vectors = embedder.embed(list(batch.texts)) if embedder is not None and kind.embeddings else None
-        predicted = numbers[predict(Sample(tuple(batch.texts), None, vectors))]
+        vectors = embedder.embed(list(batch.said)) if embedder is not None and kind.embeddings else None
+        predicted = numbers[predict(Sample(tuple(batch.said), None, vectors))]
         return np.asarray(predicted == batch.labels, dtype=np.bool_)
 
     return right

@@ -329,6 +329,11 @@ def _check_folder(folder: OutputFolder | None, made: Made) -> None:
 
 
 def _check_columns(real: Corpus, synthetic: Corpus) -> None:
+    if real.schema.form != synthetic.schema.form:
+        raise ConfigError(
+            "The texts of the real table have other parts than those of the synthetic one.",
+            "Name the same text columns (--text) and roles (--roles) for both.",
+        )
     if real.schema.typed != synthetic.schema.typed:
         raise ConfigError(
             "The real table and the synthetic one were opened with different typed columns.",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,9 +59,9 @@ def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
         )
     kept.sort()
     names, columns = [canonical(label) for label in corpus.labels], corpus.schema.typed
-    return Sample(
-        tuple(text for _, text, _, _ in kept),
-        tuple(names[label] for _, _, label, _ in kept) if names else None,
+    return replace(
+        Sample.of_transcripts([text for _, text, _, _ in kept], corpus.schema.form),
+        labels=tuple(names[label] for _, _, label, _ in kept) if names else None,
         cells=np.array([own for *_, own in kept], np.int32).reshape(len(kept), len(columns)) if columns else None,
         columns=columns,
     )
@@ -320,7 +320,7 @@ def completed(config: EvaluationConfig, schema: PublicSchema | None, statement: 
     """The configuration with the columns that the Release names, where none were given."""
     if schema is None or config.text is not None or config.record_columns:
         return config
-    told: dict[str, Any] = dict(schema.texts)
+    told = {name: tuple(value) if isinstance(value, list) else value for name, value in schema.texts.items()}
     if schema.label is not None and config.label is None:
         told |= {"label": schema.label}
         if config.labels is None and schema.labels:

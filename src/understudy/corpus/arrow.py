@@ -186,10 +186,10 @@ def is_dialogue(arrow_type: Any) -> bool:
     """Whether a type is that of lists of objects that have a role and a content."""
     import pyarrow.types as t
 
-    if not (t.is_list(arrow_type) or t.is_large_list(arrow_type) or t.is_null(arrow_type)):
+    if not (t.is_list(arrow_type) or t.is_large_list(arrow_type)):
         return False
-    turn = None if t.is_null(arrow_type) else arrow_type.value_type
-    if turn is None or t.is_null(turn):  # an empty table's
+    turn = arrow_type.value_type
+    if t.is_null(turn):  # an empty table's
         return True
     return t.is_struct(turn) and all(
         turn.get_field_index(name) >= 0 and _kind(turn.field(name).type) == "string" for name in (ROLE, CONTENT)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from understudy.corpus.arrow import parquet_schema
+from understudy.corpus.arrow import is_dialogue, parquet_schema
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.delimited import csv_header
 from understudy.corpus.readers import json_keys, without_exceptions
 from understudy.corpus.sources import check_encoding, find_files
 from understudy.errors import CorpusError
 
-Kind = Literal["text", "boolean", "integer", "number", "date", "datetime"]
+Kind = Literal["text", "boolean", "integer", "number", "date", "datetime", "dialogue"]
 
 
 def read_header(
@@ -53,6 +53,6 @@ def _kind(arrow_type: object) -> Kind | None:
     kinds: list[tuple[Kind, object]] = [
         *(("text", test) for test in (t.is_string, t.is_large_string, t.is_string_view)),
         *(("boolean", t.is_boolean), ("integer", t.is_integer), ("number", t.is_floating), ("number", t.is_decimal)),
-        *(("date", t.is_date), ("datetime", t.is_timestamp)),
+        *(("date", t.is_date), ("datetime", t.is_timestamp), ("dialogue", is_dialogue)),
     ]
     return next((kind for kind, test in kinds if test(arrow_type)), None)  # type: ignore[operator]

@@ -17,6 +17,7 @@ from pydantic import Field
 from understudy.metrics import require_evaluate
 from understudy.metrics.sample import Sample, words_of
 from understudy.metrics.value import Count, Number
+from understudy.transcript import BEGINS, TURNS
 from understudy.vocabulary.terms import load_stop_words
 from understudy.vocabulary.words import split_words
 
@@ -128,10 +129,37 @@ def profiles(tables: Mapping[str, Sample], words: Mapping[str, Sequence[Sequence
                 tuple(int(count) for count in np.histogram(lengths[name][lengths[name] < edges[-1]], edges)[0]),
             ),
             dict(sorted(Counter(table.labels or ()).items())),
-            _cell_counts(table),
+            {**_shape_counts(table), **_cell_counts(table)},
         )
         for name, table in tables.items()
     }
+
+
+_EDGES = {"turns": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), "words": (0, 1, 5, 10, 20, 40, 80, 160, 320)}
+
+
+def _shape_counts(table: Sample) -> dict[str, dict[str, int]]:
+    """Of texts that have parts: how many have how many turns, who begins, and how many parts are how long; in public
+    bins."""
+    if table.parts is None:
+        return {}
+    found: dict[str, dict[str, int]] = {}
+    if table.form.roles:
+        found[TURNS] = _binned([len(parts) for parts in table.parts], _EDGES["turns"])
+        began = Counter(parts[0][0] for parts in table.parts if parts)
+        found[BEGINS] = {role: began[role] for role in table.form.roles}
+    for name in table.form.names:
+        words = [len(split_words(content)) for parts in table.parts for part, content in parts if part == name]
+        found[f"words of {name}"] = _binned(words, _EDGES["words"])
+    return found
+
+
+def _binned(values: Sequence[int], edges: Sequence[int]) -> dict[str, int]:
+    places = np.searchsorted(np.array(edges), np.array(values, dtype=np.int64), side="right") - 1
+    counts = np.bincount(places, minlength=len(edges)).tolist()
+    ends = [edge - 1 for edge in edges[1:]]
+    titles = [f"{low}" if low == high else f"{low} to {high}" for low, high in zip(edges, ends, strict=False)]
+    return dict(zip([*titles, f"{edges[-1]} or more"], counts, strict=True))
 
 
 def _cell_counts(table: Sample) -> dict[str, dict[str, int]]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.columns import Column
+from understudy.transcript import PLAIN, Part, TextForm
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -22,6 +23,8 @@ class Sample:
         embeddings: ``Float32[len(texts), d]`` of unit length; None where none were asked for.
         cells: ``Int32[len(texts), len(columns)]``, cells of the typed columns; None without such.
         columns: what the cells are of.
+        parts: of each text, where texts have such; the texts are then what these say, without their names.
+        form: which parts these are.
     """
 
     texts: tuple[str, ...]
@@ -29,6 +32,8 @@ class Sample:
     embeddings: NDArray[np.float32] | None = None
     cells: NDArray[np.int32] | None = None
     columns: tuple[Column, ...] = ()
+    parts: tuple[tuple[Part, ...], ...] | None = None
+    form: TextForm = PLAIN
 
     def __post_init__(self) -> None:
         if self.labels is not None and len(self.labels) != len(self.texts):
@@ -50,7 +55,21 @@ class Sample:
             None if self.embeddings is None else self.embeddings[places],
             None if self.cells is None else self.cells[places],
             self.columns,
+            None if self.parts is None else tuple(self.parts[row] for row in rows),
+            self.form,
         )
+
+    @classmethod
+    def of_transcripts(cls, texts: Sequence[str], form: TextForm) -> Sample:
+        """Texts that have parts, if they do."""
+        if not form:
+            return cls(tuple(texts))
+        return cls(tuple(map(form.contents, texts)), parts=tuple(form.parse(text) or () for text in texts), form=form)
+
+    @property
+    def transcripts(self) -> tuple[str, ...]:
+        """The texts as models see them."""
+        return self.texts if self.parts is None else tuple(map(self.form.render, self.parts))
 
     def at_most(self, count: int, *, seed: int) -> Sample:
         """``count`` of the texts at random, in their order; all if there are no more."""

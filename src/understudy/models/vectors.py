@@ -55,7 +55,8 @@ def remembering(embedder: Embedder, private: Path | None, *, gigabytes: float) -
 
 def uncached(embedder: Embedder) -> Embedder:
     """The embedder itself: what is tried, for stored vectors say nothing about the machine at hand."""
-    return embedder.uncached if isinstance(embedder, CachedEmbedder) else embedder
+    found: Embedder = getattr(embedder, "uncached", embedder)
+    return found
 
 
 class CachedEmbedder:

@@ -24,6 +24,7 @@ from understudy.models.types import Embedder
 from understudy.release import Release
 from understudy.statement import Statement
 from understudy.statement.form import load_statement
+from understudy.transcript import PLAIN, TextForm
 from understudy.vocabulary.words import split_words
 
 MOST = 2000
@@ -81,6 +82,7 @@ def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Content
     path = release / f"{statement.method}.release"
     made = load_release(path) if path.exists() else None
     columns = () if made is None else made.schema.columns
+    form = PLAIN if made is None else made.schema.form
     texts = read_synthetic(release, columns)
     contents = Contents(
         internal=False,
@@ -93,7 +95,7 @@ def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Content
         charged=read_released(release),
         settings={},
     )
-    return replace(contents, **_summary(texts, columns, embedder, seed)) if texts else contents
+    return replace(contents, **_summary(texts, columns, form, embedder, seed)) if texts else contents
 
 
 def internal(public: Contents, release: Path, private: Path) -> Contents | None:
@@ -138,7 +140,7 @@ def read_statement(release: Path) -> Statement:
 
 
 def _summary(
-    texts: Sequence[SyntheticText], columns: tuple[Column, ...], embedder: Embedder | None, seed: int
+    texts: Sequence[SyntheticText], columns: tuple[Column, ...], form: TextForm, embedder: Embedder | None, seed: int
 ) -> dict[str, Any]:
     """Of the synthetic rows alone, so that it may be handed out: lengths, labels, columns, topics, a map, distinct
     n-grams.
@@ -147,7 +149,8 @@ def _summary(
     """
     labels = tuple(text.label for text in texts if text.label is not None)
     cells = [text.cells for text in texts if text.cells is not None]
-    sample = Sample(tuple(text.text for text in texts), labels if len(labels) == len(texts) else None)
+    sample = Sample.of_transcripts([text.text for text in texts], form)
+    sample = replace(sample, labels=labels if len(labels) == len(texts) else None)
     if columns and len(cells) == len(texts):
         sample = replace(sample, cells=np.array(cells, np.int32), columns=columns)
     words = [split_words(text) for text in sample.texts]

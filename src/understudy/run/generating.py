@@ -323,7 +323,7 @@ def write_texts(
     writer = writing.writer(config, made.schema.labels, listener, known=made.terms, rows=rows)
     if chat is not None:
         listener.say(f"Making {in_texts(total)} with {chat.model_id}; it sees released values only.")
-    embedder = load_embedder_of(config, private) if method.needs.generation_embedder else None
+    embedder = load_embedder_of(config, private, made.schema.form) if method.needs.generation_embedder else None
     model = load_private_model_of(config) if method.needs.generation_model else None
     if method.needs.generation_llm == "never" and config.llm != ModelParameters().llm:
         listener.say(f"The language model {config.llm} is not used: a Release of {made.method} needs none.")

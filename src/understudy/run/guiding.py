@@ -19,11 +19,13 @@ from understudy.guide.parameters import ChoosingParameters, GuideParameters
 from understudy.guide.released import guide_of
 from understudy.methods.base import Method, Released, ReleaseTools
 from understudy.methods.guided_evolution.release import release as release_guide
+from understudy.models.parts import ContentsEmbedder
 from understudy.models.types import Embedder
 from understudy.models.vectors import remembering
 from understudy.privacy.plan import Plan
 from understudy.release import Release
 from understudy.run.session import Listener
+from understudy.transcript import PLAIN, TextForm
 from understudy.writing.records import SyntheticRecord
 
 _TEXTS = 3
@@ -40,11 +42,16 @@ def with_guide(released: Released, corpus: BoundedCorpus, plan: Plan, tools: Rel
     )
 
 
-def load_embedder_of(config: RunConfig, private: Path) -> Embedder:
-    """The configured public embedder, which keeps its vectors in the run's ``private`` folder."""
+def load_embedder_of(config: RunConfig, private: Path, form: TextForm = PLAIN) -> Embedder:
+    """The configured public embedder, which keeps its vectors in the run's ``private`` folder.
+
+    Args:
+        form: the parts of the texts, of which it embeds the contents.
+    """
     from understudy.models.catalog import load_embedder
 
-    return remembering(load_embedder(config.embedder), private, gigabytes=config.embedding_cache_gb)
+    found = remembering(load_embedder(config.embedder), private, gigabytes=config.embedding_cache_gb)
+    return ContentsEmbedder(form, found) if form else found
 
 
 def has_guide(made: Release) -> bool:
@@ -104,7 +111,7 @@ class GuidedChooser:
         """
         if not has_guide(made) or config.ignore_guide:
             return None
-        embedder = load_embedder_of(config, private)
+        embedder = load_embedder_of(config, private, made.schema.form)
         cure = "Generate with the embedder that it was made with (--embedder), or with --ignore-guide."
         return cls(guide_of(made, embedder, cure=cure), embedder, config.guide_moves, listener.say)
 

@@ -200,7 +200,7 @@ def _load_models(
     embedder = model = None
     dimension = 0
     if method.needs_embedder or config.guide:
-        embedder = embedder_of_workers(config, load_embedder_of(config, session.folder.private))
+        embedder = embedder_of_workers(config, load_embedder_of(config, session.folder.private, config.form))
         if _embeds_private_texts(method, config):
             require_trusted(embedder, trust_endpoint=config.trust_endpoint)
             listener.say("Checking on this machine that texts do not change each other's embeddings (under a minute).")

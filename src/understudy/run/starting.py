@@ -24,8 +24,10 @@ _OWNERS = ("owner", "user", "customer", "patient", "author", "client", "person")
 def draft(data: str, columns: Sequence[tuple[str, Kind | None]]) -> str:
     """YAML to be filled in: every column is there, and every domain is to be declared."""
     names = [name for name, _ in columns]
-    texts = [name for name, kind in columns if kind in ("text", None)] or names
+    dialogues = [name for name, kind in columns if kind == "dialogue"]
+    texts = dialogues or [name for name, kind in columns if kind in ("text", None)] or names
     text = _likely(texts, _TEXTS)
+    told = [("turns", "{kind: integer, range: [1, 20]}"), ("begins", "[A, B]")] if dialogues else []
     lines = [
         "# Written by `understudy init` from the names of the columns; no value was read.",
         "# Fill it in from what you know, not from the data: what stands here is public. Then:",
@@ -33,7 +35,11 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]]) -> str:
         "#   understudy run --config FILE        makes the synthetic table",
         "",
         f"data: {_quoted(data)}",
-        f"text: {_quoted(text)}  # the column of the texts: one of {', '.join(texts)}",
+        *(
+            [f"text: {_quoted(text)}  # the column of the dialogues", "roles: [A, B]  # all who speak in them"]
+            if dialogues
+            else [f"text: {_quoted(text)}  # the column of the texts, or several as [A, B]: of {', '.join(texts)}"]
+        ),
         "",
         "# A column by which texts differ, and all its values:",
         f"# label: {_quoted(_likely([name for name in names if name != text] or names, _LABELS))}",
@@ -48,6 +54,7 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]]) -> str:
             for name, kind in columns
             if name != text and name not in WRITTEN
         ),
+        *(f"#   {name}: {form}  # told from the dialogue" for name, form in told),
     ]
     lines += [
         "",

@@ -22,6 +22,7 @@ from understudy.metrics.fidelity.embeddings import (
     neighbour_values,
 )
 from understudy.metrics.fidelity.mauve import FRONTIER, MAUVE, mauve_values
+from understudy.metrics.fidelity.parts import BELONGING, belonging_values, shape_values
 from understudy.metrics.fidelity.texts import (
     DISTINCT,
     JSON_PARSED,
@@ -93,6 +94,8 @@ def measure_fidelity(
     labels_cut = {of: table.labels for of, table in cut.items() if table.labels is not None}
     texts = {of: table.texts for of, table in tables.items()}
     rows = _rows(real, synthetic, holdout, seed)
+    parted = {of: table for of, table in tables.items() if table.parts is not None}
+    shapes = parted if holdout is not None else _beside_a_half(parted, seed)
     total = min(sum(map(len, each)) for each in words.values())
     names = sorted({label for each in labels.values() for label in each})
     near, clusters = [PRECISION, RECALL, DENSITY, COVERAGE], [MAUVE, FRONTIER]
@@ -118,8 +121,19 @@ def measure_fidelity(
             *on_equal_sizes(_against_real(labels_cut, [LABEL_DISTANCE], label_distance_values, sampling)),
             *_each(labels, [], label_share_values, {"names": names}, least=1),
             *on_rows(_against_real(rows, [PAIRS_MEAN, PAIRS_LARGEST], column_values, sampling)),
+            *_against_real(shapes, [], shape_values, sampling),
+            *_each(parted, [BELONGING], belonging_values, sampling),
             *_each(texts if schema is not None else {}, valid, validity_values, {"schema": schema}, least=1),
         )
+
+
+def _beside_a_half(tables: Mapping[str, Sample], seed: int) -> dict[str, Sample]:
+    """One half of the real texts, the other tables, and the other half as a yardstick; empty where there is no real
+    one."""
+    if REAL not in tables:
+        return {}
+    first, second = tables[REAL].halves(seed=seed)
+    return {**tables, REAL: first, OTHER_HALF: second}
 
 
 def _rows(real: Sample, synthetic: Sample, holdout: Sample | None, seed: int) -> dict[str, Sample]:

@@ -48,7 +48,7 @@ def measure_released_model(
     from understudy.models.machine import worker_pool
 
     chosen = test.at_most(test_texts, seed=seed)
-    rows = [replace(row, target=row.target[:tokens]) for row in tuned.rows(chosen.texts, chosen.labels)]
+    rows = [replace(row, target=row.target[:tokens]) for row in tuned.rows(chosen.transcripts, chosen.labels)]
 
     def value(name: str) -> MetricValue:
         settings = {"model": tuned.causal.model_id}
