@@ -93,8 +93,8 @@ def running(*words: str, folder: Path) -> Iterator[tuple[str, subprocess.Popen[s
     command = [*COMMAND, "--no-browser", "--ledger", str(folder / "ledger.sqlite"), *words]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stderr is not None
-            line = process.stderr.readline()
+            assert process.stdout is not None
+            line = process.stdout.readline()
             found = re.search(r"http://127\.0\.0\.1:\d+/\?token=\S{40,}", line)
             assert found, line
             yield found[0], process

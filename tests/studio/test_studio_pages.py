@@ -68,7 +68,7 @@ def test_the_command_on_the_screen_says_the_same_numbers(studio: Studio) -> None
     page = settled(
         studio,
         **{"epsilon": "3", "delta": "1e-6", "expected_records": "5000", "labels": "a b, it's", "label": "kind"},
-        **{"records_per_label": "50", "llm": "builtin", "method": "aug-pe", "aug-pe.rounds": "4"},
+        **{"records_per_label": "50", "llm": "builtin", "method": "aug-pe", "aug-pe.rounds": "4", "guide": "yes"},
         **{"price_input": "0.5", "price_output": "2"},
     )
     command = unescape(re.findall(r"<code>(understudy plan .*?)</code>", page)[0])
@@ -142,6 +142,7 @@ def test_points_asked_for_last_are_made_first_and_kept(monkeypatch: pytest.Monke
         return values
 
     monkeypatch.setattr("understudy.studio.queue._outcome", slow)
+    monkeypatch.setattr("understudy.studio.queue.WORKERS", 1)
     forecasts = Forecasts()
     assert forecasts.ask([{"epsilon": "first"}]) == [None]
     while forecasts._waiting:

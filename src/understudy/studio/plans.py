@@ -29,13 +29,18 @@ PATIENCE = 0.25
 """Seconds for which a page waits for the points that it shows first."""
 _COSTS = ("records", "calls", "input_tokens", "output_tokens", "money")
 _SIGNAL = "signal_to_noise"
+_FORECAST_ONLY = ("expected_records", "price_input", "price_output")
 
 DEFAULTS = {
     **{"epsilon": "4", "delta": "1e-6", "label": "label", "expected_records": "10000"},
     **{"records_per_label": "100", "llm": "builtin"},
 }
 GROUPS = {
-    "Budget": {"epsilon": ("Epsilon", ""), "delta": ("Delta", "0 for pure differential privacy")},
+    "Budget": {
+        "epsilon": ("Epsilon", ""),
+        "delta": ("Delta", "0 for pure differential privacy"),
+        "guide": ("Guide", "a noisy mean of each label's texts besides"),
+    },
     "Table": {
         "expected_records": ("Records, about", "your estimate (of owners, if these are protected)"),
         "labels": ("Labels", "with commas between them; none: leave it empty"),
@@ -51,6 +56,7 @@ GROUPS = {
     },
 }
 """The fields of every method, with their titles and what is said beside them."""
+YES = "yes"
 _FIELDS = [name for fields in GROUPS.values() for name in fields]
 _OF_METHODS = (
     *("noise", "length", "samples", "rounds", "population", "variations", "batches", "tokens_per_batch"),
@@ -107,6 +113,8 @@ class Form:
             values["labels"] = labels
         else:
             values.pop("label", None)
+        if values.pop("guide", "") == YES:
+            values["guide"] = True
         if "owner" not in values:
             values.pop("max_records_per_owner", None)
         own = {field.name: self.own[field.key] for field in fields_of(method) if field.key in self.own}
@@ -151,6 +159,7 @@ class Panel:
         method: by name.
         error: why it cannot be planned; None where it can.
         waiting: whether the forecast at the form's own epsilon is still to be made.
+        asks: whether a language model is asked to write the texts.
         costs: of generating, by name, at the form's epsilon.
         lines: all that the forecast says there, for people.
         warnings: what it warns of.
@@ -162,6 +171,7 @@ class Panel:
     method: str
     error: UnderstudyError | None
     waiting: bool
+    asks: bool
     costs: Mapping[str, str]
     lines: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -268,6 +278,7 @@ def _panel(form: Form, method: str, outcomes: Mapping[str, Outcome | None]) -> P
         method=method,
         error=here if isinstance(here, UnderstudyError) else None,
         waiting=here is None,
+        asks=method_class(method).needs.generation_llm != "never",
         costs={fact.name: _shown(fact.value) for fact in facts if fact.name in _COSTS},
         lines=tuple(fact.line() for fact in facts if fact.name not in _COSTS),
         warnings=() if plan is None else (*plan.plan.forecast.warnings, *plan.calls.warnings),
@@ -324,7 +335,8 @@ def _charts(method: str, varying: Sequence[Fact], points: _Points, at: float | N
     for number, (kind, facts) in enumerate(groupby(kinds, key=lambda fact: _kind(fact, varying))):
         named = [(fact.title, fact.name) for fact in facts]
         stems = {name.partition("_at_")[0] for _, name in named}
-        shared = kind if len(stems) == 1 else _common([words for words, _ in named]) or kind
+        stem = kind if len(stems) == 1 and len(kind.split()) > 1 else ""
+        shared = stem or _common([words for words, _ in named]) or named[0][0]
         title = named[0][0] if len(named) == 1 else shared
         lines = [Line(words, _values(name, points)) for words, name in named]
         found.append(_chart(f"{method}-{number}", title, lines, at))
@@ -370,16 +382,15 @@ def _shown(value: Any) -> str:
 
 def _commands(settings: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """The plan on the screen as a command, and the run that it plans."""
-    flags = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", _flag(value))]
-    forecast_only = ("--expected-records", "--price-input", "--price-output")
-    places = range(0, len(flags), 2)
-    running = [word for at in places for word in flags[at : at + 2] if flags[at] not in forecast_only]
+    planned = [word for name, value in settings.items() for word in _flag(name, value)]
+    running = [word for name, value in settings.items() if name not in _FORECAST_ONLY for word in _flag(name, value)]
     data = ["--data", "TABLE.csv", "--text", "COLUMN"]
     return (
-        ("This forecast", shlex.join(["understudy", "plan", *flags])),
+        ("This forecast", shlex.join(["understudy", "plan", *planned])),
         ("The run", shlex.join(["understudy", "run", *data, *running, "--output", "out/"])),
     )
 
 
-def _flag(value: Any) -> str:
-    return ",".join(value) if isinstance(value, list) else str(value)
+def _flag(name: str, value: Any) -> list[str]:
+    flag = f"--{name.replace('_', '-')}"
+    return [flag] if value is True else [flag, ",".join(value) if isinstance(value, list) else str(value)]

@@ -1,4 +1,4 @@
-"""Forecasts made one after the other in the background, so that a page shows what is there and asks again."""
+"""Forecasts made in the background, so that a page shows what is there and asks again."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from understudy.run.forecast import Forecast, forecast
 Outcome = Forecast | UnderstudyError
 """What came of a configuration."""
 MOST_KEPT, MOST_WAITING = 2000, 200
+WORKERS = 2
+"""So that one slow point does not hold up quick ones."""
 
 
 class Forecasts:
@@ -27,7 +29,7 @@ class Forecasts:
         self._made: OrderedDict[str, Outcome] = OrderedDict()
         self._waiting: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
         self._changed = threading.Condition()
-        self._worker: threading.Thread | None = None
+        self._workers: list[threading.Thread] = []
 
     def ask(self, wanted: list[Mapping[str, Any]], *, patience: float = 0.0) -> list[Outcome | None]:
         """The outcome of each configuration, None for those still to be made, which are then made in this order.
@@ -43,9 +45,9 @@ class Forecasts:
                     self._waiting.move_to_end(key)
             while len(self._waiting) > MOST_WAITING:
                 self._waiting.popitem(last=False)
-            if self._worker is None:
-                self._worker = threading.Thread(target=self._work, daemon=True)
-                self._worker.start()
+            while len(self._workers) < WORKERS:
+                self._workers.append(threading.Thread(target=self._work, daemon=True))
+                self._workers[-1].start()
             self._changed.notify_all()
             self._changed.wait_for(lambda: all(key in self._made for key in keys), timeout=patience)
             return [self._made.get(key) for key in keys]

@@ -16,7 +16,13 @@ LOOPBACK = "127.0.0.1"
 
 
 def serve(
-    *, runs: Path, ledger: str | None, port: int, browser: bool, say: Callable[[str], None] = lambda _line: None
+    *,
+    runs: Path,
+    ledger: str | None,
+    port: int,
+    browser: bool,
+    show: Callable[[str], object],
+    say: Callable[[str], object] = lambda _line: None,
 ) -> None:
     """Serve the studio until it is interrupted.
 
@@ -25,7 +31,8 @@ def serve(
         ledger: location of the ledger; None: the default one.
         port: on the loopback; 0: any that is free.
         browser: whether to open the address in a browser, where there is a screen.
-        say: takes the lines for the user, the address with its token among them.
+        show: takes the address with its token, which no log should keep.
+        say: takes lines for the user.
 
     Raises:
         ConfigError: if the extra ``studio`` is not installed, or there is no folder of runs.
@@ -57,7 +64,8 @@ def serve(
             ws="none",
             proxy_headers=False,
         )
-        say(f"The studio is at {address}{tokens.shown}\nIt shows and changes nothing. Ctrl-C ends it.")
+        show(address + tokens.shown)
+        say("The studio is at that address, for browsers on this machine. It changes nothing. Ctrl-C ends it.")
         if browser and _has_screen():
             webbrowser.open(address + tokens.once)
         uvicorn.Server(config).run(sockets=[listening])
