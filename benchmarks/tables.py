@@ -57,7 +57,7 @@ from understudy.tables.distribution import Distribution
 from understudy.tables.fitting import fit
 from understudy.tables.parameters import SELECTED, TREE, TablesParameters
 from understudy.tables.plan import COLUMNS, PAIRS, SCORES, column_charges, require_measurable
-from understudy.tables.selection import select_pairs
+from understudy.tables.selection import select_pairs, shares
 from understudy.tables.variables import Variables
 
 DELTA = "1e-6"
@@ -91,7 +91,7 @@ def distribution(table: CellTable, epsilon: str, way: str) -> Distribution:
 
     single = Marginals(sizes, tuple((each,) for each in range(len(sizes))), False)
     singles = single.split(noisy(COLUMNS, single))
-    pairs, histograms, pair_std = variables.pairs(parameters.column_pairs), [], 0.0
+    pairs, histograms, pair_stds = variables.pairs(parameters.column_pairs), [], []
     query = Marginals(sizes, pairs or (), False)
     if pairs is None:
         every = Marginals(sizes, variables.all_pairs, False)
@@ -100,11 +100,11 @@ def distribution(table: CellTable, epsilon: str, way: str) -> Distribution:
         scores, counts = noisy(SCORES, PairScores(every, expected)), every.split(expected / COUNT_GRID)
         std = charges[PAIRS].noise_std
         pairs = select_pairs(sizes, variables.all_pairs, scores, counts, std=std, tree=way == TREE)
-        query = Marginals.sharing(sizes, pairs, labelled=False)
+        query = Marginals.sharing(sizes, pairs, labelled=False, shares=shares(sizes, pairs))
     if pairs:
-        histograms = query.split(noisy(PAIRS, query) / query.per_record)
-        pair_std = charges[PAIRS].noise_std / query.per_record
-    return fit(sizes, singles, pairs, histograms, single_std=charges[COLUMNS].noise_std, pair_std=pair_std)
+        histograms = query.split(query.in_records(noisy(PAIRS, query)))
+        pair_stds = (charges[PAIRS].noise_std / query.per_record).tolist()
+    return fit(sizes, singles, pairs, histograms, single_std=charges[COLUMNS].noise_std, pair_stds=pair_stds)
 
 
 def sampled(table: CellTable, epsilon: str, way: str, python: str, limit: float) -> tuple[NDArray[Any], float]:

@@ -378,7 +378,7 @@ def test_histograms_that_move_further_than_they_state_are_caught(broken: Any, un
     real: Any = pairs.query
     assert not caught(query_replaced(alone, real), runs=1_000)
     assert caught(
-        query_replaced(alone, broken(**{name: getattr(real, name) for name in ("sizes", "sets", "labelled", "step")}))
+        query_replaced(alone, broken(**{name: getattr(real, name) for name in ("sizes", "sets", "labelled", "steps")}))
     )
 
 

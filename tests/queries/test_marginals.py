@@ -19,6 +19,7 @@ from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity
 from understudy.privacy.noise import InsecureNoNoise
 from understudy.privacy.unit import Unit
 from understudy.queries.marginals import Marginals, PairScores, independent
+from understudy.tables.selection import shares
 
 SIZES = (LABELS, 4, 2, 3)
 ALL_PAIRS = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
@@ -47,6 +48,10 @@ def singles(kind: type[Marginals] = Marginals) -> Marginals:
     return kind(SIZES, tuple((each,) for each in range(len(SIZES))), True)
 
 
+def shared(pairs: Sequence[tuple[int, int]], kind: type[Marginals] = Marginals) -> Marginals:
+    return kind.sharing(SIZES, tuple(pairs), labelled=True, shares=shares(SIZES, pairs))
+
+
 def scores(seed: int = 0, kind: type[PairScores] = PairScores) -> PairScores:
     pairs = Marginals(SIZES, ALL_PAIRS, True)
     noisy = [np.random.default_rng([seed, place]).normal(2, 3, size) for place, size in enumerate(SIZES)]
@@ -65,7 +70,7 @@ def test_no_unit_moves_the_histograms_by_more_than_is_declared(sets: Any, unit: 
 @UNITS
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6])
 def test_any_number_of_histograms_share_a_sensitivity_of_one(count: int, unit: Unit) -> None:
-    query = Marginals.sharing(SIZES, ALL_PAIRS[:count], labelled=True)
+    query = shared(ALL_PAIRS[:count])
     assert query.sensitivity.within(Sensitivity.of_shared_weight("gaussian", len(ALL_PAIRS)), "gaussian")
     assert 0.99 < largest(query, unit) <= 1
 
@@ -103,12 +108,23 @@ class OneHistogram(Marginals):
         return Sensitivity.of_counts(1)
 
 
+def test_shares_of_any_pairs_are_within_one() -> None:
+    generator = np.random.default_rng(0)
+    one = Sensitivity.of_shared_weight("gaussian", 2)
+    for _ in range(300):
+        sizes = tuple(generator.integers(2, 2000, generator.integers(2, 60)).tolist())
+        pairs = [(a, b) for b in range(len(sizes)) for a in range(b) if generator.random() < 0.3] or [(0, 1)]
+        query = Marginals.sharing(sizes, tuple(pairs), labelled=False, shares=shares(sizes, pairs))
+        assert query.sensitivity.within(one, "gaussian")
+        assert query.sensitivity.l2 > 0.99 * COUNT_GRID
+
+
 def test_histograms_that_share_no_sensitivity_are_refused() -> None:
     """Broken twin: a record adds 1 to each histogram, where the noise was planned for 1 in all."""
     planned = NoisySum("gaussian", 1.0, Sensitivity.of_shared_weight("gaussian", 6), (None,))
     data, two = bounded(rows()), ((0, 1), (1, 2))
-    shared = measure(planned, Marginals.sharing(SIZES, two, labelled=True), data, source=InsecureNoNoise())
-    assert shared.sum() == pytest.approx(120 / np.sqrt(2), rel=1e-5)
+    values = measure(planned, shared(two), data, source=InsecureNoNoise())
+    assert shared(two).in_records(values).sum() == pytest.approx(120, rel=1e-5)
     with pytest.raises(PrivacyError, match="not the one that was planned"):
         measure(planned, Marginals(SIZES, two, True), data, source=InsecureNoNoise())
 
@@ -122,7 +138,7 @@ class FullSteps(Marginals):
 
 
 def test_full_counts_in_place_of_shared_ones_are_caught() -> None:
-    assert largest(FullSteps.sharing(SIZES, ALL_PAIRS, labelled=True), RECORD) > 2
+    assert largest(shared(ALL_PAIRS, FullSteps), RECORD) > 2
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def simple_fit(
     singles: Sequence[NDArray[np.float64]],
     pairs: Sequence[tuple[int, int]],
     histograms: Sequence[NDArray[np.float64]],
-    **_std: float,
+    **_std: Any,
 ) -> Distribution:
     """Without the extra: each pair's ratio to independence, of pairs that make no circle."""
     known, reached = [np.maximum(each, 0.5) for each in singles], set[int]()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from understudy.tables.distribution import numbers_of
-from understudy.tables.selection import MOST_NUMBERS, cost_of_noise, select_pairs
+from understudy.tables.selection import MOST_NUMBERS, cost_of_noise, select_pairs, shares
 
 SIZES = (4, 4, 4, 4)
 PAIRS = tuple(combinations(range(4), 2))
@@ -46,6 +46,12 @@ def test_a_weak_pair_is_left_out_as_it_would_raise_the_noise_of_the_others() -> 
     scores = np.array([1000.0, 900.0, 800.0, 2 * cost + 5, 0.0, 0.0])
     assert selected(scores, std) == PAIRS[:3]
     assert selected(np.array([1000.0, 900.0, 800.0, 4 * cost, 0.0, 0.0]), std) == PAIRS[:4]
+
+
+def test_wider_pairs_get_more_of_what_a_record_adds() -> None:
+    found = shares((2, 4, 50), [(0, 1), (0, 2), (1, 2)])
+    assert np.linalg.norm(found) == pytest.approx(1)
+    np.testing.assert_allclose(found / found[0], np.cbrt([1, 100 / 8, 200 / 8]))
 
 
 def test_circles_stay_narrow_and_wide_columns_are_still_connected() -> None:

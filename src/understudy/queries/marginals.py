@@ -24,31 +24,41 @@ class Marginals(Query[BoundedBatch]):
 
     Guarantee:
         Unit: a record, or an owner whose records are averaged, jointly over all histograms.
-        Sensitivity: a record adds ``step`` to one cell of each of the k histograms: L1 is k ``step``, L2 is sqrt(k)
-        ``step``; an average of such vectors is no longer. In integers: a record adds floor(step / records of its owner)
-        to each. The cells are those of declared domains; which histograms there are, and so ``step``, is public or
-        follows from what was released before.
+        Sensitivity: a record adds ``steps[i]`` to one cell of histogram i: L1 is their sum, L2 the root of the sum of
+        their squares, rounded up; an average of such vectors is no longer. In integers: a record adds floor(step /
+        records of its owner) to each. The cells are those of declared domains; which histograms there are, and so their
+        steps, is public or follows from what was released before.
         Source: the measurements of Private-PGM (McKenna, Sheldon and Miklau 2019, arXiv:1901.09136).
 
     Args:
         sizes: cells of each variable.
         sets: of variables; a histogram each.
         labelled: whether the first variable is the label.
-        step: what a record adds to each histogram, in grid units; COUNT_GRID counts records.
+        steps: what a record adds to each histogram, in grid units; none: COUNT_GRID, so that records are counted.
     """
 
     sizes: tuple[int, ...]
     sets: tuple[tuple[int, ...], ...]
     labelled: bool
-    step: int = COUNT_GRID
+    steps: tuple[int, ...] = ()
 
     @classmethod
-    def sharing(cls, sizes: tuple[int, ...], sets: tuple[tuple[int, ...], ...], *, labelled: bool) -> Self:
-        """Histograms that together have L2 sensitivity 1, however many there are: 1/sqrt(k) per record, rounded down.
+    def sharing(
+        cls,
+        sizes: tuple[int, ...],
+        sets: tuple[tuple[int, ...], ...],
+        *,
+        labelled: bool,
+        shares: NDArray[np.float64],
+    ) -> Self:
+        """Histograms that together have L2 sensitivity 1, however many there are, so that a noise multiplier which is
+        planned before they are known is right for any of them.
 
-        So a noise multiplier that is planned before their number is known is right for any number.
+        Args:
+            shares: what a record adds to each, ``Float64[sets]`` of L2 norm 1; rounded down.
         """
-        return cls(sizes, sets, labelled, step=math.isqrt(COUNT_GRID**2 // max(len(sets), 1)))
+        steps = np.floor(shares * (COUNT_GRID * (1 - 1e-12))).astype(np.int64)
+        return cls(sizes, sets, labelled, tuple(steps.tolist()))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -56,19 +66,19 @@ class Marginals(Query[BoundedBatch]):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        count = len(self.sets)
-        if self.step == COUNT_GRID:
-            return Sensitivity.of_counts(count)
-        return Sensitivity(count * self.step, math.isqrt(count * self.step**2 - 1) + 1, COUNT_GRID)
+        if not self.steps:
+            return Sensitivity.of_counts(len(self.sets))
+        squares = sum(step**2 for step in self.steps)
+        return Sensitivity(sum(self.steps), math.isqrt(squares - 1) + 1, COUNT_GRID)
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         """``Int64[cells]``."""
         sums = np.zeros(self.shape, dtype=np.int64)
         rows = _rows(batch, labelled=self.labelled)
-        weights = self.step // batch.shares
-        for start, chosen in zip(self._starts, self.sets, strict=False):
+        steps = self.steps or (COUNT_GRID,) * len(self.sets)
+        for start, chosen, step in zip(self._starts, self.sets, steps, strict=False):
             places = np.ravel_multi_index([rows[each] for each in chosen], [self.sizes[each] for each in chosen])
-            np.add.at(sums, start + places, weights)
+            np.add.at(sums, start + places, step // batch.shares)
         return sums
 
     def split(self, values: NDArray[Any]) -> list[NDArray[Any]]:
@@ -79,9 +89,13 @@ class Marginals(Query[BoundedBatch]):
         ]
 
     @property
-    def per_record(self) -> float:
-        """What a record adds to each histogram, in units of the released value."""
-        return self.step / COUNT_GRID
+    def per_record(self) -> NDArray[np.float64]:
+        """``Float64[sets]``: what a record adds to each histogram, in units of the released value."""
+        return np.array(self.steps or (COUNT_GRID,) * len(self.sets)) / COUNT_GRID
+
+    def in_records(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """A vector of this query's shape with each histogram in records."""
+        return values / np.repeat(self.per_record, np.diff(self._starts))
 
     @cached_property
     def _shapes(self) -> list[tuple[int, ...]]:

@@ -30,7 +30,7 @@ from understudy.tables.fitting import fit
 from understudy.tables.parameters import TREE, TablesParameters
 from understudy.tables.plan import COLUMNS, PAIRS, SCORES
 from understudy.tables.released import CHOSEN, LOGARITHMS, distribution_of, has_columns, variables_of
-from understudy.tables.selection import select_pairs
+from understudy.tables.selection import select_pairs, shares
 from understudy.tables.variables import Pair, Variables, in_one_line
 from understudy.transcript import PLAIN, TextForm
 from understudy.writing.records import Row, SyntheticRecord, shown
@@ -54,15 +54,16 @@ def with_columns(
         singles = histogram of each variable + noise                             charge "columns"
         scores  = |histogram of each pair - that of independence|_1 + noise      charge "column-scores"
         m pairs = those whose scores exceed what noise on them is expected to cost
-        pairs   = sqrt(m) (histogram of each / sqrt(m) + noise)                  charge "column-pairs"
+        pairs   = (share of each pair * its histogram + noise) / the share       charge "column-pairs"
 
     Guarantee:
         Unit: a record, or an owner of whom at most k records are averaged. Three
         :class:`~understudy.privacy.mechanisms.NoisySum`, over :class:`~understudy.queries.marginals.Marginals` and
         :class:`~understudy.queries.marginals.PairScores`. What is expected of independence is computed from the noisy
-        singles; which pairs are measured, and how many, from the noisy scores. The histograms of m pairs, each divided
-        by sqrt(m), have together the L2 sensitivity 1 that was planned, whatever m is. The model is fitted to noisy
-        values alone. Where the pairs are declared, there is no second sum, and no division.
+        singles; which pairs are measured, and how many, from the noisy scores. The shares of their histograms have L2
+        norm 1 (:func:`~understudy.tables.selection.shares`), so that the sensitivity is the 1 that was planned,
+        whatever pairs there are. The model is fitted to noisy values alone. Where the pairs are declared, there is no
+        second sum, and a record adds 1 to each histogram.
     """
     sizes, labelled = variables.sizes, variables.labelled
     single = Marginals(sizes, tuple((each,) for each in range(len(sizes))), labelled)
@@ -83,17 +84,17 @@ def with_columns(
         counts = every.split(expected / COUNT_GRID)
         tree = parameters.column_pairs == TREE
         pairs = select_pairs(sizes, variables.all_pairs, scores, counts, std=std(PAIRS), tree=tree)
-        query = Marginals.sharing(sizes, pairs, labelled=labelled)
+        query = Marginals.sharing(sizes, pairs, labelled=labelled, shares=shares(sizes, pairs))
     histograms: list[NDArray[np.float64]] = []
     if pairs:
-        arrays[PAIRS] = tools.measure(PAIRS, query, corpus).value / query.per_record
+        arrays[PAIRS] = query.in_records(tools.measure(PAIRS, query, corpus).value)
         histograms = query.split(arrays[PAIRS])
 
-    pair_std = std(PAIRS) / query.per_record if pairs else 0.0
+    pair_stds = [std(PAIRS) / each for each in query.per_record.tolist()] if pairs else []
 
     def fitted() -> dict[str, NDArray[Any]]:
         tools.say("Fitting the distribution of rows.")
-        model = fit(sizes, singles, pairs, histograms, single_std=std(COLUMNS), pair_std=pair_std)
+        model = fit(sizes, singles, pairs, histograms, single_std=std(COLUMNS), pair_stds=pair_stds)
         return {LOGARITHMS: np.concatenate([table.ravel() for _, table in model.factors])}
 
     arrays[LOGARITHMS] = tools.keep("columns model", fitted)[LOGARITHMS]

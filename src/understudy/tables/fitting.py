@@ -39,7 +39,7 @@ def fit(
     histograms: Sequence[NDArray[np.float64]],
     *,
     single_std: float,
-    pair_std: float,
+    pair_stds: Sequence[float],
 ) -> Distribution:
     """The distribution of the graphical model over ``pairs`` whose marginals are nearest to the noisy ones, weighted by
     their noise (mirror descent, Algorithm 1 there).
@@ -47,7 +47,8 @@ def fit(
     Args:
         singles: noisy histogram of each variable.
         histograms: of each pair, ``Float64[size, size]``.
-        single_std, pair_std: of their noise; 0 where none was added.
+        single_std: of the noise on each count of a variable; 0 where none was added.
+        pair_stds: likewise of each pair.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on its precision and caches, which do not matter for some thousand cells
@@ -57,11 +58,11 @@ def fit(
     domain = mbi.Domain(names, list(sizes))
     measured = [
         *(_measurement(mbi, (each,), values, single_std) for each, values in enumerate(singles)),
-        *(_measurement(mbi, pair, values, pair_std) for pair, values in zip(pairs, histograms, strict=True)),
+        *(_measurement(mbi, *each) for each in zip(pairs, histograms, pair_stds, strict=True)),
     ]
     with jax.default_device(jax.devices("cpu")[0]):
         model = mbi.estimation.MirrorDescent().estimate(
-            domain, measured, known_total=_total(singles, histograms, single_std, pair_std), iters=_STEPS, tol=_ENOUGH
+            domain, measured, known_total=_total(measured), iters=_STEPS, tol=_ENOUGH
         )
         found = {
             tuple(map(int, clique)): np.asarray(model.potentials[clique].values) for clique in model.potentials.cliques
@@ -73,12 +74,9 @@ def _measurement(mbi: Any, scope: tuple[int, ...], values: NDArray[np.float64], 
     return mbi.LinearMeasurement(values.ravel(), tuple(map(str, scope)), stddev=std or 1.0)
 
 
-def _total(
-    singles: Sequence[NDArray[np.float64]], pairs: Sequence[NDArray[np.float64]], single_std: float, pair_std: float
-) -> float:
+def _total(measured: Sequence[Any]) -> float:
     """The number of records: the mean of what the histograms add up to, each weighted by its noise; at least 1."""
-    known = [(each.sum(), each.size * (single_std or 1.0) ** 2) for each in singles]
-    known += [(each.sum(), each.size * (pair_std or 1.0) ** 2) for each in pairs]
+    known = [(each.noisy_measurement.sum(), each.noisy_measurement.size * each.stddev**2) for each in measured]
     weights = sum(1 / variance for _, variance in known)
     return max(1.0, float(sum(total / variance for total, variance in known) / weights))
 

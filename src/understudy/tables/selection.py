@@ -28,6 +28,15 @@ def cost_of_noise(expected: NDArray[np.float64], std: float) -> float:
     return float(np.minimum(math.sqrt(2 / math.pi) * std, 2 * expected).sum())
 
 
+def shares(sizes: Sequence[int], pairs: Sequence[Pair]) -> NDArray[np.float64]:
+    """``Float64[pairs]`` of L2 norm 1: what a record adds to the histogram of each pair.
+
+    Proportional to the cubic root of its cells: of all such shares these make cells times noise least in all.
+    """
+    roots = np.cbrt([float(sizes[a] * sizes[b]) for a, b in pairs])
+    return np.asarray(roots / np.linalg.norm(roots))
+
+
 def select_pairs(
     sizes: Sequence[int],
     pairs: Sequence[Pair],
@@ -39,9 +48,9 @@ def select_pairs(
 ) -> tuple[Pair, ...]:
     """The pairs that are expected to lower the error by most in all, at least one.
 
-    A pair that is measured gains its score, less what noise costs; the noise of m pairs is sqrt(m) times that of one.
-    Pairs are taken by what they gain at the noise of a spanning tree, and passed over where the model would become too
-    wide (:data:`MOST_NUMBERS`); as many are measured as make the sum of the gains largest.
+    A pair that is measured gains its score, less what noise costs, which is the larger the more pairs share in it.
+    Pairs are taken by what they gain at about the noise of a spanning tree, and passed over where the model would
+    become too wide (:data:`MOST_NUMBERS`); as many are measured as make the sum of the gains largest.
 
     Args:
         pairs: all pairs of the variables, of ``sizes`` cells.
@@ -50,23 +59,21 @@ def select_pairs(
         std: of the noise on a count if one pair were measured.
         tree: take the spanning tree of the largest gains instead (Kruskal 1956), whatever they are.
     """
-    spanning = len(sizes) - 1
-    gains = scores - _costs(expected, std * math.sqrt(spanning))
-    order = np.argsort(-gains, kind="stable")
+
+    def gains(chosen: Sequence[int], *, beside: float = 1.0) -> NDArray[np.float64]:
+        """Of measuring these pairs, if ``beside`` times as many as they are shared in the noise."""
+        stds = std * math.sqrt(beside) / shares(sizes, [pairs[each] for each in chosen])
+        costs = [cost_of_noise(expected[each], own) for each, own in zip(chosen, stds.tolist(), strict=True)]
+        return np.asarray(scores[list(chosen)] - costs)
+
+    first = gains(range(len(pairs)), beside=(len(sizes) - 1) / len(pairs))
+    order = np.argsort(-first, kind="stable").tolist()
     if tree:
-        return tuple(sorted(pairs[each] for each in _joining(pairs, order.tolist(), sizes, circles=False)))
-    order = np.array(list(_joining(pairs, order[gains[order] > 0].tolist(), sizes, circles=True)) or order[:1])
-    taken, best = order[:1], -math.inf
-    for count in _counts(len(order)):
-        first = order[:count]
-        gain = float((scores[first] - _costs([expected[each] for each in first], std * math.sqrt(count))).sum())
-        if gain > best:
-            taken, best = first, gain
-    return tuple(sorted(pairs[each] for each in taken.tolist()))
-
-
-def _costs(expected: Sequence[NDArray[np.float64]], std: float) -> NDArray[np.float64]:
-    return np.array([cost_of_noise(each, std) for each in expected])
+        taken = list(_joining(pairs, order, sizes, circles=False))
+    else:
+        order = list(_joining(pairs, [each for each in order if first[each] > 0], sizes, circles=True)) or order[:1]
+        taken = max((order[:count] for count in _counts(len(order))), key=lambda chosen: float(gains(chosen).sum()))
+    return tuple(sorted(pairs[each] for each in taken))
 
 
 def _counts(most: int) -> Iterator[int]:

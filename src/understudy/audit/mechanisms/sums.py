@@ -40,6 +40,7 @@ from understudy.queries.guide import GuideSums
 from understudy.queries.marginals import Marginals, PairScores
 from understudy.tables.parameters import TablesParameters
 from understudy.tables.plan import column_charges
+from understudy.tables.selection import shares
 from understudy.tables.variables import Variables
 from understudy.vocabulary.matcher import TermMatcher
 
@@ -278,7 +279,9 @@ def columns(unit: Unit, budget: Budget) -> SumAttack:
     queries: dict[str, Query[BoundedBatch]] = {
         "columns": singles,
         "column-scores": PairScores(every, np.zeros(every.shape, dtype=np.int64)),
-        "column-pairs": Marginals.sharing(variables.sizes, variables.all_pairs, labelled=True),
+        "column-pairs": Marginals.sharing(
+            variables.sizes, every.sets, labelled=True, shares=shares(variables.sizes, variables.all_pairs)
+        ),
     }
     sums = [Measured(charge.mechanism, queries[charge.name]) for charge in charges]  # type: ignore[arg-type]
     return _attack(sums, unit, float(budget.delta))
