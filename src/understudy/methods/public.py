@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from understudy.columns import Column
+from understudy.columns import Column, row_characters
 from understudy.labels import LabelSet
 from understudy.models.types import Embedder
+from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.unit import Unit
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import PromptTemplate
@@ -16,6 +17,10 @@ from understudy.writing.writer import MOST_TRIES, Writer
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
+
+
+_CHARACTERS_PER_TOKEN = 3
+"""Of names, numbers and dates."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,18 @@ class PublicFacts:
     labels: LabelSet = field(default_factory=LabelSet)
     expected_records: int | None = None
     columns: tuple[Column, ...] = ()
+
+    def rows(self, private_text_tokens: int) -> Facts:
+        """What rows take of the tokens to which private texts are cut together with them, where a model reads both."""
+        if not self.columns:
+            return Facts()
+        tokens = row_characters(self.columns) / _CHARACTERS_PER_TOKEN
+        entry = Fact("row_tokens", round(tokens), "tokens of a row in front of its text (about)")
+        warning = (
+            f"A row takes about {tokens:.0f} of the {private_text_tokens} tokens to which it is cut with its text, so "
+            "that little of the texts would be read: raise --private-text-tokens, or declare fewer columns."
+        )
+        return Facts((entry,), (warning,) if tokens > private_text_tokens / 2 else ())
 
 
 class Chooser(Protocol):

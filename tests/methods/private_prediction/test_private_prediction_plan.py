@@ -9,6 +9,7 @@ import pytest
 from predictions import TEMPLATE
 from tiny_corpora import OWNER, RECORD
 
+from understudy.columns import declared_columns
 from understudy.errors import ConfigError
 from understudy.labels import LabelSet
 from understudy.methods.private_prediction.method import PrivatePrediction
@@ -150,3 +151,11 @@ def test_a_plan_warns_of_batches_of_another_size_and_of_a_clip_range_that_lets_n
     assert "texts on average" in plan(PrivatePrediction(), expected_records=20).forecast.warnings[0]
     weak = plan(PrivatePrediction(), budget=Budget("0.01", "1e-6")).forecast
     assert "spend more epsilon" in weak.warnings[0]
+
+
+def test_rows_that_fill_the_tokens_of_their_texts_are_warned_of() -> None:
+    columns = declared_columns("; ".join(f"a rather long name of column {number}=1..9" for number in range(12)))
+    (warning,) = plan(PrivatePrediction(), columns=columns).forecast.warnings
+    assert "raise --private-text-tokens" in warning
+    assert not plan(PrivatePrediction(private_text_tokens=512), columns=columns).forecast.warnings
+    assert not plan(PrivatePrediction(), columns=columns[:2]).forecast.warnings

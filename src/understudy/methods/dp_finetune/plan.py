@@ -10,7 +10,6 @@ import math
 
 from pydantic import Field
 
-from understudy.columns import row_characters
 from understudy.errors import ConfigError
 from understudy.labels import NOISY, UNIFORM, declared_proportions
 from understudy.methods.public import PublicFacts
@@ -191,20 +190,10 @@ def _forecast(parameters: DPFinetuneParameters, schedule: Schedule, facts: Publi
             f"A step sees {batch:.3g} {units} on average, and the noise is made for one: declare a higher "
             "--sampling-rate."
         )
-    if facts.columns:
-        tokens = row_characters(facts.columns) / _CHARACTERS_PER_TOKEN
-        entries.append(Fact("row_tokens", round(tokens), "tokens of a row in front of its text (about)"))
-        if tokens > parameters.private_text_tokens / 2:
-            warnings.append(
-                f"A row takes about {tokens:.0f} of the {parameters.private_text_tokens} tokens to which it is cut "
-                "with its text, so that little of the texts would be learnt: raise --private-text-tokens, or declare "
-                "fewer columns."
-            )
-    return Facts(tuple(entries), tuple(warnings))
+    return Facts(tuple(entries), tuple(warnings)) + facts.rows(parameters.private_text_tokens)
 
 
 _LEAST_BATCH = 8
-_CHARACTERS_PER_TOKEN = 3  # of names, numbers and dates
 
 
 def memory_of(numbers: int, *, workers: int, rows: int, cost: Cost) -> int:

@@ -205,7 +205,7 @@ def _forecast(
             Fact("private_model_work", rows * mechanism.tokens, "private model: private tokens times rows"),
         ]
     entries += [*_sparse_vector(mechanism), *_other_sizes(parameters, mechanism, budget, facts)]
-    return Facts(tuple(entries), tuple(warnings))
+    return Facts(tuple(entries), tuple(warnings)) + facts.rows(parameters.private_text_tokens)
 
 
 def _sparse_vector(mechanism: PrivateTokens) -> list[Fact]:
