@@ -22,6 +22,7 @@ from sphinx.application import Sphinx
 from sphinx.util.osutil import relative_uri
 
 ROOT = Path(__file__).parents[1]
+COPIED = "docs/_site/root/"
 METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 project = METADATA["name"]
@@ -46,7 +47,7 @@ python_maximum_signature_line_length = 100
 html_theme = "furo"
 html_title = "understudy"
 html_static_path = ["_site/static"]
-html_extra_path = ["_site/root"]  # index.html, which leads to the root page
+html_extra_path = ["_site/root"]  # index.html, which leads to the root page, and reports for the gallery
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
@@ -71,11 +72,15 @@ def source_page(path: str) -> str:
 
 
 def link_to_sources(app: Sphinx, tree: nodes.document, page: str) -> None:
-    """Links of pages to files that are no pages lead to :func:`source_pages`."""
+    """Links of pages to files that are no pages lead to :func:`source_pages`, or to the copy of a file in the site."""
     for node in list(tree.findall(addnodes.download_reference)):
         file = (ROOT / page).parent.joinpath(node["reftarget"]).resolve().relative_to(ROOT).as_posix()
-        app.env.linked_sources.add(file)  # type: ignore[attr-defined]
-        uri = relative_uri(app.builder.get_target_uri(page), app.builder.get_target_uri(source_page(file)))
+        if file.startswith(COPIED):
+            target = file.removeprefix(COPIED)
+        else:
+            app.env.linked_sources.add(file)  # type: ignore[attr-defined]
+            target = app.builder.get_target_uri(source_page(file))
+        uri = relative_uri(app.builder.get_target_uri(page), target)
         node.replace_self(nodes.reference("", "", *node.children, internal=True, refuri=uri))
 
 
