@@ -44,7 +44,7 @@ def as_json() -> bool:
 
 
 def lines_only() -> bool:
-    """Whether no progress display may be drawn on a terminal."""
+    """Whether no progress display may be shown on a terminal."""
     return _HANDLER.as_json or EVERYTHING.level != logging.INFO
 
 
