@@ -19,11 +19,13 @@ from understudy.cli import cli
 from understudy.files import private_folder
 from understudy.ledger.location import begins_by_itself
 from understudy.methods.registry import method_names
+from understudy.release import PublicSchema
 from understudy.run.progress import FILE, recorded
 from understudy.run.session import SILENT
 from understudy.store import RunStore
 from understudy.studio import plans
 from understudy.studio.queue import Forecasts
+from understudy.writing.records import SyntheticRecord
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +205,28 @@ def test_texts_stand_beside_the_phrases_they_were_written_from(studio: Studio) -
     assert "1 to 25 of 30 texts" in page
     assert "26 to 30 of 30 texts" in studio.read(f"{address}/texts?page=2")
     assert "1 to 10 of 10 texts" in studio.read(f"{address}/texts?label=skin")
+
+
+def test_what_is_known_of_where_a_text_comes_from_stands_beside_it(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "out" / "run")
+    origins = [
+        {"phrases": ["chest pain", "murmur"], "kept": ["murmur"], "finish": "length", "prompt": "ab12"},
+        {"number": 17, "parent": 3, "prompt": 2, "release": "abc"},
+        {"exemplars": [2, 5], "where": SCRIPT, "nested": {"a": [SCRIPT]}},
+        {},
+    ]
+    records = [SyntheticRecord(f"Text {number}.", 0, origin) for number, origin in enumerate(origins)]
+    folder.write_records(records, PublicSchema("note", "department", ("skin",)), "jsonl")
+    for other in ("parquet", "csv"):
+        folder.synthetic_file(other).unlink(missing_ok=True)
+    studio = Studio.over(tmp_path)
+    page = studio.read(f"{studio.link('run')}/texts")
+    assert '<span class="seed unused">chest pain' in page
+    assert '<span class="seed">murmur' in page
+    for words in ("finish: length", "parent: 3", "exemplars: 2, 5", "where: &lt;script&gt;"):
+        assert words in page
+    assert "ab12" not in page
+    assert page.count("<script") == 1
 
 
 @pytest.mark.parametrize("page", ["0", "-1", "99", "x", "²", "9" * 400, ""])

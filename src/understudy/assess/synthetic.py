@@ -6,9 +6,10 @@ import csv
 import datetime
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,24 @@ def read_synthetic(release: Path, columns: Sequence[Column] = ()) -> tuple[Synth
             f"{MOST_BYTES // 1024**3} GiB of text.",
             "Make the report of a run with fewer texts.",
         ) from None
+    except Exception:  # a damaged table fails in many ways
+        raise ConfigError(
+            f"The synthetic table {path.name} cannot be read.", "Make it anew with `understudy generate`."
+        ) from None
+
+
+def provenances(release: Path, places: Collection[int]) -> dict[int, dict[str, Any]]:
+    """What some rows of the synthetic table in a shareable folder say of where they come from, by their place from 0.
+
+    Raises:
+        ConfigError: if the table cannot be read.
+    """
+    path = find_table(release)
+    if path is None or not places:
+        return {}
+    try:
+        rows = islice(read_rows(path), max(places) + 1)
+        return {place: _provenance(row) for place, row in enumerate(rows) if place in places}
     except Exception:  # a damaged table fails in many ways
         raise ConfigError(
             f"The synthetic table {path.name} cannot be read.", "Make it anew with `understudy generate`."

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
-from understudy.assess.synthetic import SyntheticText, read_evaluation, read_synthetic
+from understudy.assess.synthetic import SyntheticText, provenances, read_evaluation, read_synthetic
 from understudy.errors import UnderstudyError
 from understudy.metrics.results import Evaluation
 from understudy.metrics.value import SYNTHETIC, Metric, MetricValue
@@ -40,6 +41,8 @@ _FAMILIES = {
     "fidelity": "How near they come to the real texts",
     "leakage": "What leaks",
 }
+_NOT_SHOWN = {"phrases", "kept", "release", "stamp", "model", "prompt", "made_for"}
+"""What is shown otherwise, or is a hash or a number that says nothing here."""
 _KEY = "↓ lower is better, ↑ higher is better, ≈ best if like the real texts"
 
 
@@ -210,13 +213,24 @@ def run_page(run: FoundRun) -> RunPage:
 
 
 @dataclass(frozen=True)
+class TextRow:
+    """One text: its number in the table from 1, itself, the phrases with whether each is in it, and what else is known
+    of where it comes from."""
+
+    number: int
+    text: SyntheticText
+    phrases: tuple[tuple[str, bool], ...]
+    origin: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class TextsPage:
     """Some of a run's texts beside what they were written from.
 
     Args:
         labels: each with its number of texts; empty for a table without labels.
         label: the one that is chosen.
-        rows: number in the table, text, and its fields where it is a JSON record.
+        rows: of the table.
         number, last: of the page, from 1.
         count: texts that fit the choice.
     """
@@ -224,7 +238,7 @@ class TextsPage:
     run: FoundRun
     labels: tuple[tuple[str, int], ...]
     label: str | None
-    rows: tuple[tuple[int, SyntheticText], ...]
+    rows: tuple[TextRow, ...]
     number: int
     last: int
     count: int
@@ -250,11 +264,28 @@ def texts_page(run: FoundRun, *, label: str | None, number: str) -> TextsPage:
         run=run,
         labels=tuple(sorted(labels.items())),
         label=label,
-        rows=tuple(fitting[(page - 1) * PER_PAGE : page * PER_PAGE]),
+        rows=_rows(run.folder, fitting[(page - 1) * PER_PAGE : page * PER_PAGE]),
         number=page,
         last=last,
         count=len(fitting),
     )
+
+
+def _rows(folder: OutputFolder, numbered: Sequence[tuple[int, SyntheticText]]) -> tuple[TextRow, ...]:
+    known = provenances(folder.shareable, {number - 1 for number, _ in numbered})
+    return tuple(_row(number, text, known.get(number - 1, {})) for number, text in numbered)
+
+
+def _row(number: int, text: SyntheticText, provenance: Mapping[str, Any]) -> TextRow:
+    kept = provenance.get("kept")
+    inside = set(map(str, kept)) if isinstance(kept, list) else set(text.phrases)
+    origin = [
+        (name.replace("_", " "), ", ".join(map(str, value)) if isinstance(value, list) else str(value))
+        for name, value in provenance.items()
+        if name not in _NOT_SHOWN and (name, value) != ("finish", "stop") and value not in (None, "", [])
+    ]
+    phrases = tuple((phrase, phrase in inside) for phrase in text.phrases)
+    return TextRow(number, text, phrases, tuple(origin))
 
 
 def _texts(folder: OutputFolder) -> tuple[SyntheticText, ...]:
