@@ -133,11 +133,14 @@ class TextForm:
         return change(text) if parts is None else self.render([(name, change(content)) for name, content in parts])
 
     def cells(self, column: str, text: str) -> dict[str, Any]:
-        """A transcript as the columns that it was read from: strings (None for nothing), or the turns of a dialogue.
+        """A transcript as the columns that it was read from: strings (None for nothing), or the turns of a dialogue; a
+        text without parts as one column.
 
         Args:
-            column: of the dialogue.
+            column: of the plain texts, or of the dialogues.
         """
+        if not self:
+            return {column: text}
         parts = self.parse(text) or ()
         if self.fields:
             return dict.fromkeys(self.fields) | {name: content or None for name, content in parts}

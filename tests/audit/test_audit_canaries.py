@@ -214,3 +214,18 @@ def test_a_table_without_a_record_is_an_error(tmp_path: Path) -> None:
         pytest.raises(CorpusError, match="no record"),
     ):
         choose_canaries(settings, corpus, count=5, prefix_words=2, suffix_terms=3)
+
+
+def test_canaries_among_texts_that_have_parts_are_rows_of_these(tmp_path: Path) -> None:
+    talks = [
+        {"messages": [{"role": "a", "content": f"Hello {number}"}], "subject": "S", "body": None} for number in range(9)
+    ]
+    (tmp_path / "talks.jsonl").write_text("\n".join(map(json.dumps, talks)), "utf-8")
+    for settings in ({"text": "messages", "roles": "a,b"}, {"text": "subject,body"}):
+        made, rows, _ = planted(tmp_path, data=str(tmp_path / "talks.jsonl"), **settings)
+        texts = {canary.text for canary in made.all if canary.planted}
+        assert len(rows) == len(talks) + len(texts)
+        own = rows[len(talks) :]
+        said = {row["messages"][0]["content"] if "roles" in settings else row["body"] for row in own}
+        assert said == texts
+        assert not any("a:" in text or "subject" in text for text in texts)

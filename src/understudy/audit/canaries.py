@@ -183,7 +183,8 @@ def choose_canaries(config: RunConfig, corpus: Corpus, *, count: int, prefix_wor
         for text, label in zip(batch.texts, batch.labels.tolist(), strict=True):
             taken.update(matcher.find(text))
             if len(prefixes) < count:
-                words = " ".join(text.split()[:prefix_words]) if not corpus.schema.record_columns else ""
+                said = "" if corpus.schema.record_columns else corpus.schema.form.contents(text)
+                words = " ".join(said.split()[:prefix_words])
                 clean = words if finder is None or not finder.find(words) else ""
                 prefixes.append((clean, corpus.labels[label] if corpus.labels else None))
     if not prefixes:
@@ -236,7 +237,7 @@ def _rows(corpus: Corpus) -> Iterator[dict[str, object]]:
         owners: Sequence[str | None] = batch.owners or [None] * len(batch.texts)
         secrets = batch.secrets or [[] for _ in batch.texts]
         for text, label, owner, listed in zip(batch.texts, batch.labels.tolist(), owners, secrets, strict=True):
-            row: dict[str, object] = json.loads(text) if schema.record_columns else {schema.text or "": text}
+            row = json.loads(text) if schema.record_columns else schema.form.cells(schema.text or "", text)
             row |= dict.fromkeys(schema.secrets, listed)
             row |= {} if schema.owner is None else {schema.owner: owner}
             row |= {} if schema.label is None else {schema.label: corpus.labels[label]}
@@ -244,10 +245,16 @@ def _rows(corpus: Corpus) -> Iterator[dict[str, object]]:
 
 
 def _row(corpus: Corpus, canary: Canary) -> dict[str, object]:
-    """A canary as a row: of several columns that make a record, the last one holds its text."""
+    """A canary as a row: of several columns the last one holds its text; a dialogue has one turn."""
     schema = corpus.schema
     row: dict[str, object] = dict.fromkeys(schema.record_columns, "")
-    row[schema.text or schema.record_columns[-1]] = canary.text
+    if schema.record_columns:
+        row[schema.record_columns[-1]] = canary.text
+    else:
+        fields = [(name, "") for name in schema.form.fields[:-1]]
+        last = schema.form.names[-1] if schema.form else ""
+        text = schema.form.render([*fields, (last, canary.text)]) if schema.form else canary.text
+        row = schema.form.cells(schema.text or "", text)
     row |= {name: [] for name in schema.secrets}
     row |= {} if schema.owner is None else {schema.owner: canary.name}
     row |= {} if schema.label is None else {schema.label: canary.label}

@@ -225,6 +225,12 @@ def test_json_records_are_trained_and_sampled_as_such(
     assert form[2] == "json"
 
 
+def test_transcripts_are_trained_and_what_is_none_is_left_out(config: Callable[..., RunConfig]) -> None:
+    result = run(config(text="note,clinician", private_text_tokens=40, records_per_label=2))
+    assert result.release.schema.form.fields == ("note", "clinician")
+    assert (len(result.records), result.missing) == (0, 4), "random weights write no transcript"
+
+
 def test_every_weight_of_a_small_model_can_learn(config: Callable[..., RunConfig]) -> None:
     made = release(config(learns="all", rows_at_once=1, steps=2)).release
     assert "model.embed_tokens.weight" in made.arrays

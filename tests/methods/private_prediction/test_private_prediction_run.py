@@ -219,6 +219,16 @@ def test_records_are_released_apart_from_what_is_none(tmp_path: Path, llama: Pat
     assert all(set(json.loads(text)) == {"note", "clinician"} for text in made.strings["texts"])
 
 
+def test_transcripts_are_released_apart_from_what_is_none(tmp_path: Path, llama: Path, understudy: Command) -> None:
+    said = understudy("run", *flags(predicting(tmp_path, llama, text="note,clinician")))
+    assert said.code == 0, said.err
+    made = release_of(tmp_path)
+    assert made.schema.form.fields == ("note", "clinician")
+    assert len(made.strings["no records"]) > 0, "random weights write no transcript"
+    assert all(made.schema.form.parse(text) for text in made.strings["texts"])
+    assert "no transcript" in said.err
+
+
 def test_owners_and_a_table_without_labels(tmp_path: Path, llama: Path, understudy: Command) -> None:
     values = predicting(tmp_path, llama, owner="clinician", max_records_per_owner=3, label=None, labels=None)
     said = understudy("run", *flags(values))
