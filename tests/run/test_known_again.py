@@ -57,6 +57,20 @@ def test_one_file_read_by_two_columns_is_one_dataset(tmp_path: Path) -> None:
     assert runs_charged(tmp_path / "ledger.sqlite", "c") == 0
 
 
+@pytest.mark.parametrize("make", [list, pa.Table.from_pylist, lambda table: pa.Table.from_pylist(table[::-1])])
+def test_one_frame_read_by_two_columns_is_one_dataset(tmp_path: Path, make: Callable[[Any], Any]) -> None:
+    options: dict[str, Any] = {"ledger": str(tmp_path / "ledger.sqlite")}
+    (tmp_path / "terms.txt").write_text("heart\nskin", "utf-8")
+    method = us.DPKPS(vocabulary=str(tmp_path / "terms.txt"), vocabulary_is_public=True, length=2, bandwidth=0)
+    budget = us.Budget(3, "1e-6")
+    us.release(rows(), method, budget, text="note", dataset="a", **options)
+    with pytest.raises(LedgerError, match="known as 'a'"):
+        us.release(make(rows()), method, budget, record_columns=["note"], dataset="c", **options)
+    with pytest.raises(LedgerError, match="known as 'a'"):
+        us.release(make(rows()), method, budget, text="clinician", dataset="c", **options)
+    assert runs_charged(tmp_path / "ledger.sqlite", "c") == 0
+
+
 def test_a_compressed_file_has_the_bytes_of_what_is_in_it(tmp_path: Path) -> None:
     release(apart(tmp_path, "a"))
     (tmp_path / "again.csv.gz").write_bytes(gzip.compress((tmp_path / "notes.csv").read_bytes()))

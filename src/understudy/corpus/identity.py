@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from understudy.corpus import arrow
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.folders import Partitions
-from understudy.corpus.readers import MOST_NESTED, damaged, decoding_errors, nests_within, without_exceptions
+from understudy.corpus.readers import MOST_NESTED, Row, damaged, decoding_errors, nests_within, without_exceptions
 from understudy.corpus.sources import DataFile
 from understudy.errors import CorpusError
 
@@ -36,7 +36,8 @@ class Identity:
     """Keyed hashes of a table; they say nothing to someone without the key. All empty for a table without a good row.
 
     Attributes:
-        contents: 64 hexadecimal digits each: of the texts in any order, and of each file's bytes, decompressed.
+        contents: 64 hexadecimal digits each: of the texts in any order, and of each file's bytes, decompressed; of
+            a table in memory its whole rows in any order.
         lines: the lowest 64-bit hashes of the table's distinct lines, whichever columns were asked for, increasing.
     """
 
@@ -102,9 +103,21 @@ def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most
                 if hasattr(source, "schema")
                 else enumerate(([row] for row in source), 1)
             )
-            for _, cells in without_exceptions(rows, "The table"):
-                lines.add(_joined(cells))
+            contents.append(_rows_in_memory(without_exceptions(rows, "The table"), key, lines))
     return Identity(tuple(dict.fromkeys(contents)), lines.lowest)
+
+
+def _rows_in_memory(rows: Iterable[Row], key: bytes, lines: Lines) -> str:
+    """The digest of whole rows, in any order, which stand for the bytes that a table in memory does not have; their
+    lines are taken in."""
+    total = 0
+    for _, cells in rows:
+        joined = _joined(cells)
+        lines.add(joined)
+        row = hashlib.blake2b(joined.encode("utf-8", "surrogatepass"), key=key, digest_size=32, person=b"whole row")
+        total += int.from_bytes(row.digest())
+    multiset = (total % (1 << 256)).to_bytes(32)
+    return hashlib.blake2b(multiset, key=key, digest_size=32, person=b"table").hexdigest()
 
 
 def _is_copy(partitions: Partitions, others: set[Partitions]) -> bool:

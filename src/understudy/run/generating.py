@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,8 +79,12 @@ class Result:
         columns = {name: cells for name, cells in self.columns.items() if name != PROVENANCE}
         if LABEL in columns and self.release.schema.label in columns and self.release.schema.label != LABEL:
             del columns[LABEL]  # the same under its own name
-        rows = [list(map(_short, cells)) for cells in islice(zip(*columns.values(), strict=True), _SHOWN)]
-        more = len(self.records) - len(rows)
+        count = len(self.records)
+        places = (
+            [place * count // _SHOWN for place in range(_SHOWN)] if count > _SHOWN else range(count)
+        )  # of all labels
+        rows = [[_short(cells[place]) for cells in columns.values()] for place in places]
+        more = count - len(rows)
         lines = [
             *([f"and {more} more"] if more > 0 else []),
             *([f"{self.missing} texts could not be had"] if self.missing else []),
