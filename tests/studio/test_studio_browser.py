@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from clinic import FakeChat, settings
+from made_runs import make_run
 from studio_fixtures import make_world, running
 from test_report_browser import CHROMIUM, CONTRAST, QUIET
 
@@ -79,7 +80,7 @@ class Visit:
         elif name.startswith("run-"):
             page.get_by_role("link", name=name, exact=True).click()
         page.wait_for_load_state("networkidle")
-        playwright.expect(page.locator("[data-again]")).to_have_count(0, timeout=60_000)
+        playwright.expect(page.locator('[data-again=""]')).to_have_count(0, timeout=60_000)
         return page
 
 
@@ -174,7 +175,7 @@ def test_a_plan_is_made_by_keyboard_alone(visit: Any) -> None:
     playwright.expect(page.locator("#costs-title")).to_have_text("Side by side at epsilon 2.5", timeout=30_000)
     assert page.evaluate("document.activeElement.id") == "epsilon"
     assert "epsilon=2.5" in page.url
-    playwright.expect(page.locator("[data-again]")).to_have_count(0, timeout=60_000)
+    playwright.expect(page.locator('[data-again=""]')).to_have_count(0, timeout=60_000)
     playwright.expect(page.locator("#status")).to_have_text(re.compile("All .* points are there"))
     for _ in range(80):
         page.keyboard.press("Tab")
@@ -225,6 +226,19 @@ def test_without_scripts_everything_is_there(visit: Any) -> None:
     assert not page.get_by_role("button", name="Copy").count()
     page.goto(f"{seen.home}ledger")
     assert page.locator("svg").count() == 1
+
+
+def test_a_run_that_begins_later_appears_by_itself(browser: Any, tmp_path: Path) -> None:
+    with running("--runs", "out", folder=tmp_path) as (printed, process):
+        seen = Visit(browser, printed)
+        seen.page.goto(f"{seen.home}runs")
+        playwright.expect(seen.page.locator(".empty")).to_contain_text("no run")
+        make_run(tmp_path / "out" / "later")
+        playwright.expect(seen.page.get_by_role("link", name="later", exact=True)).to_be_visible(timeout=30_000)
+        assert not seen.complaints
+        process.kill()
+        playwright.expect(seen.page.locator(".notice")).to_have_text(re.compile("stopped"), timeout=30_000)
+        seen.context.close()
 
 
 def test_the_theme_stays_from_page_to_page(visit: Any) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import pytest
 from click.testing import CliRunner
 from made_runs import PLANTED, made_statement, make_run, measure
-from studio_fixtures import SCRIPT, Studio, make_world
+from studio_fixtures import SCRIPT, Studio, book_charges, make_world
 
 from understudy.cli import cli
 from understudy.files import private_folder
@@ -24,6 +24,7 @@ from understudy.run.progress import FILE, recorded
 from understudy.run.session import SILENT
 from understudy.store import RunStore
 from understudy.studio import plans
+from understudy.studio.accounts import read_ledger
 from understudy.studio.queue import Forecasts
 from understudy.writing.records import SyntheticRecord
 
@@ -174,6 +175,15 @@ def test_a_ledger_that_is_not_there_is_not_begun(tmp_path: Path, monkeypatch: py
     page = Studio.over(tmp_path).read("/ledger")
     assert "ledger" in page
     assert not (tmp_path / "ledger.sqlite").exists()
+
+
+def test_no_password_of_a_ledger_is_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    book_charges(tmp_path / "ledger.sqlite")
+    url = f"sqlite:///{tmp_path}/ledger.sqlite?password=zyxomma"
+    book = read_ledger(url)
+    assert book.accounts
+    assert "zyxomma" not in str(book)
+    assert "zyxomma" not in str(read_ledger("postgresql://user:zyxomma@127.0.0.1:1/none"))
 
 
 def test_a_damaged_ledger_is_said_to_be_damaged(tmp_path: Path) -> None:

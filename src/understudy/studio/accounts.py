@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -66,6 +67,7 @@ def _account(ledger: Ledger, dataset: Dataset, location: str | None) -> Account:
     balances = ledger.account(dataset.name)
     spent = balances[-1].spent if balances else None
     secret = dataset.unit.kind == "secret"
+    place = ["--ledger", ledger.location] if location else []  # without a password, which `location` may hold
     return Account(
         name=dataset.name,
         unit=unit_words(dataset),
@@ -78,7 +80,7 @@ def _account(ledger: Ledger, dataset: Dataset, location: str | None) -> Account:
         chart=_chart(dataset, balances),
         rows=tuple(_row(balance) for balance in reversed(balances)),
         opened=f"{dataset.opened_at:%Y-%m-%d %H:%M}",
-        command=f"understudy ledger history {dataset.name}" + (f" --ledger {location}" if location else ""),
+        command=shlex.join(["understudy", "ledger", "history", dataset.name, *place]),
     )
 
 

@@ -111,20 +111,26 @@ class FoundRun:
 
 def find_runs(root: Path) -> list[FoundRun]:
     """Those in a folder and in the folders in it, by name; the folder itself if it is one."""
-    try:
-        below = sorted(each for each in root.iterdir() if each.is_dir() and not each.name.startswith("."))
-    except OSError:
-        return []
-    deeper = [each for folder in below if not _is_run(folder) for each in _folders(folder)]
-    return [_found(root, folder) for folder in (root, *below, *deeper) if _is_run(folder)][:MOST_RUNS]
+    return [_found(root, folder) for folder in _run_folders(root)]
 
 
 def find_run(root: Path, identifier: str) -> FoundRun:
     """The one that an address names; HTTPException 404 where there is none."""
-    for run in find_runs(root):
-        if run.id == identifier:
-            return run
+    for folder in _run_folders(root):
+        if _id_of(root, folder) == identifier:
+            return _found(root, folder)
     raise HTTPException(404)
+
+
+def _run_folders(root: Path) -> list[Path]:
+    below = [each for each in _folders(root) if not each.name.startswith(".")]
+    deeper = [each for folder in below if not _is_run(folder) for each in _folders(folder)]
+    return [folder for folder in (root, *below, *deeper) if _is_run(folder)][:MOST_RUNS]
+
+
+def _id_of(root: Path, folder: Path) -> str:
+    place = folder.relative_to(root).as_posix()
+    return hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -152,7 +158,7 @@ def _found(root: Path, folder: Path) -> FoundRun:
         except UnderstudyError as error:
             problem = error.problem
     return FoundRun(
-        id=hashlib.sha256(place.encode("utf-8", "surrogateescape")).hexdigest()[:16],
+        id=_id_of(root, folder),
         name=root.resolve().name if place == "." else place,
         folder=output,
         progress=read_progress(output),

@@ -7,8 +7,10 @@ const TYPING_MS = 350;
 const status = document.getElementById("status");
 
 // Say something to a screen reader, once.
-const tell = (words) => {
+const tell = (words, seen = false) => {
   if (words && status.textContent !== words) status.textContent = words;
+  status.classList.toggle("hidden", !seen);
+  status.classList.toggle("notice", seen);
 };
 
 const reveal = (root) => {
@@ -32,15 +34,19 @@ const put = (target, html) => {
   if (focus) (document.getElementById(focus) || target.querySelector(`[data-copy="${CSS.escape(focus)}"]`))?.focus();
 };
 
-// Fetch a part of the page, and again while it says that there is more to come.
+// Fetch a part of the page, and again while it says that there is more to come, or may be.
 const follow = (target, address) => {
   let timer = 0;
+  let more = false;
   let current = 0;
   const again = () => {
     clearTimeout(timer);
     const said = target.querySelector("[data-status]");
     if (said) tell(said.dataset.status);
-    if (target.querySelector("[data-again]")) timer = setTimeout(load, AGAIN_MS);
+    const next = target.querySelector("[data-again]");
+    if (next) timer = setTimeout(load, Number(next.dataset.again) || AGAIN_MS);
+    else if (more && target.dataset.then === "reload") location.reload();
+    more = Boolean(next);
   };
   const load = async () => {
     clearTimeout(timer);
@@ -53,7 +59,7 @@ const follow = (target, address) => {
       put(target, html);
       again();
     } catch {
-      if (mine === current) tell("The studio does not answer. Has it been stopped?");
+      if (mine === current) tell("The studio does not answer. Has it been stopped?", true);
     }
   };
   again();
