@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from batch_server import Batches
 from clinic import flags, settings
 from run_fixtures import Said
-from server import FakeEndpoint, Seen
+from server import FakeEndpoint, Reply, Seen, error
 
+import understudy as us
 from understudy.models import batches
 
 QUICK = (
@@ -87,6 +89,58 @@ def test_a_run_may_change_to_ordinary_requests_and_is_told_what_that_costs(
     said = understudy("run", *flags(values))
     assert said.code == 0, said.err
     assert "handed in as batches" not in said.err, "a batch that was refused costs nothing"
+
+
+def test_what_waits_in_a_batch_is_said_to_be_paid_again_without_batches(
+    tmp_path: Path, understudy: Callable[..., Said], server: FakeEndpoint, plan: Batches
+) -> None:
+    plan.before = lambda seen: error(401) if seen.path.startswith("/v1/batches/") else None
+    assert understudy("run", *flags(batched(tmp_path, server))).code != 0
+    said = understudy("run", *flags(batched(tmp_path, server) | {"llm_batch": False}))
+    assert said.code == 0, said.err
+    assert "8 requests were handed in as batches. Without --llm-batch they are asked, and paid for, again." in said.err
+
+
+def test_what_the_first_question_taught_is_known_to_the_batch(
+    tmp_path: Path, understudy: Callable[..., Said], server: FakeEndpoint, plan: Batches
+) -> None:
+    def refuse(seen: Seen) -> Reply | None:
+        if seen.path == "/v1/chat/completions" and "max_tokens" in seen.body:
+            return error(400, "Use 'max_completion_tokens' instead.", code="unsupported_parameter")
+        return None
+
+    plan.before = refuse
+    assert understudy("run", *flags(batched(tmp_path, server))).code == 0
+    (batch,) = plan.batches.values()
+    assert all("max_completion_tokens" in line["body"] for line in batch["lines"])
+
+
+def test_the_extra_body_is_the_same_in_flags_yaml_and_python(
+    tmp_path: Path, understudy: Callable[..., Said], server: FakeEndpoint, plan: Batches
+) -> None:
+    values = settings(tmp_path, llm="vllm:small", base_url=server.base_url, llm_extra_body='{"top_k": 4}')
+    assert understudy("run", *flags(values)).code == 0
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(values | {"llm_extra_body": {"top_k": 4}}), "utf-8")
+    assert understudy("run", "--config", str(file)).code == 0, "the same settings, so it resumes"
+    said = understudy("run", "--config", str(file), "--llm-extra-body", '{"top_k": 5}')
+    assert "llm_extra_body" in said.err
+    made = us.load_release(tmp_path / "out" / "release" / "dp-kps.release")
+    us.generate(made, llm="vllm:small", base_url=server.base_url, llm_extra_body={"top_k": 4}, records=2)
+    sent = [seen.body for seen in server.seen if seen.path == "/v1/chat/completions"]
+    assert len(sent) >= 10
+    assert {body["top_k"] for body in sent} == {4}
+
+
+def test_an_extra_body_that_the_endpoint_refuses_is_known_before_the_charge(
+    tmp_path: Path, understudy: Callable[..., Said], server: FakeEndpoint, plan: Batches
+) -> None:
+    plan.before = lambda seen: error(400, "Extra inputs are not permitted: top_q")
+    values = settings(tmp_path, llm="vllm:small", base_url=server.base_url, llm_extra_body='{"top_q": 4}')
+    said = understudy("run", *flags(values))
+    assert "refused the request (HTTP 400)" in said.err
+    assert "whether it takes the extra body" in said.err
+    assert "The ledger holds" not in said.err
 
 
 def test_the_forecast_says_half_the_price_and_the_wait(tmp_path: Path, understudy: Callable[..., Said]) -> None:

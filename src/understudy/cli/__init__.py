@@ -137,6 +137,8 @@ def _show_warning(message: Warning | str, category: type[Warning], *place: Any, 
     """Ours in words, without the line of code; others as Python shows them."""
     if issubclass(category, UnderstudyWarning):
         logs.SPEECH.warning("%s%s", "" if logs.as_json() else "Warning: ", message)
+    elif logs.as_json():
+        logs.SPEECH.warning("%s: %s", category.__name__, message)
     else:
         _python_shows(message, category, *place, **more)
 

@@ -110,7 +110,7 @@ def language_note(spec: str) -> str | None:
     """One sentence to print before a run, or None: the built-in models read and write English only."""
     if spec != "builtin":
         return None
-    return "The built-in models are English: for other languages name others (hf:ORG/NAME, openai:NAME)."
+    return "The built-in models are English: for other languages name others (docs/languages.md)."
 
 
 def providers() -> dict[str, EntryPoint]:

@@ -242,7 +242,10 @@ def prepare_writing(
         from understudy.models.presets import preset_of
 
         if preset_of(config.llm) is not None and not session.begun:
-            _ping(_load_chat(config, listener))  # one of its own: so short a prompt would mislead the caps' estimates
+            asked = _load_chat(config, listener)  # one of its own: so short a prompt would mislead the caps' estimates
+            _ping(asked, config)
+            if config.llm_batch:
+                _teach(chat, asked)
         if note := language_note(config.llm):
             listener.say(note)
         if config.llm_batch:
@@ -486,13 +489,25 @@ def load_private_model_of(config: RunConfig) -> CausalModel:
     return load_causal(config.private_model or "builtin", device=config.private_device, dtype=config.private_dtype)
 
 
-def _ping(chat: ChatModel) -> None:
+def _teach(chat: ChatModel, asked: ChatModel) -> None:
+    """What ``asked`` learnt about its endpoint's dialect: a batch would take a day to learn it."""
+    from understudy.models.endpoint import EndpointChat
+
+    assert isinstance(chat, EndpointChat)
+    assert isinstance(asked, EndpointChat)
+    chat.dialect.limit_name = asked.dialect.limit_name
+    chat.dialect.left_out |= asked.dialect.left_out
+
+
+def _ping(chat: ChatModel, config: RunConfig) -> None:
     """One short question, so that an endpoint that does not answer is known before anything is charged."""
     from understudy.models.collect import collect
     from understudy.models.types import ChatRequest, Message
 
     (answer,) = collect(chat, [ChatRequest((Message("user", "Say ok."),), max_tokens=4, temperature=0.0)])
     if answer.finish_reason == "failed":
+        extra = ", and see whether it takes the extra body" if config.extra_body else ""
         raise ModelError(
-            f"The language model does not answer: {answer.error}", "Try it with: understudy models check SPEC"
+            f"The language model does not answer: {answer.error}",
+            f"Try it with: understudy models check {config.llm}{extra}.",
         )
