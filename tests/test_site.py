@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import understudy
 
@@ -69,6 +70,12 @@ def test_all_addresses_of_the_project_are_on_one_host() -> None:
     addresses = SETTINGS["project"]["urls"]
     assert addresses["Issues"].startswith(REPOSITORY)
     assert addresses["Changelog"].startswith(REPOSITORY)
+
+
+def test_ci_runs_on_every_python_that_the_metadata_name() -> None:
+    named = [each.rpartition(" ")[2] for each in SETTINGS["project"]["classifiers"] if "Python :: 3." in each]
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8"))
+    assert workflow["jobs"]["tests"]["strategy"]["matrix"]["python"] == named
 
 
 @pytest.mark.slow
