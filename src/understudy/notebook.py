@@ -46,6 +46,11 @@ def _cell(value: object) -> str:
     return f'<td style="{_CELL}">{text(value)}</td>'
 
 
+def folded(title: str, body: str, *, unfolded: bool = False) -> str:
+    """HTML that is shown once its title is clicked."""
+    return f"<details{' open' * unfolded}><summary>{text(title)}</summary>{body}</details>"
+
+
 def from_markdown(source: str) -> str:
     """The Markdown that understudy writes: headings, paragraphs, quotations, lists, tables, bold words and code."""
     found: list[str] = []

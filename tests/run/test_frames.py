@@ -173,3 +173,11 @@ def test_other_tables_of_an_evaluation_may_be_in_memory(tmp_path: Path, result: 
 def test_a_result_is_no_real_table(result: us.Result) -> None:
     with pytest.raises(us.UnderstudyError, match="the result second"):
         us.evaluate(result, result, **MEASURED)
+
+
+def test_an_evaluation_tells_how_far_it_is(result: us.Result) -> None:
+    pytest.importorskip("sklearn")
+    told: list[tuple[str, int, int]] = []
+    listener = us.Listener(progress=lambda *each: told.append(each))
+    us.evaluate(rows(60), result, **COLUMNS, **MEASURED, listener=listener)
+    assert told == [("evaluation", 0, 2), ("evaluation", 1, 2), ("evaluation", 2, 2)]

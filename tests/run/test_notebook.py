@@ -57,7 +57,8 @@ def shown(value: Any) -> Page:
     """What a notebook shows of a value; nothing in it runs, and it fetches nothing."""
     page = Page(value._repr_html_())
     assert not {"script", "img", "link", "style", "object"} & set(page.tags)
-    assert {name for name, _ in page.attributes} <= {"style", "scope", "value", "max", "title", "sandbox", "srcdoc"}
+    harmless = {"style", "scope", "value", "max", "title", "sandbox", "srcdoc", "open"}
+    assert {name for name, _ in page.attributes} <= harmless
     assert "\x1b" not in page.words
     return page
 
@@ -112,7 +113,9 @@ def test_an_evaluation_shows_that_it_is_private() -> None:
         MetricValue(metric, 0.75),
         MetricValue(replace(metric, name="pii_left_out", title="Left out"), None, EVIL),
     )
-    words = shown(us.Evaluation(values, None, {})).words
+    page = shown(us.Evaluation(values, None, {}))
+    assert page.tags.count("details") == 1
+    words = page.words
     assert "no epsilon covers these numbers" in words
     assert "0.75" in words
     assert "Left out" not in words

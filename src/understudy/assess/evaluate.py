@@ -104,12 +104,18 @@ def measure(config: EvaluationParameters, real: Sample, tables: Tables, listener
 
     families = {"fidelity": _fidelity, "utility": _utility, "leakage": _leakage}
     measures = [families[name] for name in families if name in config.metrics]
-    values = tuple(measured for each in measures for measured in each(config, real, tables, listener))
+    values: list[MetricValue] = []
+    stages = len(measures) + 1
+    for done, each in enumerate(measures):
+        listener.progress("evaluation", done, stages)
+        values += each(config, real, tables, listener)
+    listener.progress("evaluation", len(measures), stages)
     listener.say("Making a map of the texts.")
     overview = make_overview({REAL: real, SYNTHETIC: tables.synthetic}, seed=config.seed)
+    listener.progress("evaluation", stages, stages)
     files = {"holdout", "beside", "recipient", "public_texts", "json_schema"}
     settings = config.model_dump(mode="json", exclude=files) | {"holdout": tables.holdout is not None}
-    return Evaluation(values, overview, settings)
+    return Evaluation(tuple(values), overview, settings)
 
 
 def _fidelity(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Iterable[MetricValue]:

@@ -17,7 +17,7 @@ from understudy.errors import ConfigError
 from understudy.files import PRIVATE_MODE, SHARED_MODE, atomic_file
 from understudy.metrics.overview import Overview
 from understudy.metrics.value import Family, MetricValue
-from understudy.notebook import card, paragraph, table
+from understudy.notebook import card, folded, paragraph, table
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge
@@ -89,7 +89,10 @@ class Evaluation:
             "Private: no epsilon covers these numbers. They are for the data's holder; clear them from a notebook "
             "before it is handed on."
         )
-        parts = (paragraph(family) + table(HEADS, rows) for family, rows in self.tables().items())
+        parts = (
+            folded(f"{family}: {len(rows)} values", table(HEADS, rows), unfolded=family == "utility")
+            for family, rows in self.tables().items()
+        )
         return card("Evaluation", paragraph(warning), *parts)
 
     def save(self, path: Path) -> None:
