@@ -54,7 +54,7 @@ def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..
         *("aug-pe.release", "statement.json", "statement.md", "synthetic.parquet")
     }
     assert sorted(path.name for path in (tmp_path / "out" / "private").iterdir()) == [
-        *("diary.jsonl", "embeddings", "run.lock", "run.sqlite")
+        *("diary.jsonl", "embeddings", "progress.json", "run.lock", "run.sqlite")
     ]
     said = understudy("show", str(tmp_path / "out" / "release" / "aug-pe.release"))
     assert "votes-2" in said.out

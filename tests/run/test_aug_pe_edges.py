@@ -61,7 +61,7 @@ def test_a_poor_corpus_runs_to_the_end_like_any_other(tmp_path: Path, mode: str,
         **{"parent": ((48,), "int64"), "votes": ((48,), "float64")},
         **{"failed": ((2, 2), "int64"), "counts": ((10,), "float64")},
     }
-    kept = {"diary.jsonl", "embeddings", "run.lock", "run.sqlite"}
+    kept = {"diary.jsonl", "embeddings", "progress.json", "run.lock", "run.sqlite"}
     assert {path.name for path in (tmp_path / "out" / "private").iterdir()} == kept
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 

@@ -409,11 +409,11 @@ def killed(tmp_path: Path) -> dict[str, Any]:
 def test_of_private_embeddings_a_run_leaves_those_that_may_be_kept_or_none(tmp_path: Path) -> None:
     values = evolving(tmp_path, embedding_cache_gb=0)
     running.run(run_config(values))
-    assert private(values) == {"run.lock", "run.sqlite", "diary.jsonl"}
+    assert private(values) == {"run.lock", "run.sqlite", "diary.jsonl", "progress.json"}
     (tmp_path / "kept").mkdir()
     values = evolving(tmp_path / "kept")
     running.run(run_config(values))
-    assert private(values) == {"run.lock", "run.sqlite", "diary.jsonl", "embeddings"}
+    assert private(values) == {"run.lock", "run.sqlite", "diary.jsonl", "progress.json", "embeddings"}
 
 
 def test_private_embeddings_of_a_killed_run_are_gone_when_it_was_resumed(killed: dict[str, Any]) -> None:

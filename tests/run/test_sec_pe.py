@@ -64,6 +64,7 @@ def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..
     assert sorted(path.name for path in (tmp_path / "out" / "private").iterdir()) == [
         "diary.jsonl",
         "embeddings",
+        "progress.json",
         "run.lock",
         "run.sqlite",
     ]

@@ -75,7 +75,7 @@ def test_a_poor_corpus_runs_to_the_end_like_any_other(tmp_path: Path, what: str,
     arrays = {name: array.shape for name, array in result.release.arrays.items()}
     assert arrays == {name: (2, values["clusters"], *shape) for name, shape in SHAPES.items()}
     assert np.count_nonzero(result.release.arrays["sums-1"]) == np.prod(arrays["sums-1"]), "noise on every coordinate"
-    kept = {"diary.jsonl", "embeddings", "run.lock", "run.sqlite"}
+    kept = {"diary.jsonl", "embeddings", "progress.json", "run.lock", "run.sqlite"}
     assert {path.name for path in (tmp_path / "out" / "private").iterdir()} == kept
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
