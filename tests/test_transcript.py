@@ -66,6 +66,13 @@ def test_names_are_read_in_any_case_and_in_bold() -> None:
     assert DIALOGUE.read(answer) == "customer: My phone is broken.\nagent: Since *when*?\nFrau Öz: It never worked."
 
 
+def test_what_an_asked_model_says_behind_a_blank_line_is_no_part_of_the_text() -> None:
+    answer = "subject: A\n\nmessage: B\n\nstill B\n\nanswer: C\nD\n \nNote: I used all words."
+    found = TICKET.read(answer)
+    assert found == "subject: A\nmessage: B\n\nstill B\nanswer: C\nD"
+    assert "Note:" in (TICKET.read(answer, complete=False) or "")
+
+
 @pytest.mark.parametrize(
     "answer",
     [

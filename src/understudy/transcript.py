@@ -104,7 +104,8 @@ class TextForm:
         missing, too many, or in another order.
 
         Args:
-            complete: False where fields may say nothing, though not all of them.
+            complete: False for a model that has learnt such texts: fields may say nothing, though not all of them, and
+                the last part may have blank lines. Else it ends before the first one.
             cut: the answer broke off: the last turn of several is left out.
         """
         parts: list[tuple[str, list[str]]] = []
@@ -116,7 +117,10 @@ class TextForm:
                 parts[-1][1].append(line[1:] if self._escaped.match(line) else line)
         if cut and self.roles and len(parts) > 1:
             parts.pop()
-        found = self._whole([(name, "\n".join(lines).strip()) for name, lines in parts])
+        said = [(name, "\n".join(lines).strip()) for name, lines in parts]
+        if complete and said:  # behind a blank line models talk about what they wrote
+            said[-1] = said[-1][0], _BLANK_LINE.split(said[-1][1])[0].rstrip()
+        found = self._whole(said)
         if found is None:
             return None
         says = all if complete or self.roles else any
@@ -194,6 +198,7 @@ class TextForm:
         return re.compile(rf"\\+{self._looks_like.pattern}", re.IGNORECASE)
 
 
+_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 PLAIN = TextForm()
 
 

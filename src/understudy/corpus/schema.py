@@ -62,10 +62,10 @@ class Schema:
             )
         require_told(self.form, self.declared, crossed=self.crossed)
         if self.label is not None and self.label in self.text_columns:
-            cure = "Name another column with --label"
+            cure, several = "Name another column with --label", "--text" if self.form else "--record-columns"
             raise ConfigError(
                 "The label column is the text itself: private texts would become public labels.",
-                f"{cure}." if self.label == self.text else f"{cure}, or leave it out of --record-columns.",
+                f"{cure}." if self.label == self.text else f"{cure}, or leave it out of {several}.",
             )
         if not self.labels_declared and self.label is not None and self.label == self.owner:
             raise ConfigError(
