@@ -240,11 +240,24 @@ def test_an_open_corpus_can_be_audited_from_python(tmp_path: Path) -> None:
     assert audit.canaries == 400
 
 
-@pytest.mark.parametrize("address", ["https://example.org/v1", "http://10.0.0.1/v1", None])
-def test_an_endpoint_elsewhere_is_refused_since_nothing_is_charged(tmp_path: Path, address: str | None) -> None:
+@pytest.mark.parametrize(
+    ("llm", "address"),
+    [
+        *(("openai:any", address) for address in ("https://example.org/v1", "http://10.0.0.1/v1", None)),
+        ("ollama:any", "http://10.0.0.1:11434/v1"),
+    ],
+)
+def test_an_endpoint_elsewhere_is_refused_since_nothing_is_charged(
+    tmp_path: Path, llm: str, address: str | None
+) -> None:
     with pytest.raises(ConfigError, match="may leave this machine"):
-        audit_run(config(tmp_path, llm="openai:any", base_url=address), PARAMETERS)
+        audit_run(config(tmp_path, llm=llm, base_url=address), PARAMETERS)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_server_of_this_machine_is_inside_by_its_product_s_own_address(tmp_path: Path) -> None:
+    running._require_inside(config(tmp_path, llm="ollama:any"))
+    running._require_inside(config(tmp_path, llm="vllm:any", base_url="http://127.0.0.1:9000/v1"))
 
 
 COMMAND = ("--canaries", "400", "--prefix-words", "0", "--suffix-terms", "4", "--attacks", "release")
@@ -341,7 +354,7 @@ def test_a_configuration_that_is_not_there_is_an_error(tmp_path: Path, understud
     assert "Cannot read the configuration none.yaml" in said.err
 
 
-@pytest.mark.parametrize("llm", ["openai:gpt", "acme:writer"])
+@pytest.mark.parametrize("llm", ["openai:gpt", "gemini:flash", "azure:deployment", "acme:writer"])
 def test_a_language_model_that_may_be_elsewhere_is_refused(tmp_path: Path, llm: str) -> None:
     with pytest.raises(ConfigError, match="may leave this machine"):
         audit_run(config(tmp_path, llm=llm), PARAMETERS)

@@ -69,7 +69,10 @@ def test_a_prompt_that_is_always_withheld_is_asked_for_three_times_and_then_stay
         said = understudy("run", *words)
         assert said.code == 0
         withheld = first[: settings(tmp_path)["records_per_label"] * 2].count(first[0])  # two seeds may be alike
-        assert f"{withheld} texts could not be had. The same command asks again, 3 times in all" in said.err
+        assert (
+            f"{withheld} text{'s' * (withheld > 1)} could not be had. The same command asks again, 3 times in all"
+            in said.err
+        )
         asked.append(len(chat.asked) - before)
     both = 2 if withheld == 1 else asked[1]
     assert asked[1:] == [both, both, 0, 0], "the question, and once more at once, as for every text that did not come"
