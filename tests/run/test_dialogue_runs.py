@@ -199,7 +199,7 @@ def test_turns_and_who_begins_are_columns_told_from_the_dialogue(
     assert table["turns"].to_pylist() == [len(each) for each in table["messages"].to_pylist()]
     assert set(table["begins"].to_pylist()) == {"customer"}
     assert {2, 3} <= set(table["turns"].to_pylist()) <= {1, 2, 3}  # what is longer than asked for is cut
-    assert all("turns: " in request.messages[-1].content for request in chat.asked)
+    assert all("agent: ...\nDetails: turns: " in request.messages[-1].content for request in chat.asked)
 
 
 @pytest.mark.usefixtures("quick_fit")

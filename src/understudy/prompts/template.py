@@ -101,7 +101,8 @@ class PromptTemplate(Parameters):
         if not details:
             return messages
         shown, asked = self._fill(self.details, (), None, {"details": details}), messages[-1].content
-        return (*messages[:-1], Message("user", f"{shown}\n\n{asked}" if text_follows else f"{asked} {shown}"))
+        between = "\n" if "\n" in asked else " "  # behind the lines of a form the details stand on their own
+        return (*messages[:-1], Message("user", f"{shown}\n\n{asked}" if text_follows else f"{asked}{between}{shown}"))
 
     def repair_messages(self, text: str, missing: Sequence[str], phrases: Sequence[str]) -> tuple[Message, ...]:
         """The chat that asks for ``text`` again with the ``missing`` phrases."""
