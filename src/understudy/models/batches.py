@@ -117,12 +117,11 @@ class BatchChat:
             desk = _Desk(self.endpoint, client, self.jobs, self.say)
             waiting = await self._resumed(desk, todo)
             while todo or waiting:
-                for key in list(todo) if cap is None else []:
-                    cap = cap or self._reserve(todo[key])
-                    if cap is not None:
+                fits: dict[str, _Slot] = {}
+                for key, slot in todo.items():
+                    if cap := cap or self._reserve(slot):
                         break
-                    todo[key].reserved = True
-                fits = {key: slot for key, slot in todo.items() if slot.reserved}
+                    fits[key] = slot
                 for token, keys, lines in self._batches(fits):
                     for key in keys:
                         slots[key].tries += 1
@@ -146,8 +145,6 @@ class BatchChat:
                 if waiting and not todo:
                     await asyncio.sleep(wait)
                     wait = min(LONGEST_POLL_SECONDS, 1.5 * wait)
-                if cap is not None:
-                    todo = {}
         if cap is not None:
             raise cap
 
@@ -206,7 +203,7 @@ class BatchChat:
         response = line.get("response") if isinstance(line, Mapping) else None
         status = response.get("status_code") if isinstance(response, Mapping) else None
         document = response.get("body") if isinstance(response, Mapping) else None
-        request, answer, slot.reserved = slot.request, None, False
+        request, answer = slot.request, None
         if status == 200:
             try:
                 answer = read_answer(document, request.stop, most=most_characters(slot.max_tokens))
@@ -251,7 +248,6 @@ class _Slot:
     tries: int = 0
     sent: Mapping[str, Any] | None = None
     stretched: bool = False
-    reserved: bool = False
     worst: Usage = field(default_factory=Usage)
     used: Usage = field(default_factory=Usage)
 
