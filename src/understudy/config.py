@@ -28,7 +28,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit, recognised_by
 from understudy.prompts.parameters import WritingParameters
-from understudy.tables.parameters import RowsParameters, TablesParameters
+from understudy.tables.parameters import ALL, RowsParameters, TablesParameters
 from understudy.transcript import TextForm, text_columns
 
 DEFAULT_METHOD = "dp-kps"
@@ -449,7 +449,9 @@ class RunConfig(
         if not self.llm_extra_body:  # so that runs which began before there was one resume
             unused.add("llm_extra_body")
         if self.columns is None:  # likewise
-            unused |= {"columns", *TablesParameters.model_fields, *([] if self.where else RowsParameters.model_fields)}
+            unused |= {"columns", *TablesParameters.model_fields, *([] if self.where else ["where"])}
+        if self.prompt_columns == ALL:
+            unused.add("prompt_columns")
         fields = self.model_dump(mode="json", exclude=_OPERATIONAL | unused)
         if self.epsilon is not None or self._protects_secrets:
             fields |= budget_fields(self.budget)

@@ -316,7 +316,7 @@ def write_texts(
         clear: put the Release's statement in place of all that an earlier run wrote to the output folder.
     """
     method = make_method(config.method, config.method_parameters)
-    rows = TableRows.of(made, seed=config.seed, where=config.where)
+    rows = TableRows.of(made, seed=config.seed, where=config.where, prompt_columns=config.prompt_columns)
     asked = _counts(config, made, method, rows, listener, capped=capped)
     if rows is not None:
         rows.require(asked)

@@ -27,7 +27,7 @@ from understudy.queries.marginals import Marginals, PairScores, independent
 from understudy.release import Release
 from understudy.tables.distribution import Distribution
 from understudy.tables.fitting import fit
-from understudy.tables.parameters import TREE, TablesParameters
+from understudy.tables.parameters import ALL, NONE, TREE, TablesParameters
 from understudy.tables.plan import COLUMNS, PAIRS, SCORES
 from understudy.tables.released import CHOSEN, LOGARITHMS, distribution_of, has_columns, variables_of
 from understudy.tables.selection import select_pairs, shares
@@ -134,6 +134,11 @@ def require_rows(config: RunConfig, *, columns: bool) -> None:
             "A condition on rows is given (--where), and there are no typed columns.",
             "Leave it out, or declare --columns for the release.",
         )
+    if config.prompt_columns != ALL and not columns:
+        raise ConfigError(
+            "The columns that prompts show are named (--prompt-columns), and there are no typed columns.",
+            "Leave it out, or declare --columns for the release.",
+        )
     if config.where and method_class(config.method).needs.rows:
         raise ConfigError(
             f"The texts of {config.method} are in the Release, each behind its own row: no condition can be met later.",
@@ -179,6 +184,7 @@ class TableRows:
         condition: in words; empty for none.
         form: the parts that texts have.
         part: of a release, which has rows of its own.
+        prompted: the columns that a prompt shows.
     """
 
     variables: Variables
@@ -189,22 +195,36 @@ class TableRows:
     condition: str = ""
     form: TextForm = PLAIN
     part: tuple[int, ...] = ()
+    prompted: frozenset[str] = frozenset()
     _ready: dict[int, deque[Row]] = field(default_factory=dict, repr=False, compare=False)
     _generators: dict[int, np.random.Generator] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def of(cls, made: Release, *, seed: int, where: str | Mapping[str, Any] | None = None) -> TableRows | None:
+    def of(
+        cls,
+        made: Release,
+        *,
+        seed: int,
+        where: str | Mapping[str, Any] | None = None,
+        prompt_columns: str | Sequence[str] = ALL,
+    ) -> TableRows | None:
         """None where the Release has no typed columns.
 
         Raises:
-            ConfigError: if the condition names what is not there, or no row is probable under it.
+            ConfigError: if the condition or ``prompt_columns`` name what is not there, or no row is probable under the
+                condition.
             ReleaseError: if the Release's columns do not fit together.
         """
         if not has_columns(made):
             return None
         variables = variables_of(made)
         allowed, spans = variables.allowed(where), variables.spans(where)
-        rows = cls(variables, distribution_of(made), allowed, spans, seed, in_one_line(where), made.schema.form)
+        rows = cls(
+            *(variables, distribution_of(made), allowed, spans, seed),
+            condition=in_one_line(where),
+            form=made.schema.form,
+            prompted=_prompted(variables, prompt_columns),
+        )
         if rows.shares.sum() < _IMPOSSIBLE:
             raise ConfigError("No row of the Release meets the condition (--where).", "Ask for fewer things at once.")
         return rows
@@ -288,7 +308,9 @@ class TableRows:
         )
         named = zip(columns, values, strict=True)
         details = "; ".join(
-            f"{column.name}: {shown(value)}" for column, value in named if value is not None and not column.made_up
+            f"{column.name}: {shown(value)}"
+            for column, value in named
+            if value is not None and column.name in self.prompted
         )
         told = {column.name: value for column, value in zip(columns, values, strict=True) if column.name in self._told}
         wanted = {name: value for name, value in told.items() if value is not None}
@@ -305,3 +327,18 @@ class TableRows:
         """``Float64[labels]``: how probable rows of each label are that meet the condition."""
         found = self.distribution.shares(self.allowed)
         return found if self.variables.labelled else found.sum(keepdims=True)
+
+
+def _prompted(variables: Variables, asked: str | Sequence[str]) -> frozenset[str]:
+    """The names of the columns that a prompt shows; ConfigError for one that is not there to be shown."""
+    known = frozenset(column.name for column in variables.all_columns if not column.made_up)
+    if asked in (ALL, NONE):
+        return known if asked == ALL else frozenset()
+    names = [name.strip() for name in (asked.split(",") if isinstance(asked, str) else asked)]
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"A prompt is to show the column {name!r:.60}, and rows have none of that name to show.",
+                f"Name some of these (--prompt-columns): {', '.join(sorted(known))}; or all, or none.",
+            )
+    return frozenset(names)

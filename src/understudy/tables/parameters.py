@@ -1,4 +1,4 @@
-"""What is released of typed columns, and which rows are sampled."""
+"""What is released of typed columns, which rows are sampled, and what prompts show of them."""
 
 from __future__ import annotations
 
@@ -27,3 +27,5 @@ class RowsParameters(Parameters):
 
     where: str | dict[str, Any] | None = None
     """Only rows like these: ``priority=high,opened=2024-03-01..2024-03-31``; ``A|B`` for one of several."""
+    prompt_columns: str | tuple[str, ...] = ALL
+    """Columns that a prompt shows of its row: ``all``, ``none``, or names, separated by commas."""
