@@ -16,11 +16,12 @@ INSTALLED := $(VENV)/.installed
 TOOLS := build/tools
 DEMO := out/demo
 DEMO_LEDGER := out/demo-ledger.sqlite
+DEMO_TABLE := out/hotel_reviews.csv
 
 .PHONY: help install demo demo-fresh test lint docs dist sbom models bench clean
 
 help:
-	@echo "make demo        synthetic clinic notes from examples/ in $(DEMO)/release, and a report on them"
+	@echo "make demo        synthetic hotel reviews in $(DEMO)/release, and a report on them"
 	@echo "make demo-fresh  the same from the beginning, with new noise"
 	@echo "make test        every test but those marked slow, which .ci/run runs too"
 	@echo "make lint        style, types and import contracts"
@@ -47,20 +48,20 @@ models: $(INSTALLED)
 	@$(BIN)/understudy models pull builtin
 
 demo: models
-	@echo "Making synthetic clinic notes from examples/clinic_notes.csv (if interrupted, make demo resumes)."
-	@mkdir -p $(dir $(DEMO_LEDGER))
+	@echo "Making synthetic hotel reviews from 4,000 invented ones (if interrupted, make demo resumes)."
+	@$(BIN)/python examples/make_reviews.py $(DEMO_TABLE)
 	@$(BIN)/understudy ledger create --ledger $(DEMO_LEDGER)
 	@$(BIN)/understudy run --config examples/demo.yaml
 	@$(BIN)/python examples/show.py $(DEMO)
 	@echo
-	@echo "Measuring them against the real notes, and writing the reports."
+	@echo "Measuring them against the table they stand in for, and writing the reports."
 	@$(BIN)/understudy baseline --config examples/floor.yaml
-	@$(BIN)/understudy evaluate examples/clinic_notes.csv $(DEMO) --config examples/evaluation.yaml
+	@$(BIN)/understudy evaluate $(DEMO_TABLE) $(DEMO) --config examples/evaluation.yaml
 	@$(BIN)/understudy report $(DEMO)
 
 demo-fresh:
 	@echo "Forgetting the last demo."
-	@rm -rf $(DEMO) $(DEMO)-floor $(DEMO_LEDGER) $(DEMO_LEDGER)-journal
+	@rm -rf $(DEMO) $(DEMO)-floor $(DEMO_LEDGER) $(DEMO_LEDGER)-journal $(DEMO_TABLE)
 	@$(MAKE) demo
 
 # Bytecode is written, or every process that a test starts would compile the package again.
@@ -109,7 +110,7 @@ sbom: $(INSTALLED) $(TOOLS)/.installed
 
 clean:
 	@echo "Removing $(VENV), $(DEMO) and the caches of the tools."
-	@rm -rf $(VENV) $(DEMO) $(DEMO)-floor $(DEMO_LEDGER) $(DEMO_LEDGER)-journal \
+	@rm -rf $(VENV) $(DEMO) $(DEMO)-floor $(DEMO_LEDGER) $(DEMO_LEDGER)-journal $(DEMO_TABLE) \
 		.mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
 
 bench: models

@@ -1,4 +1,4 @@
-"""Show what the demo made: where the files are, a few synthetic texts of each label, the promise.
+"""Show what the demo made: a few synthetic texts of each label, the promise, where the files are, and what is free now.
 
 python examples/show.py out/demo
 """
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-NOTES_A_LABEL = 2
+TEXTS_PER_LABEL = 2
+HIDDEN = {"text", "label", "provenance"}
 
 
 def main(folder: Path) -> None:
@@ -18,13 +19,17 @@ def main(folder: Path) -> None:
     rows = pq.read_table(release / "synthetic.parquet").to_pylist()
     for label in sorted({row["label"] for row in rows}):
         print(f"\n{label}")
-        for row in [row for row in rows if row["label"] == label][:NOTES_A_LABEL]:
+        for row in [row for row in rows if row["label"] == label][:TEXTS_PER_LABEL]:
+            columns = ", ".join(f"{name} {value}" for name, value in row.items() if name not in HIDDEN)
             print(f"  - {row['text']}")
-            print(f"    written from: {', '.join(json.loads(row['provenance'])['phrases'])}")
+            print(f"    {columns}; written from: {', '.join(json.loads(row['provenance'])['phrases'])}")
     print("\n" + "\n".join((release / "statement.md").read_text("utf-8").splitlines()[:7]))
     print(f"\nWhat it made, and may be shared. Protected is {statement['protects']}.")
     for file in sorted(release.iterdir()):
         print(f"  {file}")
+    print("\nMore rows are free, any number of times, by any condition:")
+    print(f"  .venv/bin/understudy generate {release / 'dp-kps.release'} --where verdict=disappointed,nights=1..3 \\")
+    print("      --llm none --records 200 --output out/complaints")
 
 
 if __name__ == "__main__":

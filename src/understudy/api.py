@@ -144,7 +144,7 @@ class TablesOptions(TypedDict, total=False):
 
 class RowsOptions(TypedDict, total=False):
     where: str | Mapping[str, Any] | None
-    prompt_columns: str | Sequence[str]
+    prompt_columns: str | Names
 
 
 class EngineOptions(TypedDict, total=False):

@@ -360,6 +360,7 @@ def test_a_verb_wins_over_the_package_of_its_name() -> None:
 
 _WIDER = {  # by the models' types: what a caller may give too
     tuple[str, ...]: {api.Names},
+    str | tuple[str, ...]: {str | api.Names},
     str | tuple[str | int | float | bool, ...] | None: {api.Labels | None},
     str | dict[str, Any] | None: {str | Mapping[str, Any] | None},
     str | tuple[str, ...] | None: {api.Names | None},

@@ -147,6 +147,34 @@ def test_prompts_show_the_row_that_the_text_gets(tmp_path: Path, use_chat: Calla
         assert f"ward: {record.columns[0]}" in prompt or record.columns[0] is None
 
 
+@pytest.mark.parametrize("asked", ["ward, beds", ["beds", "ward"], "none"])
+def test_prompts_show_the_columns_that_are_named(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], asked: str | list[str]
+) -> None:
+    chat = use_chat(FakeChat())
+    model = {"llm": "openai:fake", "base_url": "http://127.0.0.1:1/v1", "samples": 1, "repair": 0}
+    result = run(tables(tmp_path, where="ward=A|B,beds=1..4", prompt_columns=asked, **model))
+    prompts = [request.messages[-1].content for request in chat.asked]
+    if asked == "none":
+        assert not [prompt for prompt in prompts if "Details" in prompt]
+    else:
+        rows = [f"Details: ward: {record.columns[0]}; beds: {record.columns[1]}." for record in result.records]  # type: ignore[index]
+        assert [prompt[prompt.index("Details") :] for prompt in prompts if "Details" in prompt] == rows
+
+
+@pytest.mark.parametrize("asked", ["wing", "ward,", "", "id"])
+def test_a_prompt_cannot_show_a_column_that_rows_do_not_have(made: Release, asked: str) -> None:
+    with pytest.raises(ConfigError, match="rows have none of that name"):
+        us.generate(made, llm="none", records=5, prompt_columns=asked)
+
+
+def test_columns_in_prompts_need_columns(tmp_path: Path) -> None:
+    values = settings(tmp_path, prompt_columns="ward")
+    with pytest.raises(ConfigError, match="no typed columns"):
+        run(values)
+    assert not runs_charged(values["ledger"])
+
+
 def test_the_same_seed_gives_the_same_rows_and_another_others(made: Release) -> None:
     first, same, other = (
         [record.columns for record in us.generate(made, llm="none", records=30, seed=seed).records]
