@@ -206,9 +206,9 @@ def test_the_run_on_the_copy_has_a_ledger_and_a_folder_of_its_own(tmp_path: Path
 
 def test_a_table_without_a_record_is_an_error(tmp_path: Path) -> None:
     settings = config(tmp_path)
-    (tmp_path / "notes.jsonl").write_text('{"note": "x"}\n', "utf-8")
+    (tmp_path / "notes.jsonl").write_text('{"note": "x", "kind": "b"}\n', "utf-8")
     with (
-        settings.model_copy(update={"on_bad_row": "skip", "label": "gone", "labels": "a"}).open_corpus(
+        settings.model_copy(update={"on_bad_row": "skip", "label": "kind", "labels": "a"}).open_corpus(
             tmp_path
         ) as corpus,
         pytest.raises(CorpusError, match="no record"),
