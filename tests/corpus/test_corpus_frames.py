@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -119,6 +120,25 @@ def test_what_happens_to_a_frame_after_it_was_opened_does_not_matter() -> None:
     corpus = opened(frame)
     frame.loc[0, "note"] = "Another text."
     assert "Another text." not in texts_of(corpus)
+
+
+def test_numbers_times_and_categories_of_a_frame_are_kept_as_they_were() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = as_pandas_categories(pa.table({**ROWS, "patient": [1, 2, 3, 4], "fee": [0.5, 1.5, 2.5, 3.5]}))
+    frame["seen"] = pandas.to_datetime(["2024-01-01"] * 4)
+    corpus = opened(frame, columns="fee=0.0..4.0/4; seen=2024-01-01..2024-01-02")
+    before = [(batch.labels.tolist(), batch.owners, batch.cells.tolist()) for batch in corpus.batches()]
+    frame.loc[0, "patient"], frame.loc[0, "fee"], frame.loc[0, "ward"] = 4, 3.5, "skin"
+    frame.loc[0, "seen"] = pandas.Timestamp("2024-01-02")
+    assert [(batch.labels.tolist(), batch.owners, batch.cells.tolist()) for batch in corpus.batches()] == before
+
+
+def test_numbers_in_memory_that_arrow_shares_are_kept_as_they_were() -> None:
+    owners = np.array([1, 2, 3, 4])
+    corpus = opened(pa.table({**ROWS, "patient": owners}))
+    before = records(corpus)
+    owners[0] = 4
+    assert records(corpus) == before
 
 
 def test_a_reader_that_has_been_read_is_no_empty_table() -> None:

@@ -69,7 +69,7 @@ def read_frame(source: Frame, columns: Sequence[str]) -> pa.Table:
             "The reader has no row, or none left: a reader can be read only once.",
             "Open the corpus once and keep it, or read the batches into a pyarrow.Table.",
         )
-    return _with_plain_strings(table)
+    return _with_plain_strings(_unshared(table))
 
 
 def class_names(source: object, column: str) -> Sequence[str] | None:
@@ -147,6 +147,18 @@ def _column_by_column(source: ArrowStream, columns: Sequence[str]) -> pa.Table |
             "Convert it to one type, such as strings.",
         )
     return pa.table({str(name): table.column(str(name)) for name, table in found.items() if table is not None})
+
+
+def _unshared(table: pa.Table) -> pa.Table:
+    """With numbers, times and codes of categories in memory of its own: pandas hands out that which it writes to."""
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    for place, field in enumerate(table.schema):
+        if t.is_primitive(field.type) or t.is_dictionary(field.type):
+            copies = [pa.concat_arrays([chunk, chunk.slice(0, 0)]) for chunk in table.column(place).chunks]
+            table = table.set_column(place, field, pa.chunked_array(copies, field.type))
+    return table
 
 
 def _with_plain_strings(table: pa.Table) -> pa.Table:
