@@ -81,9 +81,7 @@ class BoundedBatch:
         """What each record says, in which words are counted: its text; of a JSON record the strings and numbers of its
         values, a line each, and of one that has parts what these say. Keys, names of parts and JSON's own words say
         nothing of a record, and would use up its contribution."""
-        if self.form:
-            return [self.form.contents(text) for text in self.texts]
-        return [_values(text) for text in self.texts] if self.json_records else self.texts
+        return _said(self.texts, self.form, json_records=self.json_records)
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,6 +142,10 @@ class BoundedCorpus:
     def _table(self) -> Corpus:
         assert isinstance(self.corpus, Corpus), "only whole tables are divided"
         return self.corpus
+
+    def said(self, texts: Sequence[str]) -> Sequence[str]:
+        """What such texts say, as :attr:`BoundedBatch.said`."""
+        return _said(texts, self.form, json_records=self.json_records)
 
     def batches(self) -> Iterator[BoundedBatch]:
         """Stream the used records."""
@@ -242,6 +244,12 @@ _NOTHING = _Nothing()
 
 def _of_part(alike: BoundedCorpus, function: Callable[[BoundedCorpus], R], part: Part) -> R:
     return function(replace(alike, corpus=part.table, part=part.name))
+
+
+def _said(texts: Sequence[str], form: TextForm, *, json_records: bool) -> Sequence[str]:
+    if form:
+        return [form.contents(text) for text in texts]
+    return [_values(text) for text in texts] if json_records else texts
 
 
 def _values(record: str) -> str:

@@ -13,13 +13,18 @@ from clinic import rows, settings, write_csv
 from local_fixtures import make_llama
 from run_fixtures import files_holding, runs_charged
 
+import understudy as us
 from understudy.config import RunConfig, run_config
+from understudy.corpus.bounding import BoundedCorpus
 from understudy.errors import ConfigError, CorpusError, ReleaseError, UnderstudyWarning
 from understudy.methods.registry import GROUP, load_release
 from understudy.methods.seq_pate import preparing
 from understudy.methods.seq_pate.answers import TeacherAnswers
+from understudy.methods.seq_pate.plan import SeqPATEParameters
+from understudy.methods.seq_pate.preparing import require_rare_phrases
 from understudy.methods.seq_pate.student import Student
 from understudy.methods.seq_pate.teachers import Faculty, Teachers
+from understudy.privacy.unit import Unit
 from understudy.run.pipeline import generate, release, run
 
 PLANT = "zqxvplanted"
@@ -250,6 +255,30 @@ def test_phrases_are_counted_in_all_records_of_an_owner_whichever_are_used(
     owners = {"owner": "clinician", "max_records_per_owner": 1, "declared_records": 6}
     with pytest.raises(CorpusError, match="in more owners than the 5 declared"):
         release(config(phrases=str(tmp_path / "phrases.txt"), phrase_shards=5, **owners))
+
+
+@pytest.mark.parametrize(
+    ("texts", "options"),
+    [
+        (["Seen\nJohn Smith.", "Seen today: John Smith."], {"record_columns": ["note", "plan"]}),
+        (['He said "stop" now.', 'He said "stop" now, again.'], {"record_columns": ["note", "plan"]}),
+        (["Call\nplan: now.", "Call plan: now!"], {"text": ["note", "plan"]}),
+    ],
+)
+def test_a_phrase_is_counted_however_its_record_is_written(
+    tmp_path: Path, texts: list[str], options: dict[str, Any]
+) -> None:
+    (tmp_path / "phrases.txt").write_text('John Smith\nHe said "stop" now\nCall plan: now\n')
+    parameters = SeqPATEParameters(declared_records=10, phrases=str(tmp_path / "phrases.txt"), phrase_shards=1)
+
+    def check(notes: list[str]) -> None:
+        corpus = us.read_corpus([{"note": note, "plan": "Rest."} for note in notes], **options)
+        json_records = bool(corpus.schema.record_columns)
+        require_rare_phrases(parameters, BoundedCorpus(corpus, Unit(), b"", json_records, form=corpus.schema.form))
+
+    check(texts[:1])
+    with pytest.raises(CorpusError, match="in more records than the 1 declared"):
+        check(texts)
 
 
 @pytest.mark.usefixtures("no_trial")

@@ -128,7 +128,8 @@ def _lines(path: Path, what: str, cure: str) -> tuple[str, ...]:
 
 def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -> None:
     """See that no phrase is in more records (owners) than declared: each is in one shard, so no phrase is in more
-    shards.
+    shards. It is in a record where it stands in its text as models see it, or in what that says: in JSON, and behind
+    the names of parts, quotes and line ends are written otherwise.
 
     Raises:
         ConfigError: the file of phrases cannot be read, or is empty.
@@ -144,8 +145,9 @@ def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -
     for batch in corpus.corpus.batches():  # all records: which of an owner's are used is not known before the charge
         rows = range(before, before + len(batch.texts))
         owners = batch.owners if corpus.unit.kind == "owner" else None
-        for text, unit in zip(batch.texts, rows if owners is None else owners, strict=True):
-            units.update((key, unit) for key in finder.find(text))
+        units_here = rows if owners is None else owners
+        for text, said, unit in zip(batch.texts, corpus.said(batch.texts), units_here, strict=True):
+            units.update((key, unit) for each in {text, said} for key in finder.find(each))
         before += len(batch.texts)
     if max(Counter(key for key, _ in units).values(), default=0) > most:
         raise CorpusError(
