@@ -517,16 +517,11 @@ def read_config(path: str | Path) -> dict[str, Any]:
     Raises:
         ConfigError: if it cannot be read or is not a mapping.
     """
-    import yaml
+    from understudy.yaml_text import load_yaml
 
     try:
-        values = yaml.safe_load(read_whole(Path(path), most=MOST_SETTINGS_BYTES).decode("utf-8"))
-    except (
-        UnreadableText,
-        ValueError,
-        RecursionError,
-        yaml.YAMLError,
-    ) as error:  # a value may be no date, or too long a number
+        values = load_yaml(read_whole(Path(path), most=MOST_SETTINGS_BYTES).decode("utf-8"))
+    except (UnreadableText, UnicodeDecodeError) as error:
         why = error if isinstance(error, UnreadableText) else type(error).__name__
         raise ConfigError(
             f"Cannot read the configuration {Path(path).name} ({why}).", "Give a YAML file in UTF-8."

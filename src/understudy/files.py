@@ -98,6 +98,8 @@ def read_whole(
             data = file.read(most + 1)
     except FileNotFoundError:
         raise UnreadableText("there is no such file") from None
+    except IsADirectoryError:
+        raise UnreadableText("it is a folder") from None
     except (OSError, ValueError) as error:
         raise UnreadableText(type(error).__name__) from None
     if len(data) > most:

@@ -59,6 +59,12 @@ def test_figures_are_shown_a_table_a_family_without_personal_data_that_cannot_be
     ]
 
 
+@pytest.mark.usefixtures("shown")
+def test_metrics_that_are_not_shown_are_pointed_to(understudy: Callable[..., Said]) -> None:
+    assert "--show prints them" in understudy("evaluate", "real.csv", "made.csv", "--output", "out").err
+    assert "--show prints them" not in understudy("evaluate", "real.csv", "made.csv", "--show").err
+
+
 def test_columns_align_on_a_terminal_and_brackets_are_no_markup(
     shown: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

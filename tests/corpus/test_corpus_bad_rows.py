@@ -99,6 +99,13 @@ def test_without_a_private_folder_nothing_is_written_and_the_error_does_not_poin
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
+def test_a_text_that_is_a_dialogue_is_told_of_the_roles(write):
+    path = write("t.jsonl", jsonl_bytes({"note": [{"role": "agent", "content": SECRET}]}))
+    with pytest.raises(CorpusError, match="--roles A,B") as caught:
+        texts_of(read_corpus(path, **OPTIONS))
+    assert SECRET not in everything_in(caught.value)
+
+
 def test_rows_before_the_first_bad_one_and_none_behind_it_are_handed_out(write, private):
     path = write("t.csv", HEADER + b"one,a,x\n,a,x\nthree,a,x\n,b,y\n")
     batches = read_corpus(path, **OPTIONS, private_dir=private).batches(1)

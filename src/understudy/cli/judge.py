@@ -62,6 +62,8 @@ def evaluate(real: str, synthetic: str, config: str | None, as_json: bool, show:
         raise ConfigError("No place given for the metrics.", "Name a folder with --output, or print them with --show.")
     with listener() as told:
         made = measure(real, synthetic, listener=told, **settings)
+        if not show:
+            told.say("--show prints them, and `understudy report` makes pages of them.")
     if as_json:
         folder = None if output is None else OutputFolder(Path(output))
         charged = None if folder is None or "charge_metrics" not in settings else str(folder.metrics_file)

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard, cast
 from understudy.columns.column import FORM, Column, no_column
 from understudy.columns.values import Kind, parse
 from understudy.errors import ConfigError
-from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
+from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_whole
 
 
 def declared_columns(declared: object) -> tuple[Column, ...]:
@@ -99,16 +99,15 @@ _KINDS_OF_ENDS: tuple[tuple[Kind, Callable[[str], bool]], ...] = (
 
 
 def _read(path: Path) -> Mapping[Any, Any]:
-    import yaml
+    from understudy.yaml_text import load_yaml
 
+    cure = "Give YAML with one `NAME: ...` per column."
     try:
-        found = yaml.safe_load(read_whole(path, most=MOST_SETTINGS_BYTES).decode("utf-8"))
-    except (OSError, UnreadableText, ValueError, RecursionError, yaml.YAMLError):
-        found = None
+        found = load_yaml(read_whole(path, most=MOST_SETTINGS_BYTES).decode("utf-8"))
+    except (UnreadableText, UnicodeDecodeError) as error:
+        raise cannot_read(f"The columns file {path.name!r}", error, cure) from None
     if isinstance(found, Mapping) and isinstance(found.get("columns"), Mapping):
         found = found["columns"]
     if not isinstance(found, Mapping):
-        raise ConfigError(
-            f"The columns file {path.name!r} cannot be read.", "Give YAML with one `NAME: ...` per column."
-        )
+        raise ConfigError(f"The columns file {path.name!r} cannot be read.", cure)
     return found

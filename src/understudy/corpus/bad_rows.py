@@ -81,6 +81,7 @@ _SENTENCES = {
 }
 
 _ELSE = {
+    BadRow.TEXT_TYPE: "; if the texts are dialogues, say who speaks with --roles A,B",
     BadRow.DIALOGUE: "; a turn has a role and a content, both strings, and nothing else; in CSV the list is JSON",
     BadRow.UNKNOWN_ROLE: "; declare every role with --roles A,B",
     BadRow.ENCODING: "; if the whole file is encoded otherwise, name it with --encoding",

@@ -263,15 +263,15 @@ def keywords_of_labels(
 
 
 def _read(file: Path) -> EvolutionPrompts:
-    import yaml
+    from understudy.yaml_text import load_yaml
 
     try:
         if file.suffix in (".yaml", ".yml"):
-            found = yaml.safe_load(read_whole(file, most=MOST_SETTINGS_BYTES).decode("utf-8-sig"))
+            found = load_yaml(read_whole(file, most=MOST_SETTINGS_BYTES).decode("utf-8-sig"))
         else:
             found = tuple(line.strip() for line in read_lines(file) if line.strip())
         made = EvolutionPrompts(keywords=found)
-    except (ValueError, RecursionError, yaml.YAMLError, UnreadableText) as error:
+    except (ValueError, RecursionError, UnreadableText) as error:
         raise cannot_read(f"The keywords {file.name}", error, "Give a UTF-8 text or YAML file.") from None
     except ConfigError:
         made = EvolutionPrompts()

@@ -60,6 +60,10 @@ class Evaluation:
     settings: Mapping[str, Any]
     table_sha256: str | None = None
 
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{family} {len(rows)}" for family, rows in self.tables().items())
+        return f"<Evaluation: {sizes or 'nothing measured'}>"
+
     def of_family(self, family: Family) -> tuple[MetricValue, ...]:
         return tuple(measured for measured in self.values if measured.metric.family == family)
 

@@ -255,11 +255,11 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
 
 
 def _parse(text: str, name: str) -> Mapping[str, Any]:
-    import yaml
+    from understudy.yaml_text import load_yaml
 
     try:
-        fields = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        fields = load_yaml(text)
+    except UnreadableText:
         fields = None
     if not isinstance(fields, dict):
         raise ConfigError(f"{name} is no prompt template.", _FORM)
