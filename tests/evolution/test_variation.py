@@ -204,7 +204,7 @@ def test_progress_counts_the_answers_of_each_call() -> None:
     make_api(ScriptedChat(), writer={"progress": lambda done, asked: told.append((done, asked))}).random(
         [2, 1], round_number=0, stage=0
     )
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
 
 def test_evolution_without_a_language_model_is_one_error() -> None:
