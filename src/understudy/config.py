@@ -524,7 +524,8 @@ def read_config(path: str | Path) -> dict[str, Any]:
     except (UnreadableText, UnicodeDecodeError) as error:
         why = error if isinstance(error, UnreadableText) else type(error).__name__
         raise ConfigError(
-            f"Cannot read the configuration {Path(path).name} ({why}).", "Give a YAML file in UTF-8."
+            f"Cannot read the configuration {Path(path).name} ({why}).",
+            "Give a YAML file in UTF-8 that names each parameter once.",
         ) from None
     if values is None:
         return {}

@@ -185,3 +185,9 @@ def test_what_cannot_resume_does_not_say_so(
     monkeypatch.setattr(sys.modules["understudy.run.forecast"], "make_plan", stop)
     said = understudy("plan", *flags(settings(tmp_path, output=None)))
     assert (said.code, said.err.splitlines()[-1]) == (130, "Interrupted.")
+
+
+@pytest.mark.parametrize(("delta", "warned"), [("1e-6", False), ("0.0009", False), ("0.001", True), ("0.1", True)])
+def test_a_delta_of_one_record_or_more_is_warned_of(delta: str, warned: bool) -> None:
+    forecast = us.plan(us.DPKPS(), us.Budget(6, delta), labels=["a", "b"], expected_records=1000)
+    assert any("far smaller delta" in warning for warning in forecast.plan.forecast.warnings) is warned
