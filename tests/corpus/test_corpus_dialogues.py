@@ -14,6 +14,7 @@ from corpus_tables import everything_in, rows_of, texts_of
 
 from understudy.corpus import read_corpus
 from understudy.errors import ConfigError, CorpusError
+from understudy.ledger.values import Sketch
 
 ROLES = "customer,agent"
 SECRET = "Zebra"
@@ -188,3 +189,22 @@ def test_turns_and_beginnings_are_cells_of_typed_columns() -> None:
 def test_roles_without_a_column_are_refused() -> None:
     with pytest.raises(ConfigError, match="Roles"):
         read_corpus([{"a": "x", "b": "y"}], record_columns=["a", "b"], roles=ROLES)
+
+
+@pytest.mark.parametrize("name", ["talks.parquet", "talks.jsonl"])
+def test_dialogues_are_known_again_as_those_of_a_csv_file_that_was_read_as_plain_texts(
+    tmp_path: Path, name: str
+) -> None:
+    made = [
+        {"id": number, "talk": [turn(content=f"Hello {number}.\nAre you there?"), turn("agent", f"{number} times.")]}
+        for number in range(60)
+    ]
+    with (tmp_path / "talks.csv").open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, ["id", "talk"])
+        writer.writeheader()
+        writer.writerows({**row, "talk": json.dumps(row["talk"])} for row in made)
+    pq.write_table(pa.Table.from_pylist(made), tmp_path / "talks.parquet")
+    (tmp_path / "talks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made))
+    plain = read_corpus(tmp_path / "talks.csv", text="talk").identity(b"key", lines=Sketch.SIZE)
+    dialogues = read_corpus(tmp_path / name, text="talk", roles=ROLES).identity(b"key", lines=Sketch.SIZE)
+    assert Sketch(plain.lines).is_near(Sketch(dialogues.lines))

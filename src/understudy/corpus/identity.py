@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +20,7 @@ from understudy.corpus.folders import Partitions
 from understudy.corpus.readers import MOST_NESTED, Row, damaged, decoding_errors, nests_within, without_exceptions
 from understudy.corpus.sources import DataFile
 from understudy.errors import CorpusError
+from understudy.transcript import CONTENT, ROLE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,9 +47,13 @@ class Identity:
     lines: tuple[int, ...] = ()
 
 
+_KEYS = re.compile(rf'"+(?:{ROLE}|{CONTENT})"+ *:')
+
+
 class Lines:
     """The ``at_most`` lowest keyed hashes of lines, in a form that is the same in every file format: without blanks,
-    punctuation (which separates cells, or quotes them) and the difference of capital letters.
+    punctuation (which separates cells, or quotes them) and the difference of capital letters; of a dialogue without its
+    keys, and with the line ends that JSON writes otherwise, since in CSV it is JSON.
     """
 
     def __init__(self, key: bytes, at_most: int) -> None:
@@ -58,6 +64,7 @@ class Lines:
 
     def add(self, text: str) -> bool:
         """Take the lines of a text in; whether one held anything."""
+        text = _KEYS.sub("", text).replace("\\n", "\n")
         bare = text.casefold().encode("utf-8", "surrogatepass").translate(None, _PUNCTUATION)
         lines = set(bare.split(b"\n")) - {b""}
         for line in lines:
