@@ -52,10 +52,7 @@ def read_rows(path: Path, *, at_once: int = _AT_ONCE, typed: Sequence[str] = ())
         TooLarge: beyond :data:`MOST_ROWS` or :data:`MOST_BYTES`.
         Exception: the table is damaged.
     """
-    if not path.is_file():  # a pipe would be waited for
-        raise ValueError("no file")
-    if path.stat().st_size > MOST_BYTES:
-        raise TooLarge
+    _require_end(path)
     readers: dict[str, Callable[[Path], Iterator[Mapping[str, Any]]]] = {
         ".parquet": partial(_parquet_rows, at_once=at_once, typed=typed),
         ".csv": _csv_rows,
@@ -64,6 +61,14 @@ def read_rows(path: Path, *, at_once: int = _AT_ONCE, typed: Sequence[str] = ())
         if count >= MOST_ROWS:
             raise TooLarge
         yield row
+
+
+def _require_end(path: Path) -> None:
+    """See that reading the file comes to an end; ValueError or TooLarge if not."""
+    if not path.is_file():  # a pipe would be waited for
+        raise ValueError("no file")
+    if path.stat().st_size > MOST_BYTES:
+        raise TooLarge
 
 
 def _csv_rows(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -260,6 +265,7 @@ def _others(table: Path) -> list[str]:
 
     if table.suffix != ".parquet":
         return []
+    _require_end(table)
     plain = (t.is_string, t.is_large_string, t.is_boolean, t.is_integer, t.is_floating, t.is_date32, t.is_timestamp)
     schema = pq.read_schema(table)
     return [field.name for field in schema if field.name not in _COLUMNS and any(test(field.type) for test in plain)]
