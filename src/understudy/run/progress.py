@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -86,7 +86,7 @@ def recorded(
 
     record.write()
     try:
-        yield Listener(say, progress)
+        yield replace(listener, say=say, progress=progress)
     except BaseException as error:
         record.end("stopped", _why(error))
         raise

@@ -37,7 +37,7 @@ from understudy.run.generating import Writing, load_private_model_of
 from understudy.run.guiding import guide_parameters, load_embedder_of, with_guide
 from understudy.run.measuring import dataset_name, open_ledger, pay
 from understudy.run.planning import make_plan, variables_of
-from understudy.run.session import RELEASED, SILENT, Listener, Session
+from understudy.run.session import RELEASED, Listener, Session
 from understudy.run.tabling import TableRows, with_columns
 from understudy.run.working import embedder_of_workers, open_engine, require_same_vectors, statement_of
 from understudy.statement import Sealed, Statement
@@ -158,7 +158,7 @@ def make_release(
     if made.noise_check.warnings:
         if config.on_bad_row == "skip":
             listener.say("If you expected more, see private/skipped_rows.json: are the labels those of the data?")
-        if listener is SILENT:
+        if listener.nobody:
             for warning in made.noise_check.warnings:
                 warnings.warn(warning, UnderstudyWarning, stacklevel=2)
     return made

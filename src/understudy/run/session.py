@@ -29,9 +29,11 @@ class Listener:
 
     say: Callable[[str], None] = lambda _line: None
     progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None
+    nobody: bool = False
+    """That nobody listens: what must not be missed is then a Python warning."""
 
 
-SILENT = Listener()
+SILENT = Listener(nobody=True)
 
 
 _SCRATCH = "scratch"
