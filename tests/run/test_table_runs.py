@@ -7,6 +7,7 @@ import csv
 import datetime
 import json
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -112,6 +113,15 @@ def test_columns_are_released_and_rows_are_written_in_their_types(tmp_path: Path
     assert {row["beds"] for row in written if row["ward"] == "A"} <= {1, 2, 3, 4, None}
     assert all(row["fee"] is None or 0 <= row["fee"] <= 90 for row in written)
     assert all(row["seen"] is None or row["seen"].year == 2024 for row in written)
+
+
+def test_the_output_folder_names_its_only_release(tmp_path: Path) -> None:
+    made = running.release(run_config(settings(tmp_path, records_per_label=None))).release
+    folder = tmp_path / "out" / "release"
+    assert us.load_release(tmp_path / "out").digest == us.load_release(folder).digest == made.digest
+    shutil.copy(folder / "dp-kps.release", folder / "other.release")
+    with pytest.raises(us.UnderstudyError, match="is a folder"):
+        us.load_release(tmp_path / "out")
 
 
 def test_columns_keep_their_types_where_all_is_missing(tmp_path: Path) -> None:

@@ -167,7 +167,10 @@ def release(config: str | None, as_json: bool, resume: bool, **values: Any) -> N
 @json_option
 @release_size_option
 def generate(release: str, config: str | None, as_json: bool, max_release_bytes: int | None, **values: Any) -> None:
-    """Turn the Release file RELEASE into synthetic texts. Free, any number of times, anywhere."""
+    """Turn the Release file RELEASE (or the output folder that holds it) into synthetic texts.
+
+    Free, any number of times, anywhere.
+    """
     made = load_release(release, max_bytes=max_release_bytes)
     settings = given(values, config)
     require_output(settings.get("output"))

@@ -79,6 +79,7 @@ def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
     """Read and check a Release file, which may come from anybody.
 
     Args:
+        path: of the file, or of the output folder of a run that made one.
         max_bytes: bytes that the file may unpack to. Default: 256 MiB, and of those no more than 100 times its own size
             (64 MiB for a small file).
 
@@ -87,6 +88,8 @@ def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
             from a method that is not installed, or does not hold what its method makes.
     """
     path = Path(path)
+    if path.is_dir() and len(found := [*path.glob("*.release"), *path.glob("release/*.release")]) == 1:
+        (path,) = found
     release = read_release(path, max_bytes=max_bytes)
     method = _method_of(path, release)
     if release.statement.private and not method.private:

@@ -18,7 +18,7 @@ from understudy.privacy.noise import SystemNoise
 from understudy.prompts.template import load_template
 from understudy.release import PublicSchema
 from understudy.run.generating import prepare_writing
-from understudy.run.planning import declared_label_set, require_language_model, wanted
+from understudy.run.planning import declared_label_set, wanted
 from understudy.run.session import GENERATED, SILENT, Listener, in_texts, open_session
 from understudy.writing.records import SyntheticRecord
 from understudy.writing.writer import public_name
@@ -49,7 +49,10 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
     names = () if labels is None else declared_labels(labels)
     size = declared_label_set(config).size
     counts = wanted(config, size)
-    require_language_model(config, releases=True, generates=True)
+    if config.llm == "none":
+        raise ConfigError(
+            "A baseline is what a language model writes by itself, and there is none.", "Name one (--llm)."
+        )
     if config.output and (OutputFolder(Path(config.output)).shareable / "statement.json").exists():
         raise ConfigError(
             "The output folder holds texts with a privacy statement, which does not hold for these.",
