@@ -59,7 +59,8 @@ def test_a_record_of_any_values_moves_the_counts_by_no_more_than_declared(
 ) -> None:
     vocabulary = ["title", "body", "chest", "a", "b", "ab", "k", "true", "3"]
     counts = TermCounts(TermMatcher(vocabulary), len(vocabulary), terms)
-    corpus = read_corpus([record], record_columns=["title", "body", "chest"], on_bad_row="skip")
+    names = ["title", "body", "chest"]  # all of which some row has: that none does is an error
+    corpus = read_corpus([record, dict.fromkeys(names)], record_columns=names, on_bad_row="skip")
     moved = exact_sum(counts, BoundedCorpus(corpus, Unit(), b"key", json_records=True))
     assert moved.sum() <= COUNT_GRID * terms
     assert np.all(moved <= COUNT_GRID)

@@ -17,6 +17,7 @@ from understudy.methods.tuned import texts
 from understudy.models.types import Completion
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import load_template
+from understudy.transcript import PLAIN
 from understudy.writing import records
 from understudy.writing.writer import Writer
 
@@ -56,7 +57,7 @@ class TwoRows:
 def test_a_text_is_written_behind_the_cells_of_the_row_that_it_gets(knows_rows: bool) -> None:
     writer = Writer(None, load_template("document"), WritingParameters(), rows=TwoRows())
     tuned: Any = Tuned()
-    release: Any = SimpleNamespace(schema=SimpleNamespace(record_columns=()), strings={})
+    release: Any = SimpleNamespace(schema=SimpleNamespace(record_columns=(), form=PLAIN), strings={})
     method = DPFinetune(declared_records=100)
     made = texts.generate(method, release, [1, 2], tuned=tuned, tools=GenerationTools(writer), knows_rows=knows_rows)
     found = [(record.text, record.columns) for record in made]
