@@ -118,7 +118,7 @@ def _noise_check(
     above = (f"{name} {int((each > 2 * std).sum())} of {each.size}" for name, each in zip(names, singles, strict=True))
     entries = [
         Fact("column_cells", ", ".join(above), "cells above the noise"),
-        Fact("column_pairs", "; ".join(f"{names[a]}*{names[b]}" for a, b in pairs) or "none", "pairs of columns"),
+        Fact("column_pairs", "; ".join(f"{names[a]} with {names[b]}" for a, b in pairs) or "none", "pairs of columns"),
     ]
     return Facts(tuple(entries))
 
