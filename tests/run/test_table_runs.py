@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from clinic import LABELS, FakeChat, flags, rows, settings, write_csv
+from clinic import LABELS, TERMS, FakeChat, flags, rows, settings, write_csv
 from numpy.typing import NDArray
 from run_fixtures import Said, files_holding, runs_charged, stops_after_the_charge
 
 import understudy as us
-from understudy.audit.running import audit_run
+from understudy.audit.running import AuditParameters, audit_run
 from understudy.config import run_config
 from understudy.errors import ConfigError, CorpusError, ReleaseError, ResumeError
 from understudy.labels import canonical
@@ -451,9 +451,31 @@ def test_bad_settings_charge_nothing(tmp_path: Path, changes: dict[str, Any], pr
     assert not runs_charged(values["ledger"])
 
 
-def test_canaries_are_not_planted_in_typed_columns(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="typed columns besides"):
-        audit_run(run_config(tables(tmp_path)))
+@pytest.mark.parametrize("label", ["department", "night*ward"])
+def test_canaries_are_planted_among_rows_that_keep_their_cells(tmp_path: Path, label: str) -> None:
+    labels = {} if label == "department" else {"labels": None, "records_per_label": None, "records": 8}
+    (tmp_path / "rare.txt").write_text(
+        "\n".join([*TERMS, *(f"rare{chr(97 + a)}{chr(97 + b)}" for a in range(20) for b in range(26))])
+    )
+    values = tables(tmp_path, label=label, vocabulary=str(tmp_path / "rare.txt"), vocabulary_is_public=True, **labels)
+    audit = audit_run(run_config(values), AuditParameters(canaries=50))
+    assert audit.canaries == 50
+    assert not runs_charged(values["ledger"]), "the copy has a ledger of its own"
+    options = {name: values[name] for name in ("text", "columns")}
+    declared = {"label": label} | ({"labels": values["labels"]} if label == "department" else {})
+    before, after = (
+        us.read_corpus(file, **options, **declared)
+        for file in (tmp_path / "notes.csv", tmp_path / "out" / "private" / "audit" / "corpus.jsonl")
+    )
+    first, second = (
+        [np.concatenate([getattr(batch, part) for batch in corpus.batches()]) for part in ("cells", "labels")]
+        for corpus in (before, after)
+    )
+    count = len(first[1])
+    assert 0 < len(second[1]) - count <= 50
+    for one, other in zip(first, second, strict=True):
+        assert one.tolist() == other[:count].tolist()
+    assert not second[0][count:].any(), "canaries have the first value of each column"
 
 
 def test_another_condition_is_another_run(tmp_path: Path, made: Release) -> None:

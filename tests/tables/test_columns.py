@@ -262,3 +262,14 @@ def test_a_file_without_its_sign_is_told_how_it_is_named(name: str) -> None:
 def test_what_is_no_declaration_at_all_names_no_column() -> None:
     with pytest.raises(ConfigError, match="neither by a mapping nor by a string"):
         declared_columns(["priority"])
+
+
+@pytest.mark.parametrize("text", ["paid=0.0..9.0/9", "paid=0.0..1.0/3", "paid=-2.50..2.50/7"])
+def test_a_number_that_is_sampled_lies_in_its_bin_when_it_is_read_again(text: str) -> None:
+    (column,) = declared_columns(text)
+    generator = np.random.default_rng(0)
+    for cell in range(column.bins):
+        for _ in range(200):
+            value = column.sample(cell, generator)
+            assert column.cell(value) == cell
+            assert value == round(value, column.decimals)

@@ -10,6 +10,7 @@ import json
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import date
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,14 @@ from numpy.typing import NDArray
 
 from understudy.config import RunConfig
 from understudy.corpus import Corpus
+from understudy.corpus.schema import Schema
 from understudy.corpus.secrets import SecretFinder, secret_finder
 from understudy.corpus.secrets.incidence import read_secrets
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, CorpusError, ResumeError
 from understudy.files import PRIVATE_MODE, atomic_file
-from understudy.labels import Label
+from understudy.labels import Label, canonical
+from understudy.tables.variables import cells_of_label
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 
@@ -202,7 +205,9 @@ def plant(config: RunConfig, corpus: Corpus, canaries: Canaries, private: Path) 
     if config.unit.kind == "secret":
         copies = config.unit.max_records
         _write_secrets(config, canaries, private / SECRETS)
-    rows = [*_rows(corpus), *(_row(corpus, canary) for canary in canaries if canary.planted for _ in range(copies))]
+    values = _Values(corpus.schema)
+    planted = [canary for canary in canaries if canary.planted for _ in range(copies)]
+    rows = [*_rows(corpus, values), *(_row(corpus, canary, values) for canary in planted)]
     write_table(private / CORPUS, {name: [row[name] for row in rows] for name in corpus.schema.columns})
     (private / CORPUS).chmod(PRIVATE_MODE)
 
@@ -230,22 +235,41 @@ def on_the_copy(config: RunConfig, private: Path) -> RunConfig:
     return config.model_copy(update=changes)
 
 
-def _rows(corpus: Corpus) -> Iterator[dict[str, object]]:
+class _Values:
+    """Values for the typed columns of rows, of which batches hold the cells: any of the cell, which count as one."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._generator = np.random.default_rng(0)
+
+    def of(self, label: int, cells: Sequence[int]) -> dict[str, object]:
+        """By name: of typed columns by their cells, and of those that the label is made of by the label."""
+        schema = self._schema
+        crossed = zip(schema.crossed, cells_of_label(schema.crossed, label).values(), strict=True)
+        named = [*crossed, *zip(schema.typed, cells, strict=True)]
+        values = ((column.name, column.sample(cell, self._generator)) for column, cell in named)
+        return {name: value.isoformat() if isinstance(value, date) else value for name, value in values}
+
+
+def _rows(corpus: Corpus, values: _Values) -> Iterator[dict[str, object]]:
     """The good rows, with the columns that are read."""
     schema = corpus.schema
     for batch in corpus.batches():
         owners: Sequence[str | None] = batch.owners or [None] * len(batch.texts)
         secrets = batch.secrets or [[] for _ in batch.texts]
-        for text, label, owner, listed in zip(batch.texts, batch.labels.tolist(), owners, secrets, strict=True):
+        cells = [[]] * len(batch.texts) if batch.cells is None else batch.cells.tolist()
+        all_of = zip(batch.texts, batch.labels.tolist(), owners, secrets, cells, strict=True)
+        for text, label, owner, listed, own in all_of:
             row = json.loads(text) if schema.record_columns else schema.form.cells(schema.text or "", text)
             row |= dict.fromkeys(schema.secrets, listed)
             row |= {} if schema.owner is None else {schema.owner: owner}
             row |= {} if schema.label is None else {schema.label: corpus.labels[label]}
-            yield row
+            yield row | values.of(label, own)
 
 
-def _row(corpus: Corpus, canary: Canary) -> dict[str, object]:
-    """A canary as a row: of several columns the last one holds its text; a dialogue has one turn."""
+def _row(corpus: Corpus, canary: Canary, values: _Values) -> dict[str, object]:
+    """A canary as a row: of several columns the last one holds its text; a dialogue has one turn. Typed columns hold
+    their first value."""
     schema = corpus.schema
     row: dict[str, object] = dict.fromkeys(schema.record_columns, "")
     if schema.record_columns:
@@ -258,7 +282,8 @@ def _row(corpus: Corpus, canary: Canary) -> dict[str, object]:
     row |= {name: [] for name in schema.secrets}
     row |= {} if schema.owner is None else {schema.owner: canary.name}
     row |= {} if schema.label is None else {schema.label: canary.label}
-    return row
+    label = 0 if canary.label is None else schema.label_index[canonical(canary.label)]
+    return row | values.of(label, [0] * len(schema.typed))
 
 
 def _finder(config: RunConfig, corpus: Corpus) -> SecretFinder:

@@ -104,11 +104,6 @@ def audit_run(
             "Canaries change which record holds which secret, which this run declares public.",
             "Audit the same run with `incidence: private`.",
         )
-    if config.columns is not None:
-        raise ConfigError(
-            "Canaries are texts with a label, and this run has typed columns besides.",
-            "Audit the same run without --columns, and the columns by `understudy audit mechanism columns`.",
-        )
     plan = make_plan(config)
     epsilon, delta = promise(plan)
     attacks = attacks_of(config.method, parameters.attacks)

@@ -26,6 +26,8 @@ MOST_CELLS = 1_000
 """Of one column."""
 _BINS = 16
 _SHOWN = 12
+_TRIES = 32
+"""Numbers sampled until one with the declared decimals lies in its bin: where any do, most do."""
 _MISSING = "missing"
 _FORMS = {
     "boolean": "it holds true or false, yes or no, 1 or 0",
@@ -188,8 +190,16 @@ class Column:
         sizes = np.array([size for *_, size in pieces])
         low, high, _ = pieces[int(generator.choice(len(pieces), p=sizes / sizes.sum()))]
         if self.kind == "number":
-            return min(max(round(float(generator.uniform(low, high)), self.decimals), low), high)
+            return self._number(low, high, cell, generator)
         return from_number(self.kind, int(generator.integers(int(low), int(high) + 1)))
+
+    def _number(self, low: float, high: float, cell: int, generator: np.random.Generator) -> float:
+        """With the column's decimals, and in the bin, unless no such number is."""
+        for _ in range(_TRIES):
+            found = round(float(generator.uniform(low, high)), self.decimals)
+            if low <= found <= high and self._bin(found) == cell:
+                return found
+        return low
 
     def title(self, cell: int) -> str:
         """What a cell holds, for people."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -51,8 +51,7 @@ class Variables:
 
     def cells_of_label(self, label: int) -> dict[str, int]:
         """By name the cells of the crossed columns."""
-        places = np.unravel_index(label, [column.missing for column in self.crossed]) if self.crossed else ()
-        return {column.name: int(place) for column, place in zip(self.crossed, places, strict=True)}
+        return cells_of_label(self.crossed, label)
 
     @property
     def labelled(self) -> bool:
@@ -130,6 +129,12 @@ class Variables:
                 cells = self.columns[place - self.labelled].asked(asked).weights
             found[place] *= cells
         return found
+
+
+def cells_of_label(crossed: Sequence[Column], label: int) -> dict[str, int]:
+    """By name the cells of the columns that a label is made of; empty for one that is not."""
+    places = np.unravel_index(label, [column.missing for column in crossed]) if crossed else ()
+    return {column.name: int(place) for column, place in zip(crossed, places, strict=True)}
 
 
 def in_one_line(where: str | Mapping[str, Any] | None) -> str:
