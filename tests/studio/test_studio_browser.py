@@ -211,6 +211,7 @@ def test_texts_are_read_page_by_page_and_label_by_label(visit: Any) -> None:
     page = visit().open("texts")
     page.get_by_role("link", name="Next").first.click()
     playwright.expect(page.locator("caption")).to_have_text("26 to 30 of 30 texts")
+    page.wait_for_load_state()  # the caption is there before the script listens
     page.get_by_label("Label", exact=True).select_option("skin")
     playwright.expect(page.locator("caption")).to_have_text("1 to 10 of 10 texts")
     assert page.locator(".seed", has_text="murmur").count() == 10
