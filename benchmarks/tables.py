@@ -23,7 +23,7 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from benchmarks import tables_sets
 from benchmarks.guided import KeptEmbedder
 from benchmarks.sets import CACHE
 from benchmarks.tables_sets import LABEL, CellTable
+from understudy.columns import Column
 from understudy.corpus.bounding import BoundedBatch
 from understudy.labels import LabelSet
 from understudy.ledger import Ledger
@@ -203,10 +204,12 @@ def splits(given: argparse.Namespace) -> None:
                 show(found, given.out, table=name, split=split, epsilon=epsilon)
 
 
-def learned(texts: list[str], rows: NDArray[np.int64], held: pa.Table, truth: NDArray[np.int64]) -> dict[str, float]:
+def learned(
+    columns: Sequence[Column], texts: list[str], rows: NDArray[np.int64], held: pa.Table, truth: NDArray[np.int64]
+) -> dict[str, float]:
     """Accuracy on held-out tickets of a TF-IDF classifier of each column, which texts and columns of others teach."""
     found = {}
-    for place, column in enumerate(tables_sets.ticket_columns()):
+    for place, column in enumerate(columns):
         train, test = (
             Sample(tuple(some), tuple(column.title(cell) for cell in cells[:, place].tolist()))
             for some, cells in ((texts, rows), (held["text"].to_pylist(), truth))
@@ -232,16 +235,17 @@ def tickets(given: argparse.Namespace) -> None:
     if given.guide:
         embedder = KeptEmbedder(CACHE / "tickets.npz")
         catalog.load_embedder = lambda *_args, **_options: embedder  # type: ignore[assignment]
-    source, truth = tables_sets.cells(private), tables_sets.cells(held)
-    sizes = tuple(column.size for column in tables_sets.ticket_columns())
+    columns = tables_sets.ticket_columns()
+    source, truth = tables_sets.cells(private, columns), tables_sets.cells(held, columns)
+    sizes = tuple(column.size for column in columns)
     records = given.records or len(truth)
     if given.real:
         most = {
             column.name: float((truth[:, place] == np.bincount(source[:, place]).argmax()).mean())
-            for place, column in enumerate(tables_sets.ticket_columns())
+            for place, column in enumerate(columns)
         }
         show([most], given.out, rows="the most frequent value")
-        found = learned(private["text"].to_pylist()[:records], source[:records], held, truth)
+        found = learned(columns, private["text"].to_pylist()[:records], source[:records], held, truth)
         few = np.random.default_rng(0).permutation(truth)[:records]
         show([{**apart(few, source, sizes), **found}], given.out, rows="real", records=records)
     for epsilon in given.epsilon:
@@ -251,7 +255,7 @@ def tickets(given: argparse.Namespace) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 made = us.run(
                     us.read_corpus(private, text="text", label=given.label, **declared(given.label)),
-                    us.DPKPS(),
+                    us.DPKPS(**given.parameters),
                     us.Budget(epsilon, DELTA),
                     llm=given.llm,
                     records=records,
@@ -267,10 +271,10 @@ def tickets(given: argparse.Namespace) -> None:
                 embedder.save()
             table = made.to_arrow()
             table = table.filter(pc.not_equal(table["text"], ""))
-            rows = tables_sets.cells(table)
-            scores = learned(table["text"].to_pylist(), rows, held, truth)
+            rows = tables_sets.cells(table, columns)
+            scores = learned(columns, table["text"].to_pylist(), rows, held, truth)
             found.append({**apart(rows, source, sizes), **scores, "written": len(rows), "seconds": seconds})
-        what = {"label": given.label, "guide": given.guide, "llm": given.llm, "records": records}
+        what = {"label": given.label, "guide": given.guide, "llm": given.llm, "records": records, **given.parameters}
         show(found, given.out, rows="synthetic", epsilon=epsilon, **what)
         if given.texts:
             pq.write_table(table, given.texts)
@@ -306,6 +310,7 @@ def main() -> None:
     mine.add_argument("--llm", default="none")
     mine.add_argument("--records", type=int, help="synthetic tickets, if not as many as are held out")
     mine.add_argument("--max-tokens", type=int)
+    mine.add_argument("--parameters", type=json.loads, default={}, help="of dp-kps, as JSON")
     mine.add_argument("--texts", type=Path, help="where the last run's table is kept")
     given = parser.parse_args()
     given.run(given)

@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -136,11 +137,14 @@ def _parts(text: str) -> list[str]:
 
 def _ticket(text: str, service: str, place: int, hashed: int) -> dict[str, object]:
     day = (29 * place + hashed % 60 + hashed // 60 % 60) % 366  # the sum of two: most in the middle
+    opened = datetime.date(2024, 1, 1) + datetime.timedelta(days=day)
+    return {"text": text, LABEL: service, "opened": opened, **told(text)}
+
+
+def told(text: str) -> dict[str, object]:
+    """The columns that are read from a ticket's own words."""
     amounts = [float(each.replace(",", "")) for each in _AMOUNT.findall(text)]
     return {
-        "text": text,
-        LABEL: service,
-        "opened": datetime.date(2024, 1, 1) + datetime.timedelta(days=day),
         "words": len(text.split()),
         "turns": text.count("\n") + 1,
         "priority": "high" if _HIGH.search(text) else "low" if _LOW.search(text) else "normal",
@@ -159,13 +163,13 @@ def ticket_columns() -> tuple[Column, ...]:
     return declared_columns({LABEL: services(), **COLUMNS})
 
 
-def cells(table: pa.Table) -> NDArray[np.int64]:
+def cells(table: pa.Table, columns: Sequence[Column]) -> NDArray[np.int64]:
     """``Int64[n, columns]`` of a table of tickets, private or synthetic."""
-    found = [[column.cell(value) for value in table[column.name].to_pylist()] for column in ticket_columns()]
+    found = [[column.cell(value) for value in table[column.name].to_pylist()] for column in columns]
     return np.array(found, dtype=np.int64).T
 
 
 def ticket_cells() -> CellTable:
     """The tickets without their texts."""
-    private, fresh = tickets()
-    return CellTable(tuple(column.size for column in ticket_columns()), cells(private), cells(fresh))
+    (private, fresh), columns = tickets(), ticket_columns()
+    return CellTable(tuple(column.size for column in columns), cells(private, columns), cells(fresh, columns))

@@ -11,6 +11,7 @@ import hashlib
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -149,6 +150,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Iter
     ]
     header = "message,product,priority,paid,opened,urgent"
     (tmp_path / "requests.csv").write_text("\n".join([header, *requests]), "utf-8")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
     sample = runpy.run_path(str(ROOT / "examples" / "make_tickets.py"))["tickets"](300)
     support = [",".join(map(str, row.values())) for row in sample]
     (tmp_path / "support.csv").write_text("\n".join([",".join(sample[0]), *support]), "utf-8")
@@ -190,7 +192,7 @@ def run_shell(text: str) -> None:
         assert words[0] == "understudy", line
         result = CliRunner().invoke(cli, words[1:])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise AssertionError(line) from result.exception
+            raise AssertionError((line, result.exception)) from result.exception
         assert result.exit_code == 0, (line, result.output)
 
 

@@ -289,7 +289,7 @@ def test_the_noise_check_names_the_labels_of_its_lists() -> None:
     facts = Facts((Fact("terms", 3, "terms"), Fact("strong", (5, 7), "strong")))
     assert make(noise_check=facts, schema=PublicSchema("text", "ward", ("a", "b"))).noise_lines == [
         "terms: 3",
-        "strong: a 5, b 7",
+        "strong: 5 for a, 7 for b",
     ]
     alone = Facts((Fact("strong", (5,), "strong"),))
     assert make(noise_check=alone, schema=PublicSchema()).noise_lines == ["strong: 5"]

@@ -95,7 +95,7 @@ def test_the_promise_says_the_prior_the_posterior_their_ratio_and_the_test() -> 
         "with at most 0.001 (the posterior, r) after",
         "r/p is 10, for a guesser at p itself",
         "with probability 0.0001 where it is not says so with probability at most 0.001 where it is",
-        "not how sure one lucky draw of the noise may make them",
+        "not how sure one lucky sample of the noise may make them",
         "**This is not differential privacy of a record or of an owner:** it implies no epsilon and no delta",
         "for each secret that stands in at most 5 records",
         "Booked in the ledger of dataset `clinic`: (p=0.0001, r=0.001).",

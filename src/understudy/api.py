@@ -69,6 +69,8 @@ class BoundOptions(TypedDict, total=False):
 class ColumnOptions(TypedDict, total=False):
     text: str | Sequence[str] | None
     roles: Names
+    acts: Names
+    tools: Names
     record_columns: Names
     label: str | None
     labels: Labels | None
@@ -507,7 +509,7 @@ def export(
             fine-tuning; ``huggingface``: a folder that ``datasets.load_dataset`` reads, with a card made of the
             statement and of metrics that were released with a charge; ``csv``.
         output: a file or, for ``huggingface``, a folder that is not there yet; on this machine.
-        document_type: what chats call a text. None: ``text``.
+        document_type: what chats call a text. None: as the run's own prompts did, or ``text`` where there were none.
         system: the system message of chats, if any.
 
     Returns:
@@ -534,7 +536,7 @@ def corpus_config(
     columns = {
         "dataset": corpus.name,
         "text": schema.text or schema.form.fields or None,
-        "roles": schema.form.roles,
+        **schema.form.settings,
         "record_columns": schema.record_columns,
         "label": schema.label,
         "labels": (schema.labels or None) if schema.labels_declared else None,

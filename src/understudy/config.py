@@ -76,6 +76,10 @@ class TableParameters(Parameters):
     """Column of the texts; or several, as ``A,B,C``, that are written together and stay columns of their own."""
     roles: CommaSeparated = ()
     """Who speaks, where the text column holds dialogues: lists of ``{"role": ..., "content": ...}``, in CSV as JSON."""
+    acts: CommaSeparated = ()
+    """What turns of a dialogue may do, where they say so with an ``act``."""
+    tools: CommaSeparated = ()
+    """Tools that those who speak may call, where turns have ``tool_calls`` as chat formats do."""
     record_columns: CommaSeparated = ()
     """Columns that together make a JSON record, which is the text."""
     label: str | None = None
@@ -138,7 +142,7 @@ class TableParameters(Parameters):
     def form(self) -> TextForm:
         """The parts that a text has. Raises ConfigError if these cannot be told apart."""
         texts = text_columns(self.text)
-        return TextForm(texts if len(texts) > 1 else (), self.roles)
+        return TextForm(texts if len(texts) > 1 else (), self.roles, self.acts, self.tools)
 
     @property
     def read_columns(self) -> tuple[str, ...]:
@@ -455,8 +459,9 @@ class RunConfig(
         fields = self.model_dump(mode="json", exclude=_OPERATIONAL | unused)
         if self.epsilon is not None or self._protects_secrets:
             fields |= budget_fields(self.budget)
-        if not self.roles:  # likewise
-            del fields["roles"]
+        for name in ("roles", "acts", "tools"):
+            if not fields[name]:  # likewise
+                del fields[name]
         if self.labels is not None:
             fields["labels"] = [canonical(label) for label in declared_labels(self.labels)]
         if self.columns is not None:

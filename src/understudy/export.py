@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from understudy.assess.synthetic import TooLarge, read_released, read_rows, text_of
+from understudy.assess.synthetic import TooLarge, provenance_of, read_released, read_rows, text_of
 from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, StorageError
 from understudy.files import atomic_file, shared_folder
@@ -22,6 +22,7 @@ from understudy.outputs import LABEL, PROVENANCE, TEXT, TRANSCRIPT, OutputFolder
 from understudy.release import PublicSchema
 from understudy.report.contents import read_statement
 from understudy.statement import NOT_PRIVATE, Statement
+from understudy.transcript import ACT, CONTENT, ROLE, TOOL, TOOL_CALL_ID, TOOL_CALLS
 
 To = Literal["chat", "huggingface", "csv"]
 DATA_FILE = "data/train-00000-of-00001.parquet"
@@ -37,6 +38,8 @@ class _Run:
     schema: PublicSchema
     rows: Sequence[Mapping[str, Any]]
     release: Path
+    document_type: str
+    """What the run's prompts called a text; empty where there were none."""
 
     @property
     def label_name(self) -> str:
@@ -75,7 +78,8 @@ def export_run(
     Args:
         folder: of the run.
         to: ``chat`` (a file of JSON lines, each with ``messages``), ``huggingface`` (a new folder) or ``csv`` (a file).
-        document_type: of chats: what the prompts call a text; by default ``text``.
+        document_type: of chats: what the prompts call a text; by default what the run's own prompts called it, or
+            ``text`` where there were none.
         system: of chats: their system message, if they are to have one.
 
     Returns:
@@ -92,7 +96,7 @@ def export_run(
     run = _read(folder)
     try:
         if to == "chat":
-            _write_chats(run, output, document_type or "text", system)
+            _write_chats(run, output, document_type or run.document_type or "text", system)
         elif to == "csv":
             write_table(output, run.columns(), types=types_of(run.schema))
         else:
@@ -117,6 +121,7 @@ def _read(folder: OutputFolder) -> _Run:
     schema = load_release(file).schema if file.exists() else PublicSchema()
     try:
         rows = list(read_rows(table, typed=[column.name for column in schema.columns]))
+        asked_for = str(provenance_of(rows[0]).get("document_type", "")) if rows else ""
     except TooLarge:
         raise ConfigError(
             f"The synthetic table {table.name} is too large to export.", "Copy the file itself."
@@ -125,7 +130,7 @@ def _read(folder: OutputFolder) -> _Run:
         raise ConfigError(
             f"The synthetic table {table.name} cannot be read.", "Make it anew with `understudy generate`."
         ) from None
-    return _Run(statement, schema, rows, release)
+    return _Run(statement, schema, rows, release, asked_for)
 
 
 def _write_chats(run: _Run, output: Path, document_type: str, system: str | None) -> None:
@@ -133,22 +138,35 @@ def _write_chats(run: _Run, output: Path, document_type: str, system: str | None
         raise ConfigError(f"Chats cannot be written as {output.name!r}.", "End its name in .jsonl.")
     with atomic_file(output) as stream:
         for row in run.rows:
-            turns = _turns(run, row) or [("user", _ask(run, row, document_type)), ("assistant", text_of(row))]
-            turns = turns if system is None else [("system", system), *turns]
-            messages = [{"role": role, "content": content} for role, content in turns]
+            messages = _messages(run, row) or [
+                _message("user", _ask(run, row, document_type)),
+                _message("assistant", text_of(row)),
+            ]
+            if system is not None:
+                messages.insert(0, _message("system", system))
             stream.write(json.dumps({"messages": messages}).encode() + b"\n")
 
 
-def _turns(run: _Run, row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """A dialogue as a chat, in which the role that was declared last is the assistant; none of a text that is no
-    dialogue. What one of the two says in turns that follow each other is one message."""
-    roles, found = run.schema.form.roles, list[tuple[str, str]]()
-    for role, content in (run.schema.form.parse(text_of(row)) if roles else None) or ():
-        speaker = "assistant" if role == roles[-1] else "user"
-        if found and found[-1][0] == speaker:
-            found[-1] = speaker, f"{found[-1][1]}\n{content}"
+def _message(role: str, content: str) -> dict[str, Any]:
+    return {ROLE: role, CONTENT: content}
+
+
+def _messages(run: _Run, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A dialogue as a chat; none of a text that is no dialogue. The role ``assistant``, or else the one declared last,
+    is the assistant, who also calls the tools; ``system`` stays what it is, and others are the user. What one of them
+    says in turns that follow each other is one message. Acts are left out."""
+    form, found = run.schema.form, list[dict[str, Any]]()
+    assistant = "assistant" if "assistant" in form.roles else next(reversed(form.roles), "")
+    for turn in form.messages(text_of(row)) if form.roles else ():
+        role = "assistant" if turn[ROLE] == assistant or TOOL_CALLS in turn else turn[ROLE]
+        message = {key: value for key, value in turn.items() if key != ACT}
+        message[ROLE] = role if role in ("assistant", "system") or TOOL_CALL_ID in turn else "user"
+        last = found[-1] if found else {}
+        if last.get(ROLE) == message[ROLE] != TOOL and TOOL_CALLS not in last:
+            said = [each[CONTENT] for each in (last, message) if each[CONTENT] is not None]
+            found[-1] = {**message, CONTENT: "\n".join(said)}
         else:
-            found.append((speaker, content))
+            found.append(message)
     return found
 
 

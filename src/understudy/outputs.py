@@ -18,17 +18,17 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from understudy.corpus.write import writable, write_table
-from understudy.errors import ConfigError, UnderstudyError
+from understudy.errors import ConfigError, ResumeError, UnderstudyError
 from understudy.files import PRIVATE_MODE, atomic_file, only_owner_writes, require_local, shared_folder, storage_error
 from understudy.labels import canonical
 from understudy.methods.registry import load_release, method_names
 from understudy.release import PublicSchema, Release
 from understudy.statement import Statement
-from understudy.transcript import CONTENT, ROLE
 from understudy.writing.records import SyntheticRecord
 
 FORMATS = ("parquet", "csv", "jsonl")
 REPORT = "report.html"
+PROGRESS = "progress.json"
 TEXT, LABEL, PROVENANCE = "text", "label", "provenance"
 TRANSCRIPT = "transcript"
 """What the column of the texts is called where these have parts, which are columns of their own."""
@@ -108,6 +108,15 @@ class OutputFolder:
     def internal_report_file(self) -> Path:
         return self.private / REPORT
 
+    def require_no_other_release(self, made: Release) -> None:
+        """That generating from ``made`` here would remove no Release that was paid for; else a ResumeError."""
+        for path in self._releases:
+            if path.exists() and not _holds(path, made) and not _promises_nothing(path):
+                raise ResumeError(
+                    f"The output folder holds another Release, {path.name}, which was paid for.",
+                    "Name another folder with --output.",
+                )
+
     def clear(self, *, keep: Release | None = None) -> None:
         """Remove what an earlier run wrote, halves of files included: nothing of it may stand under a new statement.
 
@@ -184,10 +193,9 @@ def types_of(schema: PublicSchema) -> dict[str, Any]:
     """Arrow's types of the typed columns, and of those that a text is made of where it has parts."""
     import pyarrow as pa
 
-    turns = pa.list_(pa.struct([(ROLE, pa.string()), (CONTENT, pa.string())]))
     return {
         **dict.fromkeys(schema.form.fields, pa.string()),
-        **({schema.text: turns} if schema.form.roles else {}),
+        **({schema.text: schema.form.arrow_type()} if schema.form.roles else {}),
         **{column.name: column.arrow_type() for column in schema.columns},
     }
 
@@ -200,6 +208,14 @@ def find_table(shareable: Path) -> Path | None:
 def _holds(path: Path, release: Release) -> bool:
     try:
         return path.exists() and load_release(path, max_bytes=sys.maxsize).digest == release.digest
+    except UnderstudyError:
+        return False
+
+
+def _promises_nothing(path: Path) -> bool:
+    """Whether a Release is known to be without noise, or with a seed: nothing was charged for it."""
+    try:
+        return not load_release(path, max_bytes=sys.maxsize).statement.private
     except UnderstudyError:
         return False
 

@@ -36,7 +36,9 @@ OneOrSeveral = Annotated[tuple[str, ...], BeforeValidator(_one_or_several), _ONE
 """Strings; a single one may stand alone."""
 CommaSeparated = Annotated[
     tuple[str, ...],
-    BeforeValidator(lambda v: tuple(part.strip() for part in v.split(",")) if isinstance(v, str) else v),
+    BeforeValidator(
+        lambda v: _one_or_several(tuple(part.strip() for part in v.split(",")) if isinstance(v, str) else v)
+    ),
     _ONE_OR_SEVERAL,
 ]
 """Strings; one string holds several, separated by commas."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,44 @@ def depth_within(value: Any, most: int) -> bool:
 def members(item: dict[str, Any] | list[Any]) -> Iterable[Any]:
     """What an object or a list of JSON holds."""
     return item.values() if isinstance(item, dict) else item
+
+
+def leaves(value: Any, *, everything: bool = False) -> Iterator[str]:
+    """Every string and number of a JSON value, as text.
+
+    Args:
+        everything: keys, true, false and null, too.
+    """
+    if isinstance(value, dict | list):
+        if everything and isinstance(value, dict):
+            yield from value
+        for each in members(value):
+            yield from leaves(each, everything=everything)
+    elif isinstance(value, str):
+        yield value
+    elif everything or not (value is None or isinstance(value, bool)):
+        yield json.dumps(value)
+
+
+def said(text: str, *, everything: bool = False) -> list[str]:
+    """What a text says: of JSON (an object or a list) its strings and numbers, and those of JSON within its strings,
+    all without JSON's escapes, which would be parts of words; of another text the text itself.
+
+    Args:
+        everything: keys, true, false and null, too, and what a key has that is there twice.
+    """
+    if text.lstrip()[:1] not in ("{", "["):
+        return [text]
+    try:
+        hook = _flat if everything else dict
+        value = json.loads(text, object_pairs_hook=hook, parse_int=str, parse_float=str, parse_constant=str)
+        return [line for each in leaves(value, everything=everything) for line in said(each, everything=everything)]
+    except (ValueError, RecursionError):
+        return [text]
+
+
+def _flat(pairs: list[tuple[str, Any]]) -> list[Any]:
+    return [each for pair in pairs for each in pair]
 
 
 def _no_number(name: str) -> Any:

@@ -59,7 +59,7 @@ from understudy.privacy.mechanisms import Sensitivity
 from understudy.privacy.noise import InsecureSeededNoise, NoiseKind
 from understudy.privacy.subsampled import Sample, SubsampledTokens
 from understudy.privacy.unit import Unit
-from understudy.queries.counts import TermCounts, TermHistogram, TermRows
+from understudy.queries.counts import ColumnTermHistogram, TermCounts, TermHistogram, TermRows
 from understudy.queries.gradients import ClippedGradients, clipped_sum
 from understudy.queries.guide import GuideSums
 from understudy.queries.marginals import Marginals
@@ -250,11 +250,33 @@ class NotShared(TermHistogram):
         return super().of_batch(replace(batch, shares=np.ones_like(batch.shares)))
 
 
+class NotSharedByColumn(ColumnTermHistogram):
+    """The same for the histogram by columns."""
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return super().of_batch(replace(batch, shares=np.ones_like(batch.shares)))
+
+
 def test_an_owners_records_that_are_not_averaged_are_caught() -> None:
     attack = dp_kps("gaussian", OWNER, BUDGET)
-    counts, histogram = attack.sums
-    added = NotShared(**vars(histogram.query))
-    assert caught(replace(attack, sums=[counts, replace(histogram, query=added)]), runs=1_000)
+    counts, histogram, by_column = attack.sums
+    added = replace(histogram, query=NotShared(**vars(histogram.query)))
+    added_by_column = replace(by_column, query=NotSharedByColumn(**vars(by_column.query)))
+    assert caught(replace(attack, sums=[counts, added, added_by_column]), runs=1_000)
+
+
+class EveryColumnsTerms(ColumnTermHistogram):
+    """Every term of a record counts fully, in the block of each column."""
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return super().of_batch(batch) * self.rows.terms_per_record
+
+
+def test_phrases_by_columns_that_share_no_weight_are_caught() -> None:
+    attack = dp_kps("gaussian", Unit(), BUDGET)
+    *others, by_column = attack.sums
+    added = EveryColumnsTerms(**vars(by_column.query))
+    assert caught(replace(attack, sums=[*others, replace(by_column, query=added)]), runs=1_000)
 
 
 class OneBlock(MetricCounts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from corpus_tables import everything_in, rows_of, texts_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from understudy.corpus import read_corpus
+from understudy.corpus.bounding import BoundedCorpus
+from understudy.corpus.secrets.finder import SecretFinder
+from understudy.corpus.secrets.incidence import secrets_of_records
 from understudy.errors import ConfigError, CorpusError
 from understudy.ledger.values import Sketch
+from understudy.privacy.unit import Unit
 
 ROLES = "customer,agent"
 SECRET = "Zebra"
@@ -74,7 +81,9 @@ BAD_DIALOGUES: list[tuple[Any, str]] = [
     ([turn(content=NESTED)], "not a list of turns"),
     ([turn(content={"text": SECRET})], "not a list of turns"),
     ([turn(name=SECRET)], "not a list of turns"),
-    ([turn(tool_calls=[])], "not a list of turns"),
+    ([turn(tool_calls=[{}])], "not a list of turns"),
+    ([turn(act=SECRET)], "not a list of turns"),
+    ([turn("tool")], "not declared"),
     ([*GOOD, turn(content="")], "no content"),
     ([turn(content="\ud800")], "encoding"),
     ([turn(content="x" * 2_000_000)], "longer than the limit"),
@@ -208,3 +217,300 @@ def test_dialogues_are_known_again_as_those_of_a_csv_file_that_was_read_as_plain
     plain = read_corpus(tmp_path / "talks.csv", text="talk").identity(b"key", lines=Sketch.SIZE)
     dialogues = read_corpus(tmp_path / name, text="talk", roles=ROLES).identity(b"key", lines=Sketch.SIZE)
     assert Sketch(plain.lines).is_near(Sketch(dialogues.lines))
+
+
+# -- acts, and calls of tools -----------------------------------------------------------------------------------------
+
+BOOKING: dict[str, Any] = {"text": "messages", "roles": ("user", "assistant"), "tools": ("search", "book")}
+ACTS: dict[str, Any] = {"text": "messages", "roles": ROLES, "acts": ("ask", "answer")}
+ASKED = {"role": "user", "content": "A table?"}
+
+
+def call(name: Any = "search", arguments: Any = '{"city": "Oakland"}', own: Any = "c1", **more: Any) -> dict[str, Any]:
+    return {"id": own, "type": "function", "function": {"name": name, "arguments": arguments}, **more}
+
+
+def calling(*calls: Any, content: Any = None, **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, "tool_calls": list(calls), **more}
+
+
+def answer(content: Any = "Alma", own: Any = "c1", **more: Any) -> dict[str, Any]:
+    return {"role": "tool", "content": content, "tool_call_id": own, **more}
+
+
+CALLED = [ASKED, calling(call(), call("book", {"seats": 2, "at": None}, "c2")), answer("ok", "c2"), answer()]
+WRITTEN = (
+    'user: A table?\nassistant calls search: {"city": "Oakland"}\nassistant calls book: {"seats": 2}\n'
+    "search returns: Alma\nbook returns: ok"
+)
+
+
+def test_calls_are_read_as_chat_formats_have_them_and_answers_stand_in_their_order() -> None:
+    plain = [ASKED, calling({"function": {"name": "search", "arguments": {}}}), {"role": "tool", "content": None}]
+    said = [ASKED, calling(call("search", "", None), content="Wait."), answer("x", None, name="search")]
+    rows = [{"messages": each} for each in (CALLED, plain, said, [ASKED, calling(call())], [calling(content="Hello.")])]
+    assert texts_of(read_corpus(rows, **BOOKING)) == [
+        WRITTEN,
+        "user: A table?\nassistant calls search: {}\nsearch returns:",
+        "user: A table?\nassistant: Wait.\nassistant calls search: {}\nsearch returns: x",
+        'user: A table?\nassistant calls search: {"city": "Oakland"}',
+        "assistant: Hello.",
+    ]
+
+
+def test_every_format_gives_the_same_calls_and_acts(tmp_path: Path) -> None:
+    said = [
+        [{**ASKED, "act": "ask"}, calling(call(), call("book", '{"seats": 2}', "c2")), answer(), answer("", "c2")],
+        [ASKED, calling(call("book", '{"city":\n "A \\"B\\"", "n": 1.50}', "7"), content="Wait.", act="wait")],
+    ]
+    rows = [{"messages": each} for each in said]
+    as_objects = json.loads(json.dumps(rows))
+    for row in as_objects:
+        for turn in row["messages"]:
+            for made in turn.get("tool_calls", ()):
+                made["function"]["arguments"] = json.loads(made["function"]["arguments"])
+    as_json = [{"messages": json.dumps(each)} for each in said]
+    for name, table in [("a", rows), ("b", as_objects), ("c", as_json)]:
+        pq.write_table(pa.Table.from_pylist(table), tmp_path / f"{name}.parquet")
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table))
+    with (tmp_path / "c.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows([["messages"], *([row["messages"]] for row in as_json)])
+    corpora = [read_corpus(path, **BOOKING, acts=("ask", "wait")) for path in sorted(tmp_path.iterdir())]
+    assert len(corpora) == 7
+    assert len({tuple(texts_of(corpus)) for corpus in corpora}) == 1
+    found = [corpora[0].schema.form.messages(text) for text in texts_of(corpora[0])]
+    assert [turn.get("act") for turn in found[0] + found[1]] == ["ask", None, None, None, None, "wait"]
+    assert found[1][1]["tool_calls"] == [call("book", '{"city": "A \\"B\\"", "n": 1.5}', "call_1")]
+    again = read_corpus([{"messages": each} for each in found], **BOOKING, acts=("ask", "wait"))
+    assert texts_of(again) == texts_of(corpora[0])
+
+
+BAD_CALLS: list[tuple[Any, str]] = [
+    ([ASKED, calling(call("fly"))], "calls a tool that is not declared"),
+    ([ASKED, calling(call("Search"))], "calls a tool that is not declared"),
+    ([ASKED, calling(call(None))], "tool call that is none"),
+    ([ASKED, calling(call(arguments=f"city={SECRET}"))], "tool call that is none"),
+    ([ASKED, calling(call(arguments=f'["{SECRET}"]'))], "tool call that is none"),
+    ([ASKED, calling(call(arguments=[SECRET]))], "tool call that is none"),
+    ([ASKED, calling(call(arguments=3))], "tool call that is none"),
+    ([ASKED, calling(call(arguments='{"a": NaN}'))], "tool call that is none"),
+    ([ASKED, calling(call(arguments={"a": float("nan")}))], "tool call that is none"),
+    ([ASKED, calling(call(arguments={"a": NESTED}))], "tool call that is none"),
+    ([ASKED, calling(call(arguments='{"a": ' + "[" * 1000))], "tool call that is none"),
+    ([ASKED, calling(call(arguments='{"a": "\\ud800"}'))], "tool call that is none"),
+    ([ASKED, calling(call(own=3))], "tool call that is none"),
+    ([ASKED, calling(call(type="retrieval"))], "tool call that is none"),
+    ([ASKED, calling(call(index=0))], "tool call that is none"),
+    ([ASKED, calling({"name": "search", "arguments": "{}"})], "tool call that is none"),
+    ([ASKED, calling({"function": SECRET})], "tool call that is none"),
+    ([ASKED, calling(SECRET)], "tool call that is none"),
+    ([ASKED, {**ASKED, "tool_calls": SECRET}], "tool call that is none"),
+    ([ASKED, calling(call()), ASKED], "do not belong together"),
+    ([ASKED, calling(call()), answer(own="c9")], "do not belong together"),
+    ([ASKED, calling(call()), answer(name="book")], "do not belong together"),
+    ([ASKED, calling(call()), answer(), answer()], "do not belong together"),
+    ([ASKED, calling(call(), call("book", "{}", "c2")), answer()], "do not belong together"),
+    ([answer()], "do not belong together"),
+    ([ASKED, calling(call()), answer([SECRET])], "not a list of turns"),
+    ([ASKED, calling(call()), answer(score=1)], "not a list of turns"),
+    ([ASKED, calling(function_call={"name": "search"})], "not a list of turns"),
+    ([ASKED, calling()], "no content"),
+    ([{**ASKED, "act": "ask"}], "not a list of turns"),
+]
+
+
+@pytest.mark.parametrize(("cell", "said"), BAD_CALLS, ids=range(len(BAD_CALLS)))
+def test_calls_and_answers_that_are_none_are_a_bad_row_whose_reason_quotes_nothing(cell: Any, said: str) -> None:
+    rows = [{"messages": CALLED}, {"messages": cell}]
+    with pytest.raises(CorpusError, match=said) as caught:
+        texts_of(read_corpus(rows, **BOOKING))
+    assert SECRET not in everything_in(caught.value)
+    assert texts_of(read_corpus(rows, **BOOKING, on_bad_row="skip")) == [WRITTEN]
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        (SECRET, "an act that is not declared"),
+        ("Ask", "an act that is not"),
+        (3, "not a list"),
+        (["ask"], "not a list"),
+    ],
+)
+def test_an_act_that_is_none_is_a_bad_row(act: Any, said: str) -> None:
+    rows = [{"messages": [turn(content="Well?", act="ask"), turn(content="...", act=None)]}]
+    assert texts_of(read_corpus(rows, **ACTS)) == ["customer (ask): Well?\ncustomer: ..."]
+    with pytest.raises(CorpusError, match=said) as caught:
+        texts_of(read_corpus([{"messages": [turn(act=act)]}], **ACTS))
+    assert SECRET not in everything_in(caught.value)
+
+
+def test_an_act_of_a_turn_that_only_calls_is_a_bad_row() -> None:
+    with pytest.raises(CorpusError, match="no content"):
+        texts_of(read_corpus([{"messages": [calling(call(), act="wait")]}], **BOOKING, acts=("wait",)))
+
+
+def test_acts_and_calls_are_cells_of_typed_columns() -> None:
+    columns = "turns=1..9; ends=ask|wait; turns.ask=0..1; calls.search=0..3; calls.book=0..3"
+    corpus = read_corpus(
+        [{"messages": CALLED}, {"messages": [{**ASKED, "act": "ask"}] * 5}],
+        **BOOKING,
+        acts=("ask", "wait"),
+        columns=columns,
+    )
+    (batch,) = corpus.batches()
+    assert batch.cells is not None
+    assert batch.cells.tolist() == [[3, 2, 0, 1, 1], [4, 0, 1, 0, 0]]  # no act at the end is missing
+    assert corpus.schema.columns == ("messages",)
+
+
+def test_what_a_call_says_is_searched_for_secrets_in_keys_and_values() -> None:
+    rows = [
+        {"messages": [calling(call(arguments={"who": {'Jane "Doe"': ["O'Neil\n5551234"]}}))]},
+        {"messages": [calling(call())]},
+    ]
+    corpus = read_corpus(rows, **BOOKING)
+    finder = SecretFinder(['Jane "Doe"', "5551234", "search", "assistant"], listed=(), detectors=())
+    found = list(secrets_of_records(corpus, finder))
+    assert [len(each) for each in found] == [2, 0]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"note": "Seen:\\nJane Doe"}',
+        '{"note": "\\u004aane Doe"}',
+        '[{"Jane Doe": null}]',
+        '{"body": "{\\"note\\": \\"\\\\tJane Doe\\"}"}',
+        '{"note": "Jane Doe", "note": NaN}',
+        "[" * 5000 + " Jane Doe",
+        "Jane Doe",
+    ],
+)
+def test_secrets_are_found_in_what_the_answer_of_a_tool_says(said: str) -> None:
+    corpus = read_corpus([{"messages": [calling(call()), answer(said)]}, {"messages": [calling(call())]}], **BOOKING)
+    finder = SecretFinder(["Jane Doe"], listed=(), detectors=())
+    assert [len(each) for each in secrets_of_records(corpus, finder)] == [1, 0]
+
+
+def test_words_of_a_tools_answer_are_counted_without_the_escapes_of_json() -> None:
+    text = '{"note": "Seen:\\nJane", "ok": true, "at": [5]}'
+    corpus = read_corpus([{"messages": [calling(call(arguments="{}")), answer(text)]}], **BOOKING)
+    (batch,) = BoundedCorpus(corpus, Unit(), b"key", form=corpus.schema.form).batches()
+    assert list(batch.said) == ["Seen:\nJane\n5"]
+
+
+def test_dialogues_with_calls_are_known_again_as_those_of_a_csv_file_that_was_read_as_plain_texts(
+    tmp_path: Path,
+) -> None:
+    made = [
+        {"talk": [{**ASKED, "act": "ask"}, calling(call(arguments=f'{{"at": "{number}"}}')), answer(f"{number} times")]}
+        for number in range(60)
+    ]
+    with (tmp_path / "talks.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows([["talk"], *([json.dumps(row["talk"])] for row in made)])
+    (tmp_path / "talks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made))
+    plain = read_corpus(tmp_path / "talks.csv", text="talk").identity(b"key", lines=Sketch.SIZE)
+    read = {**BOOKING, "text": "talk", "acts": ("ask",)}
+    dialogues = read_corpus(tmp_path / "talks.jsonl", **read).identity(b"key", lines=Sketch.SIZE)
+    assert Sketch(plain.lines).is_near(Sketch(dialogues.lines))
+
+
+VALUES = st.one_of(
+    st.booleans(),
+    st.integers(-(2**53), 2**53),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(st.characters(codec="utf-8"), max_size=8),
+    st.sampled_from(['[{"role": "user", "content": "x"}]', 'say ""x""\n', "a\\nb", "{", "null"]),
+)
+FIELDS = ("city", "Seats", "b", "a")
+
+
+def spelled(value: Any, draw: Callable[[Any], Any]) -> Any:
+    """The same JSON, otherwise: keys in another order, some without a value, whole numbers as floats."""
+    if isinstance(value, dict):
+        pairs = [(key, each if key == "role" else spelled(each, draw)) for key, each in value.items()]
+        return dict(draw(st.permutations([*pairs, *([("none", None)] if draw(st.booleans()) else [])])))
+    if isinstance(value, list):
+        return [spelled(each, draw) for each in value]
+    return float(value) if type(value) is int and draw(st.booleans()) else value
+
+
+def booked(number: int, arguments: Any, said: str, own: str = "c") -> dict[str, Any]:
+    ids = f"{own}{number}"
+    made = [ASKED, calling(call(arguments=arguments, own=ids)), answer(said, ids), turn("assistant", f"No. {number}")]
+    return {"id": number, "messages": made}
+
+
+def known_by(path: Path, table: list[dict[str, Any]]) -> tuple[str, tuple[int, ...]]:
+    """The fingerprint and the sketch of a table in the format that the path ends with."""
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(table), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in table))
+    else:
+        with path.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, ["id", "messages"])
+            writer.writeheader()
+            writer.writerows({**row, "messages": json.dumps(row["messages"])} for row in table)
+    corpus = read_corpus(path, **BOOKING)
+    return corpus.fingerprint(b"key"), corpus.identity(b"key", lines=Sketch.SIZE).lines
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("shelf")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, VALUES)), VALUES), min_size=1, max_size=5
+    ),
+    st.data(),
+)
+def test_a_table_with_calls_is_known_again_however_it_is_converted(
+    shelf: Path, asked: list[tuple[dict[str, Any], Any]], data: st.DataObject
+) -> None:
+    objects = [
+        booked(number, {**fields, "in": {"n": number}}, str(said)) for number, (fields, said) in enumerate(asked)
+    ]
+    strings = [
+        booked(number, json.dumps(spelled({**fields, "in": {"n": number}}, data.draw)), str(said), "other")
+        for number, (fields, said) in enumerate(asked)
+    ]
+    otherwise = [
+        {"id": row["id"], "messages": [spelled(each, data.draw) for each in row["messages"]]} for row in objects
+    ]
+    found = {
+        known_by(shelf / f"t{end}", table)
+        for table in (objects, strings, otherwise)
+        for end in (".jsonl", ".csv", ".parquet")
+        if end != ".parquet" or table is strings or of_one_type(asked)
+    }
+    assert len(found) == 1
+    ((texts, lines),) = found
+    changed = json.loads(json.dumps(objects))
+    changed[0]["messages"][1]["tool_calls"][0]["function"]["arguments"]["in"]["n"] = 7
+    other_texts, other_lines = known_by(shelf / "t.jsonl", changed)
+    assert other_texts != texts
+    assert other_lines != lines
+
+
+def of_one_type(asked: list[tuple[dict[str, Any], Any]]) -> bool:
+    """Whether Parquet can hold these arguments as they are: a column has one type."""
+    types = {(name, type(value)) for fields, _ in asked for name, value in fields.items()}
+    return len({name for name, _ in types}) == len(types)
+
+
+@pytest.mark.parametrize("end", [".csv", ".parquet"])
+def test_a_converted_table_with_calls_keeps_every_line_of_its_sketch(tmp_path: Path, end: str) -> None:
+    made = [
+        booked(
+            number, {"seats": number, "city": f"town {number}"} if number % 2 else {"city": "x", "seats": number}, "ok"
+        )
+        for number in range(40)
+    ]
+    first, second = known_by(tmp_path / "t.jsonl", made), known_by(tmp_path / f"t{end}", made)
+    assert first == second
+    assert len(first[1]) == 40

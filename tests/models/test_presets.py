@@ -242,6 +242,14 @@ def test_the_list_names_every_product_with_its_address() -> None:
     assert listed[1]["address"] == "http://localhost:11434/v1"
 
 
+@pytest.mark.parametrize("prefix", ["ollama", "vllm", "llamacpp", "lmstudio"])
+def test_nobody_at_the_address_of_a_local_server_says_how_to_start_it(prefix: str) -> None:
+    done = CliRunner().invoke(models, ["check", f"{prefix}:x", "--base-url", "http://127.0.0.1:9/v1"])
+    assert isinstance(done.exception, ModelError)
+    assert done.exception.cure.startswith(f"Start {PRESETS[prefix].title} (`{PRESETS[prefix].start}`)")
+    assert "Start" not in PRESETS[prefix].unreachable_at("http://gpu.example:8000/v1")
+
+
 @pytest.mark.parametrize("prefix", PRESETS)
 def test_the_page_of_endpoints_has_a_product_as_it_stands_in_the_table(prefix: str) -> None:
     preset = PRESETS[prefix]

@@ -24,7 +24,7 @@ from understudy.privacy.events import (
     event_from_json,
     event_to_json,
 )
-from understudy.privacy.guarantee import ZCDP, ApproxDP, Budget, PureDP
+from understudy.privacy.guarantee import ZCDP, Budget
 
 MIXED: tuple[Event, ...] = (GaussianEvent(3.0), PureEvent(0.25), GaussianEvent(5.0), PureEvent(0.5))
 
@@ -130,12 +130,6 @@ def test_only_gaussian_events_have_a_mu_and_only_pure_ones_a_pure_epsilon() -> N
     assert Composition(MIXED).pure_epsilon == Composition(MIXED).epsilon(0) == math.inf
     assert Composition(MIXED[1::2]).pure_epsilon == 0.75
     assert Composition((ZCDPEvent(0.1),)).pure_epsilon == math.inf
-
-
-def test_the_guarantee_is_the_strongest_that_can_be_stated() -> None:
-    assert Composition(MIXED[1::2]).guarantee(1e-6) == PureDP(0.75)
-    gaussian = Composition(MIXED[::2])
-    assert gaussian.guarantee(1e-6) == ApproxDP(gaussian.epsilon(1e-6), 1e-6)
 
 
 def test_a_mixture_pays_for_the_discrete_excess_of_its_gaussian_events_too() -> None:

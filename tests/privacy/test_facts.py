@@ -39,13 +39,13 @@ def test_lines_are_for_people_warnings_last() -> None:
         "terms: 5000",
         "side of the boundary: private",
         "texts: 3, 0.1235",
-        "warning: The noise is larger than the signal.",
+        "Warning: The noise is larger than the signal.",
     ]
     assert Facts().lines() == []
 
 
 def test_numbers_per_label_are_told_apart_by_the_labels() -> None:
-    assert FACTS.lines(("asthma", "flu"))[3] == "texts: asthma 3, flu 0.1235"
+    assert FACTS.lines(("asthma", "flu"))[3] == "texts: 3 for asthma, 0.1235 for flu"
 
 
 @pytest.mark.parametrize("labels", [("asthma",), ("asthma", "flu", "other")])

@@ -15,9 +15,7 @@ from understudy.errors import ConfigError
 from understudy.privacy.guarantee import (
     GDP,
     ZCDP,
-    ApproxDP,
     Budget,
-    PureDP,
     gaussian_noise_multiplier,
     normal_quantile,
     phi_bar,
@@ -110,12 +108,6 @@ def test_zcdp_converts_by_the_best_order(rho: float, delta: float) -> None:
     assert math.exp(best) == pytest.approx(delta, rel=1e-4)
 
 
-def test_a_guarantee_says_its_epsilon_at_any_delta() -> None:
-    assert PureDP(2.0).epsilon(0) == PureDP(2.0).epsilon(1e-6) == 2.0
-    assert ApproxDP(1.0, 1e-6).epsilon(1e-5) == 1.0
-    assert ApproxDP(1.0, 1e-6).epsilon(1e-7) == math.inf
-
-
 def test_no_noise_spent_is_no_epsilon_and_delta_0_is_no_gaussian_promise() -> None:
     assert GDP(0.0).epsilon(0) == ZCDP(0.0).epsilon(0) == 0.0
     assert GDP(1.0).epsilon(0) == ZCDP(1.0).epsilon(0) == math.inf
@@ -124,13 +116,6 @@ def test_no_noise_spent_is_no_epsilon_and_delta_0_is_no_gaussian_promise() -> No
 def test_absurdly_weak_promises_are_reported_as_none() -> None:
     assert GDP(1e5).epsilon(1e-6) == math.inf
     assert ZCDP(1e7).epsilon(1e-6) == math.inf
-
-
-def test_guarantees_write_themselves_down() -> None:
-    assert PureDP(1.0).to_json() == {"kind": "pure", "epsilon": 1.0}
-    assert ApproxDP(1.0, 1e-6).to_json() == {"kind": "approximate", "epsilon": 1.0, "delta": 1e-6}
-    assert ZCDP(1.0).to_json() == {"kind": "zcdp", "rho": 1.0}
-    assert GDP(1.0).to_json() == {"kind": "gdp", "mu": 1.0}
 
 
 def test_the_normal_tail_is_accurate_far_out() -> None:
@@ -165,6 +150,6 @@ def test_an_impossible_delta_is_refused(delta: object) -> None:
 
 @pytest.mark.parametrize("value", [-1.0, math.inf, math.nan])
 def test_impossible_guarantees_are_refused(value: float) -> None:
-    for guarantee in (PureDP, ZCDP, GDP):
+    for guarantee in (ZCDP, GDP):
         with pytest.raises(ConfigError):
             guarantee(value)

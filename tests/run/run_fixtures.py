@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clinic import FakeChat
+from clinic import TERMS, FakeChat
 
+import understudy as us
 from understudy.cli import main
 from understudy.ledger import Ledger
 from understudy.run import measuring
@@ -64,6 +65,15 @@ def use_chat(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeChat], FakeChat]:
         return chat
 
     return use
+
+
+@pytest.fixture
+def method(tmp_path: Path) -> us.DPKPS:
+    """Quick, on the terms of :mod:`clinic`."""
+    (tmp_path / "terms.txt").write_text("\n".join(TERMS), "utf-8")
+    return us.DPKPS(
+        vocabulary=str(tmp_path / "terms.txt"), vocabulary_is_public=True, top_terms=10, length=3, bandwidth=0
+    )
 
 
 @contextmanager

@@ -122,11 +122,12 @@ def with_guide(good: Release) -> Release:
 def with_columns(good: Release) -> Release:
     """Of labels, a category of two values and a number in three bins; the second pair was measured."""
     columns = declared_columns("ward=A|B; fee=0.0..9.0/3")
+    sizes = (2, 3, 4)  # with a cell for missing values
+    by_column = {"column-density": np.ones((3 + 4, len(good.terms)))} if good.method == "dp-kps" else {}
     charges = [
         Charge(name, Declared(GaussianEvent(3.0)), "noisy sums")
-        for name in ("columns", "column-scores", "column-pairs")
+        for name in ("columns", "column-scores", "column-pairs", *by_column)
     ]
-    sizes = (2, 3, 4)
     return replace(
         good,
         parameters={**good.parameters, "columns_share": 0.3, "column_pairs": "selected"},
@@ -139,6 +140,7 @@ def with_columns(good: Release) -> Release:
             "column-pairs": np.arange(2.0 * 3 + 2 * 4),
             "column-logarithms": -np.arange(sum(sizes) + 2.0 * 3 + 2 * 4) / 9,
             "column-chosen": np.array([[0, 1], [0, 2]]),
+            **by_column,
         },
     )
 

@@ -35,6 +35,39 @@ def refused(
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [{"data": "missing.csv"}, {"length": 11}, {"embedder": "wizard", "bandwidth": 0.3}, {"ledger_id": "0" * 32}],
+    ids=["no file", "long sequences", "no embedder", "another ledger"],
+)
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_command_that_is_refused_leaves_no_folder_behind(
+    tmp_path: Path, changes: dict[str, Any], fresh: bool
+) -> None:
+    values = {**settings(tmp_path, fresh=fresh), **changes}
+    with pytest.raises(UnderstudyError):
+        run(run_config(values))
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UnderstudyError):
+        run(run_config(values))
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_refused_command_keeps_whatever_else_is_in_the_folder(tmp_path: Path) -> None:
+    values = settings(tmp_path)
+    (tmp_path / "out" / "private").mkdir(parents=True)
+    (tmp_path / "out" / "mine.txt").write_text("kept", "utf-8")
+    with pytest.raises(UnderstudyError):
+        run(run_config({**values, "data": "missing.csv"}))
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"mine.txt", "private"}
+    made = run(run_config(values)).release
+    with pytest.raises(UnderstudyError):
+        run(run_config({**values, "epsilon": "2"}))
+    assert run(run_config(values)).release.digest == made.digest
+    assert runs_charged(values["ledger"]) == 1
+
+
+@pytest.mark.parametrize(
     "name",
     [
         *("release/dp-kps.release", "release/statement.json", "release/statement.md", "release/synthetic.csv"),

@@ -21,6 +21,7 @@ from understudy.errors import ConfigError, CorpusError
 from understudy.models.types import Completion
 from understudy.run import pipeline as running
 from understudy.run import tabling
+from understudy.transcript import Part
 from understudy.writing.answers import NoText
 from understudy.writing.records import SyntheticRecord
 from understudy.writing.writer import MOST_TRIES
@@ -159,7 +160,7 @@ BAD = [
     ({"text": "subject,"}, "no name"),
     ({"text": "subject,nothing"}, "'nothing'"),
     ({"text": "subject,product"}, "the text itself"),
-    ({"text": "messages", "roles": "a:b,c"}, "cannot begin"),
+    ({"text": "messages", "roles": "a:b,c"}, "cannot stand"),
     ({"text": "messages", "roles": "customer,Customer"}, "same name"),
     ({"text": "messages", "roles": ["customer", 1]}, "string"),
     ({**TALK, "record_columns": "subject,answer"}, "record columns"),
@@ -199,7 +200,7 @@ def test_turns_and_who_begins_are_columns_told_from_the_dialogue(
     assert table["turns"].to_pylist() == [len(each) for each in table["messages"].to_pylist()]
     assert set(table["begins"].to_pylist()) == {"customer"}
     assert {2, 3} <= set(table["turns"].to_pylist()) <= {1, 2, 3}  # what is longer than asked for is cut
-    assert all("agent: ...\nDetails: turns: " in request.messages[-1].content for request in chat.asked)
+    assert all(request.messages[-1].content.startswith("Details: turns: ") for request in chat.asked)
 
 
 @pytest.mark.usefixtures("quick_fit")
@@ -246,10 +247,154 @@ def test_a_dialogue_that_was_written_for_no_row_gets_one_that_goes_with_it(tmp_p
     ]
     pq.write_table(pa.Table.from_pylist(made), tmp_path / "talks.parquet")
     settings = values(tmp_path, data=tmp_path / "talks.parquet", **{**TALK, "columns": columns}, records_per_label=None)
-    released = running.release(run_config({**settings, "epsilon": "8"})).release
+    released = running.release(run_config({**settings, "epsilon": "8", "column_pairs": "turns*answered"})).release
     rows = tabling.TableRows.of(released, seed=0)
     assert rows is not None
-    text = released.schema.form.render([(ROLES[place % 2], "Yes.") for place in range(4)])
+    text = released.schema.form.render([Part(ROLES[place % 2], "Yes.") for place in range(4)])
     found = [rows.completed(SyntheticRecord(text, 1, {})) for _ in range(40)]
     assert all(each is not None and each.columns is not None and each.columns[:2] == (4, "customer") for each in found)
     assert sum(each.columns[2] == "long" for each in found if each and each.columns) > 30
+
+
+# -- acts, and calls of tools -----------------------------------------------------------------------------------------
+
+BOOKING = {"text": "messages", "roles": "user,assistant", "acts": "ask,offer,thank", "tools": "search,book"}
+SHAPE = "turns=1..8; ends=ask|offer|thank; turns.offer=0..3; calls.search=0..2; calls.book=0..2"
+BOOKED = """**User (ask):** Is my {thing} there?
+assistant calls search: {{"thing": "{thing}"}}
+assistant calls book: {{"day": 3}}
+search returns: yes
+book returns:
+Assistant (offer): Come on Monday.
+user (thank): Fine."""
+
+
+def booking(number: int, about: str) -> list[dict[str, Any]]:
+    """A dialogue as chat tables have it: every other one calls a tool."""
+    function = {"name": "search", "arguments": json.dumps({"thing": f"{about} screen"})}
+    called = [
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "x", "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": "x", "content": "signal found"},
+    ]
+    return [
+        {"role": "user", "content": SAYS[about], "act": "ask"},
+        *called[: 2 * (number % 2)],
+        {"role": "assistant", "content": "We send a new one.", "act": "offer" if number % 3 else None},
+    ]
+
+
+def write_bookings(path: Path, count: int = 200) -> Path:
+    products = [("router", "phone")[number // 2 % 2] for number in range(count)]
+    rows = [{"product": each, "messages": booking(number, each)} for number, each in enumerate(products)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def bookings(folder: Path, **changes: Any) -> dict[str, Any]:
+    return values(folder, data=write_bookings(folder / "talks.jsonl"), **{"llm": "fake", **BOOKING, **changes})
+
+
+def replies(request: Any) -> Completion:
+    thing = "router" if "router" in request.messages[-1].content else "phone"
+    return Completion(BOOKED.format(thing=thing), "stop", 9, 9)
+
+
+@pytest.mark.usefixtures("quick_fit")
+@pytest.mark.parametrize("output_format", ["parquet", "csv", "jsonl"])
+def test_acts_and_calls_are_asked_for_written_and_read_again(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], output_format: str
+) -> None:
+    chat = use_chat(FakeChat(replies))
+    settings = bookings(tmp_path, columns=SHAPE, epsilon="8", output_format=output_format, records_per_label=4)
+    result = running.run(run_config(settings))
+    asked = chat.asked[0]
+    assert 'assistant calls search: {"query": "..."}\nsearch returns: ...\n' in asked.messages[-1].content
+    assert "does: ask, offer, thank.\n" in asked.messages[-1].content
+    assert asked.messages[-1].content.startswith("Details: turns: ")
+    assert asked.messages[-1].content.endswith("The tools: search, book.")
+    example = result.release.schema.form.parse(asked.messages[2].content)
+    assert example is not None
+    assert {part.tool for part in example} == {"", "search"}
+    assert {part.act for part in example} == {"", "ask", "offer", "thank"}
+    table = tmp_path / "out" / "release" / f"synthetic.{output_format}"
+    corpus = us.read_corpus(table, text="messages", roles="user,assistant", acts="ask,offer,thank", tools="search,book")
+    texts = [text for batch in corpus.batches() for text in batch.texts]
+    assert texts == [record.text for record in result.records]
+    columns = result.columns
+    told = [result.release.schema.form.tell(text) for text in texts]
+    assert len(told) == 8
+    for name in ("turns", "ends", "turns.offer", "calls.search", "calls.book"):
+        assert columns[name] == [each[name] for each in told]
+    longest = max(columns["messages"], key=len)  # type: ignore[type-var, arg-type]
+    assert longest[1]["content"] is None  # type: ignore[index]
+    assert [call["id"] for call in longest[1]["tool_calls"]] == ["call_1", "call_2"]  # type: ignore[index]
+    assert not {"search", "book", "assistant", "user"} & set(result.release.terms)
+    assert {"router", "screen", "signal"} <= set(result.release.terms), "what calls and answers say is counted"
+
+
+@pytest.mark.usefixtures("quick_fit")
+def test_a_table_with_calls_is_evaluated_reported_and_exported(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    use_chat(FakeChat(replies))
+    running.run(run_config(bookings(tmp_path, columns=SHAPE, epsilon="8")))
+    made = us.evaluate(tmp_path / "talks.jsonl", tmp_path / "out", embedder="none", metrics="fidelity,leakage")
+    found = {value.metric.name: value.value for value in made.values if value.of == "synthetic"}
+    assert found["calls_distance"] == pytest.approx(0.5, abs=0.5)
+    assert found["acts_distance"] is not None
+    (paths,) = us.report(tmp_path / "out")
+    assert "calls search" in paths.shareable.read_text("utf-8")
+    chats = us.export(tmp_path / "out", to="chat", output=tmp_path / "chat.jsonl").read_text("utf-8").splitlines()
+    roles = [[message["role"] for message in json.loads(line)["messages"]] for line in chats]
+    assert ["user", "assistant", "tool", "tool"] in [each[:4] for each in roles]
+    assert all("act" not in message for line in chats for message in json.loads(line)["messages"])
+    dataset = us.export(tmp_path / "out", to="huggingface", output=tmp_path / "dataset")
+    table = pq.read_table(dataset / "data" / "train-00000-of-00001.parquet")
+    assert table["messages"].type == us.load_release(tmp_path / "out").schema.form.arrow_type()
+
+
+BAD_USES = [
+    ({"acts": "ask"}, "an act that is not declared"),
+    ({"acts": ()}, "--acts"),
+    ({"tools": ()}, "--tools"),
+    ({"tools": "book"}, "calls a tool that is not declared"),
+    ({"roles": "user,assistant,tool"}, "Leave tool out"),
+    ({"roles": (), "text": "product"}, "no roles"),
+    ({"acts": "ask,Ask"}, "same name"),
+    ({"acts": ["ask", ""]}, "no name"),
+    ({"acts": "ask (x)"}, "cannot stand"),
+    ({"acts": ["ask", 1]}, "string"),
+    ({"tools": "search for"}, "no function"),
+    ({"tools": "search,search"}, "same name"),
+    ({"columns": "ends=ask|offer"}, "not the acts"),
+    ({"columns": "turns.offer"}, "no whole number"),
+    ({"columns": "calls.search=yes|no"}, "no whole number"),
+    ({"columns": "turns.shout=0..3"}, "turns.shout"),
+    ({"columns": "calls.fly=0..3"}, "calls.fly"),
+    ({"label": "ends", "labels": None, "columns": "ends=ask|offer|thank"}, "part of the label"),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), BAD_USES, ids=range(len(BAD_USES)))
+def test_bad_acts_and_tools_are_told_before_anything_is_charged(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], changes: dict[str, Any], said: str
+) -> None:
+    use_chat(FakeChat(replies))
+    with pytest.raises((ConfigError, CorpusError)) as caught:
+        running.run(run_config(bookings(tmp_path, **changes)))
+    assert said in str(caught.value)
+    assert not runs_charged(tmp_path / "ledger.sqlite")
+
+
+def test_a_release_of_plain_dialogues_is_written_as_before(tmp_path: Path) -> None:
+    made = running.release(run_config(values(tmp_path, records_per_label=None, **TALK))).release
+    assert made.schema.to_json()["form"] == {"fields": [], "roles": list(ROLES)}
+    assert not {"acts", "tools"} & set(run_config(values(tmp_path, **TALK)).lasting)
+    used = running.release(run_config(bookings(tmp_path, output=str(tmp_path / "b"), records_per_label=None))).release
+    again = us.load_release(tmp_path / "b" / "release" / "dp-kps.release")
+    assert again.schema == used.schema
+    assert again.schema.form.tools == ("search", "book")
+    assert again.schema.texts == {
+        **{"text": "messages", "roles": ["user", "assistant"]},
+        **{"acts": ["ask", "offer", "thank"], "tools": ["search", "book"]},
+    }

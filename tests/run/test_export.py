@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from clinic import LABELS, TERMS, FakeChat, rows
+from clinic import LABELS, FakeChat, rows
 from run_fixtures import Said, files_holding
 
 import understudy as us
@@ -22,14 +22,6 @@ from understudy.corpus import write_table
 from understudy.models.types import Completion
 
 COLUMNS: dict[str, Any] = {"text": "note", "label": "department", "labels": LABELS}
-
-
-@pytest.fixture
-def method(tmp_path: Path) -> us.DPKPS:
-    (tmp_path / "terms.txt").write_text("\n".join(TERMS), "utf-8")
-    return us.DPKPS(
-        vocabulary=str(tmp_path / "terms.txt"), vocabulary_is_public=True, top_terms=10, length=3, bandwidth=0
-    )
 
 
 @pytest.fixture
@@ -60,6 +52,21 @@ def test_chats_ask_for_a_text_by_its_type_and_label(tmp_path: Path, made: us.Res
     chats = [json.loads(line)["messages"] for line in path.read_text("utf-8").splitlines()]
     assert [turn["role"] for turn in chats[-1]] == ["user", "assistant"]
     assert chats[-1][0]["content"] == "Write one text.\ndepartment: dermatology"
+
+
+def test_chats_ask_for_what_the_prompts_of_the_run_asked_for(
+    tmp_path: Path, method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    use_chat(FakeChat())
+    made = us.release(rows(), method, us.Budget(3, "1e-6"), dataset="visits", **COLUMNS)
+    asked = []
+    for document_type in (None, "outpatient note", "reply"):
+        named = {} if document_type is None else {"document_type": document_type}
+        us.generate(made, llm="fake", records_per_label=1, output=tmp_path / f"more-{document_type}", **named)
+        us.export(tmp_path / f"more-{document_type}", to="chat", output=tmp_path / "chat.jsonl")
+        (first, *_) = json.loads((tmp_path / "chat.jsonl").read_text("utf-8").splitlines()[0])["messages"]
+        asked.append(first["content"].splitlines()[0])
+    assert asked == ["Write one document.", "Write one clinical note.", "Write one reply."]
 
 
 def test_a_dataset_folder_is_read_by_the_library_it_is_for(tmp_path: Path, made: us.Result) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from clinic import LABELS, TERMS, rows, write_csv
+from clinic import LABELS, rows, write_csv
 from run_fixtures import runs_charged
 
 import understudy as us
@@ -17,14 +17,6 @@ from understudy.corpus import read_corpus
 BUDGET = us.Budget(3, "1e-6")
 COLUMNS: dict[str, Any] = {"text": "note", "label": "department", "labels": LABELS}
 MEASURED: dict[str, Any] = {"metrics": "utility", "classifiers": "tf-idf", "embedder": "none"}
-
-
-@pytest.fixture
-def method(tmp_path: Path) -> us.DPKPS:
-    (tmp_path / "terms.txt").write_text("\n".join(TERMS), "utf-8")
-    return us.DPKPS(
-        vocabulary=str(tmp_path / "terms.txt"), vocabulary_is_public=True, top_terms=10, length=3, bandwidth=0
-    )
 
 
 @pytest.fixture

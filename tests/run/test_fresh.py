@@ -166,6 +166,33 @@ def test_generating_anew_leaves_no_older_table_and_never_removes_its_own_release
     assert load_release(tmp_path / "out" / "release" / "dp-kps.release").digest == made.digest
 
 
+def test_generating_never_removes_a_release_that_was_paid_for(tmp_path: Path) -> None:
+    values = settings(tmp_path)
+    with Ledger(values["ledger"]) as ledger:
+        ledger.open_dataset("notes", cap=Budget(10, "1e-5"), unit=Unit())
+    run(values)
+    made = running.release(run_config({**values, "records_per_label": None, "output": str(tmp_path / "paid")})).release
+    before = {path: path.read_bytes() for path in (tmp_path / "out" / "release").iterdir()}
+    for fresh in (False, True):
+        with pytest.raises(ResumeError, match=r"another Release, .* which was paid for") as caught:
+            running.generate(made, llm="none", records=4, output=tmp_path / "out", fresh=fresh)
+        assert caught.value.cure == "Name another folder with --output."
+    (tmp_path / "out" / "release" / "dp-kps.release").write_bytes(b"of a later version")
+    with pytest.raises(ResumeError, match="another Release"):
+        running.generate(made, llm="none", records=4, output=tmp_path / "out")
+    before.pop(tmp_path / "out" / "release" / "dp-kps.release")
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_generating_in_the_folder_of_the_release_says_that_it_was_charged(tmp_path: Path) -> None:
+    values = settings(tmp_path)
+    made = run(values).release
+    with pytest.raises(ResumeError, match="holds a run that was charged") as caught:
+        running.generate(made, llm="none", records=4, output=values["output"])
+    assert caught.value.cure == "Name another folder with --output."
+    assert run(values).release.digest == made.digest
+
+
 def test_a_statement_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = settings(tmp_path)
     result = run(values)

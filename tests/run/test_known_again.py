@@ -139,7 +139,7 @@ def test_much_the_same_table_under_another_name_is_warned_of(
     second = apart(tmp_path, "b", data=str(tmp_path / "later.csv"))
     said = understudy("run", *flags(second))
     assert said.code == 0
-    (line,) = [line for line in said.err.splitlines() if line.startswith("Warning:")]
+    (line,) = [line for line in said.err.splitlines() if line.startswith("Warning:") and "dataset" in line]
     assert "dataset 'a'" in line
     assert "one of the two names (--dataset)" in line
     assert not re.search(r"\d", line)

@@ -191,3 +191,21 @@ def test_what_cannot_resume_does_not_say_so(
 def test_a_delta_of_one_record_or_more_is_warned_of(delta: str, warned: bool) -> None:
     forecast = us.plan(us.DPKPS(), us.Budget(6, delta), labels=["a", "b"], expected_records=1000)
     assert any("far smaller delta" in warning for warning in forecast.plan.forecast.warnings) is warned
+
+
+@pytest.mark.parametrize(("epsilon", "warned"), [("6", False), ("19.9", False), ("20", True), ("100", True)])
+def test_an_epsilon_that_promises_next_to_nothing_is_warned_of(epsilon: str, warned: bool) -> None:
+    forecast = us.plan(us.DPKPS(), us.Budget(epsilon, "1e-6"), labels=["a", "b"])
+    assert any("Choose 10 or less" in warning for warning in forecast.plan.forecast.warnings) is warned
+
+
+def test_a_run_warns_of_a_weak_promise_as_its_plan_does(tmp_path: Path) -> None:
+    config = run_config(settings(tmp_path, epsilon="20", delta="0.1", expected_records=40))
+    said: list[str] = []
+    assert not running.run(config, listener=Listener(said.append)).missing
+    warned = [line for line in said if line.startswith("Warning: ")]
+    assert [line.split()[1] for line in warned[:2]] == ["Epsilon", "Delta"]
+    with pytest.warns(UnderstudyWarning, match="far smaller delta"):
+        running.run(
+            run_config(settings(tmp_path, insecure_noise_seed=1, delta="0.1", expected_records=40, output=None))
+        )

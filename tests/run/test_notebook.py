@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clinic import LABELS, TERMS, FakeChat, rows
+from clinic import LABELS, FakeChat, rows
 from run_fixtures import runs_charged
 
 import understudy as us
@@ -25,14 +25,6 @@ from understudy.run.session import SILENT
 BUDGET = us.Budget(3, "1e-6")
 EVIL = "<script>alert('x')</script> <img src=x onerror=y> &amp; \x1b[2J"
 COLUMNS: dict[str, Any] = {"text": "note", "label": "department", "labels": LABELS}
-
-
-@pytest.fixture
-def method(tmp_path: Path) -> us.DPKPS:
-    (tmp_path / "terms.txt").write_text("\n".join(TERMS), "utf-8")
-    return us.DPKPS(
-        vocabulary=str(tmp_path / "terms.txt"), vocabulary_is_public=True, top_terms=10, length=3, bandwidth=0
-    )
 
 
 class Page(HTMLParser):

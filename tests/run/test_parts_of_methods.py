@@ -84,7 +84,7 @@ def test_the_texts_of_a_release_are_transcripts(tmp_path: Path, embedder: Listen
 
 def test_an_embedder_of_contents_is_tried_and_told_like_its_own() -> None:
     inner = Listening()
-    made = ContentsEmbedder(FORM, inner)
+    made = ContentsEmbedder(inner, FORM)
     assert np.array_equal(made.embed(["agent: Hello"]), inner.embed(["Hello"]))
     assert (made.model_id, made.fingerprint, made.local) == (inner.model_id, inner.fingerprint, True)
     assert getattr(made, "longest", None) == inner.longest

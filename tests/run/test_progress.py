@@ -11,9 +11,9 @@ from clinic import settings
 from understudy.config import run_config
 from understudy.errors import ConfigError
 from understudy.files import private_folder
-from understudy.outputs import OutputFolder
+from understudy.outputs import PROGRESS, OutputFolder
 from understudy.run import pipeline
-from understudy.run.progress import FILE, Progress, Stage, read_progress, recorded
+from understudy.run.progress import Progress, Stage, read_progress, recorded
 from understudy.run.session import SILENT, Listener
 from understudy.store import RunStore, is_in_use
 
@@ -44,8 +44,8 @@ def test_what_a_listener_is_told_is_kept_and_passed_on(folder: OutputFolder) -> 
     assert (kept.verb, kept.method, kept.dataset, kept.state) == ("run", "dp-kps", "clinic", "finished")
     assert kept.stages == [Stage(what="texts", done=4, total=4)]
     assert kept.lines == ["one"]
-    assert [path.name for path in folder.private.iterdir()] == [FILE]
-    assert (folder.private / FILE).stat().st_mode & 0o077 == 0
+    assert [path.name for path in folder.private.iterdir()] == [PROGRESS]
+    assert (folder.private / PROGRESS).stat().st_mode & 0o077 == 0
 
 
 def test_what_stopped_a_run_is_said_in_the_words_of_our_errors_alone(folder: OutputFolder) -> None:
@@ -62,7 +62,7 @@ def test_what_stopped_a_run_is_said_in_the_words_of_our_errors_alone(folder: Out
     with pytest.raises(ValueError, match="a private text"):
         fail(ValueError("a private text"))
     assert progress_of(folder).problem == "It ended by a bug."
-    assert "private text" not in (folder.private / FILE).read_text("utf-8")
+    assert "private text" not in (folder.private / PROGRESS).read_text("utf-8")
 
 
 def test_only_the_last_lines_and_the_first_stages_are_kept(folder: OutputFolder) -> None:
@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_written_stops_no_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"verb": 1}', "[" * 100_000, "x" * (2 << 20)])
 def test_a_damaged_file_says_nothing(folder: OutputFolder, text: str) -> None:
-    (folder.private / FILE).write_text(text, "utf-8")
+    (folder.private / PROGRESS).write_text(text, "utf-8")
     assert read_progress(folder) is None
 
 
@@ -97,7 +97,7 @@ def test_a_run_leaves_it_in_its_private_folder_and_tells_no_text(tmp_path: Path)
     kept = progress_of(folder)
     assert (kept.verb, kept.state) == ("run", "finished")
     assert "Seen today" not in json.dumps(kept.model_dump())
-    assert not (folder.shareable / FILE).exists()
+    assert not (folder.shareable / PROGRESS).exists()
 
 
 def test_a_run_that_is_held_up_for_the_ledger_says_so(tmp_path: Path) -> None:

@@ -57,14 +57,6 @@ class HashEmbedder:
 
 
 @pytest.fixture
-def method(tmp_path: Path) -> us.DPKPS:
-    (tmp_path / "terms.txt").write_text("\n".join(TERMS), "utf-8")
-    return us.DPKPS(
-        vocabulary=str(tmp_path / "terms.txt"), vocabulary_is_public=True, top_terms=10, length=3, bandwidth=0
-    )
-
-
-@pytest.fixture
 def ledger(tmp_path: Path) -> str:
     return str(tmp_path / "ledger.sqlite")
 

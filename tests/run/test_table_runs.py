@@ -169,7 +169,7 @@ def test_prompts_show_the_columns_that_are_named(
         assert not [prompt for prompt in prompts if "Details" in prompt]
     else:
         rows = [f"Details: ward: {record.columns[0]}; beds: {record.columns[1]}." for record in result.records]  # type: ignore[index]
-        assert [prompt[prompt.index("Details") :] for prompt in prompts if "Details" in prompt] == rows
+        assert [prompt.split("\n\n")[0] for prompt in prompts if "Details" in prompt] == rows
 
 
 @pytest.mark.parametrize("asked", ["wing", "ward,", "", "id"])
@@ -261,6 +261,9 @@ def test_who_sees_a_conditional_table_is_told_the_condition(tmp_path: Path, unde
     assert said.code == 0, said.err
     assert re.search(r"The condition holds for [0-9.]+% of the rows", said.err)
     condition = "ward=A, fee=missing|5..30"
+    result = us.generate(file, llm="none", records=3, where="ward=A,fee=missing|5..30")
+    assert any(note.endswith(f"{condition}.") for note in result.statement.notes)
+    assert not any("condition" in note for note in result.release.statement.notes)
     assert condition in (out / "release" / "statement.md").read_text()
     table = pq.read_table(out / "release" / "synthetic.parquet").to_pylist()
     assert {json.loads(row["provenance"])["where"] for row in table} == {condition}

@@ -21,6 +21,8 @@ from understudy.privacy.events import GaussianEvent
 from understudy.privacy.sealed import NoiseOrigin, Seal
 from understudy.privacy.unit import Unit
 from understudy.store import RunStore, database
+from understudy.store import folder as locking
+from understudy.store.folder import FolderLock
 
 SEAL = Seal("noise", GaussianEvent(2.0), Unit(), "system", "1" * 32, "2" * 32, 1, rows="3" * 64)
 posix = pytest.mark.skipif(os.name != "posix", reason="Windows has no file modes")
@@ -35,6 +37,33 @@ def folder(tmp_path: Path) -> Path:
 def store(folder: Path) -> Iterator[RunStore]:
     with RunStore.open(folder, noise="system") as opened:
         yield opened
+
+
+def test_a_store_is_forgotten_only_if_no_run_began_in_it(folder: Path) -> None:
+    with RunStore.open(folder, noise="system") as store:
+        store.forget()
+    assert not list(folder.iterdir())
+    with RunStore.open(folder, noise="system") as store:
+        store.begin(config_digest="a", config={}, plan={"charges": [1]})
+        assert store.charged
+        store.forget()
+    assert {path.name for path in folder.iterdir()} == {"run.lock", "run.sqlite"}
+
+
+def test_who_waits_for_a_lock_that_is_removed_does_not_get_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.mkdir(parents=True)
+    first = FolderLock(folder)
+    wait = locking._wait_for_lock
+
+    def removed_meanwhile(file: int) -> None:
+        first.release(remove=True)
+        wait(file)
+
+    monkeypatch.setattr(locking, "_wait_for_lock", removed_meanwhile)
+    with pytest.raises(ResumeError, match="Another process"):
+        FolderLock(folder)
+    monkeypatch.undo()
+    FolderLock(folder).release()
 
 
 @posix

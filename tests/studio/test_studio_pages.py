@@ -19,8 +19,9 @@ from understudy.cli import cli
 from understudy.files import private_folder
 from understudy.ledger.location import begins_by_itself
 from understudy.methods.registry import method_names
+from understudy.outputs import PROGRESS
 from understudy.release import PublicSchema
-from understudy.run.progress import FILE, recorded
+from understudy.run.progress import recorded
 from understudy.run.session import SILENT
 from understudy.store import RunStore
 from understudy.studio import plans
@@ -122,11 +123,25 @@ def test_nothing_that_is_typed_breaks_the_page(studio: Studio, fields: dict[str,
     assert studio.client.get("/plan", params={"method": "aug-pe", **fields}).status_code == 200
 
 
+def test_typed_columns_take_their_share_of_the_plan(studio: Studio) -> None:
+    asked = {"epsilon": "4", "delta": "1e-6", "columns": "priority=low|high; stars=1..5", "method": "dp-kps"}
+    page = settled(studio, **asked)
+    command = unescape(re.findall(r"<code>(understudy plan .*?)</code>", page)[0])
+    assert "--columns 'priority=low|high; stars=1..5'" in command
+    said = CliRunner().invoke(cli, [*shlex.split(command)[1:], "--json"])
+    assert said.exit_code == 0, said.output
+    assert "column-pairs" in {charge["name"] for charge in json.loads(said.output)["charges"]}
+    crossed = settled(studio, **asked, label="priority*stars")
+    assert "--label 'priority*stars'" in unescape(crossed)
+
+
 def test_a_form_names_no_file(studio: Studio, tmp_path: Path) -> None:
     secret = tmp_path / "labels.txt"
     secret.write_text("zyxomma-one\nzyxomma-two\n", "utf-8")
     page = settled(studio, epsilon="4", delta="1e-6", labels=f"@{secret}", method="dp-kps")
     assert "zyxomma" not in page
+    secret.write_text("zyxomma: [1, 2]", "utf-8")
+    assert "zyxomma" not in settled(studio, epsilon="4", delta="1e-6", columns=f"@{secret}", method="dp-kps")
     kinds = {field.key: field for method in plans.offered_methods() for field in plans.fields_of(method)}
     assert not [key for key in kinds if "file" in key or "vocabulary" in key or "corpus" in key or "model" in key]
 
@@ -307,9 +322,9 @@ def test_a_running_run_is_told_from_one_that_was_killed(tmp_path: Path) -> None:
         assert "data-again" in page
         assert "30 of 120" in page
         assert 'class="state running"' in studio.read("/runs")
-        killed = (folder.private / FILE).read_bytes()
+        killed = (folder.private / PROGRESS).read_bytes()
     assert 'class="state finished"' in studio.read(f"{address}/progress")
-    (folder.private / FILE).write_bytes(killed)
+    (folder.private / PROGRESS).write_bytes(killed)
     page = studio.read(f"{address}/progress")
     assert 'class="state stopped"' in page
     assert "The same command resumes" in page

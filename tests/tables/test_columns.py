@@ -245,6 +245,25 @@ def test_a_part_of_a_bin_has_its_part_of_the_weight() -> None:
     np.testing.assert_allclose(weights, [0.5, 1, 0, 0, 1])
 
 
+def test_one_value_of_a_number_is_as_much_of_its_bin_as_it_has_values() -> None:
+    paid = Column("paid", "number", least=0.0, most=500.0, bins=20, decimals=2)
+    asked = {text: paid.asked(text).weights.sum() for text in ("50", "50..74.99", "50|60", "50|60..70", "50..50.01")}
+    assert asked == pytest.approx(
+        {"50": 0.0004, "50..74.99": 0.9996, "50|60": 0.0008, "50|60..70": 0.4004, "50..50.01": 0.0004}
+    )
+    cell = paid.cell(60)
+    assert cell is not None
+    generator = np.random.default_rng(0)
+    sampled = [paid.sample(cell, generator, paid.asked("50|60..70").spans) for _ in range(200)]
+    assert sum(value == 50 for value in sampled) < 5
+
+
+@pytest.mark.parametrize("asked", ["50.005", "50.001..50.004"])
+def test_a_number_of_more_decimals_than_are_declared_is_no_value(asked: str) -> None:
+    with pytest.raises(ConfigError, match="no values in"):
+        Column("paid", "number", least=0.0, most=500.0, bins=20, decimals=2).asked(asked)
+
+
 @pytest.mark.parametrize(("name", "asked"), [("stars", "7"), ("stars", "4..2"), ("opened", "2026-01-01..2026-02-01")])
 def test_a_condition_beyond_a_range_says_where_it_goes(name: str, asked: str) -> None:
     with pytest.raises(ConfigError, match="has no values in") as caught:

@@ -338,7 +338,7 @@ def _check_columns(real: Corpus, synthetic: Corpus) -> None:
     if real.schema.form != synthetic.schema.form:
         raise ConfigError(
             "The texts of the real table have other parts than those of the synthetic one.",
-            "Name the same text columns (--text) and roles (--roles) for both.",
+            "Name the same text columns (--text), roles, acts and tools (--roles, --acts, --tools) for both.",
         )
     if real.schema.typed != synthetic.schema.typed:
         raise ConfigError(

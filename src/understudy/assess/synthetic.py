@@ -212,7 +212,7 @@ def provenances(release: Path, places: Collection[int]) -> dict[int, dict[str, A
         return {}
     try:
         rows = islice(read_rows(path), max(places) + 1)
-        return {place: _provenance(row) for place, row in enumerate(rows) if place in places}
+        return {place: provenance_of(row) for place, row in enumerate(rows) if place in places}
     except Exception:  # a damaged table fails in many ways
         raise ConfigError(
             f"The synthetic table {path.name} cannot be read.", "Make it anew with `understudy generate`."
@@ -224,7 +224,7 @@ def release_named_in(release: Path) -> str:
     path = find_table(release)
     try:
         row = next(iter(read_rows(path, at_once=1)), {}) if path is not None else {}
-        return _whole(str(_provenance(row).get("release", "")))
+        return _whole(str(provenance_of(row).get("release", "")))
     except Exception:  # a damaged table fails in many ways
         return ""
 
@@ -236,7 +236,7 @@ def origins(table: Path) -> set[tuple[str, bool]]:
     Raises:
         Exception: the table is damaged.
     """
-    found = [_provenance(row) for row in read_rows(table)]
+    found = [provenance_of(row) for row in read_rows(table)]
     return {(str(known.get("release", "")), "stamp" not in known) for known in found}
 
 
@@ -334,7 +334,7 @@ def _require_measured_on(release: Path, digest: str | None, path: Path, again: s
 
 
 def _text(row: Mapping[str, Any], columns: Sequence[Column]) -> SyntheticText:
-    label, known = row.get(LABEL), _provenance(row)
+    label, known = row.get(LABEL), provenance_of(row)
     text = text_of(row)
     return SyntheticText(
         _whole(text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "\N{HORIZONTAL ELLIPSIS}"),
@@ -351,7 +351,8 @@ def _cells(row: Mapping[str, Any], columns: Sequence[Column]) -> tuple[int, ...]
     return tuple(cell for cell in cells if cell is not None) if cells and None not in cells else None
 
 
-def _provenance(row: Mapping[str, Any]) -> dict[str, Any]:
+def provenance_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a row says of where its text comes from; ValueError where that cannot be read."""
     written = row.get(PROVENANCE)
     if not written:
         return {}

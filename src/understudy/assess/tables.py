@@ -27,7 +27,7 @@ from understudy.release import PublicSchema, Release
 from understudy.run.generating import Result
 from understudy.statement import Statement
 from understudy.statement.form import load_statement
-from understudy.transcript import text_columns
+from understudy.transcript import PLAIN, TextForm, text_columns
 
 
 def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
@@ -72,7 +72,7 @@ class Named(NamedTuple):
 
     texts: tuple[str, ...]
     label: str | None = None
-    roles: tuple[str, ...] = ()
+    form: TextForm = PLAIN
 
 
 def open_table(source: TableSource, columns: Sequence[Named], typed: Sequence[Column] = ()) -> Corpus:
@@ -90,7 +90,7 @@ def open_table(source: TableSource, columns: Sequence[Named], typed: Sequence[Co
     if not typed:
         return found
     schema = found.schema
-    named = Named(schema.text_columns, schema.label, schema.form.roles)
+    named = Named(schema.text_columns, schema.label, schema.form)
     try:
         table = _open(source, named, labels=schema.labels, columns=typed)
     except CorpusError as error:
@@ -120,7 +120,9 @@ def _open(source: TableSource, named: Named, labels: Sequence[Label] = (), colum
     return read_corpus(
         source,
         text=named.texts,
-        roles=named.roles,
+        roles=named.form.roles,
+        acts=named.form.acts,
+        tools=named.form.tools,
         label=named.label,
         labels=labels or None,
         labels_from_data=named.label is not None and not labels,
@@ -285,7 +287,7 @@ def open_beside(source: Table, made: Made) -> Corpus:
     named: list[Named] = []
     if made.table.schema.form or (table is None and made.schema is not None):
         schema = made.table.schema if made.schema is None else made.schema
-        own = Named(schema.text_columns, schema.label, schema.form.roles)
+        own = Named(schema.text_columns, schema.label, schema.form)
         named = [own, own._replace(label=None)]
         if schema.form:
             named.insert(0, own._replace(label=LABEL))
@@ -301,14 +303,14 @@ def _columns(config: EvaluationConfig, declared: Schema | None) -> list[Named]:
     form = config.form if declared is None else declared.form
     texts = text_columns(config.text) if declared is None else declared.text_columns
     label = config.label if declared is None else declared.label
-    return [*([Named(texts, label, form.roles)] if texts else []), *_written(config, declared)]
+    return [*([Named(texts, label, form)] if texts else []), *_written(config, declared)]
 
 
 def _written(config: EvaluationConfig, declared: Schema | None) -> list[Named]:
     """Those of a table that we wrote."""
     form = config.form if declared is None else declared.form
     texts = text_columns(config.text) if declared is None else declared.text_columns
-    ours = Named(texts if form else (TEXT,), LABEL, form.roles)
+    ours = Named(texts if form else (TEXT,), LABEL, form)
     return [ours, ours._replace(label=None)]
 
 
@@ -349,7 +351,7 @@ def reopened(corpus: Corpus, source: Corpus | TableSource, config: EvaluationCon
     schema = corpus.schema
     fields = config.reading | {
         "text": schema.text or schema.form.fields or None,
-        "roles": schema.form.roles,
+        **{"roles": (), "acts": (), "tools": (), **schema.form.settings},
         "record_columns": schema.record_columns,
         "label": schema.label,
         "labels": schema.labels or None,

@@ -28,6 +28,7 @@ from understudy.errors import ConfigError, CorpusError, ResumeError
 from understudy.files import PRIVATE_MODE, atomic_file
 from understudy.labels import Label, canonical
 from understudy.tables.variables import cells_of_label
+from understudy.transcript import Part
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 
@@ -275,9 +276,9 @@ def _row(corpus: Corpus, canary: Canary, values: _Values) -> dict[str, object]:
     if schema.record_columns:
         row[schema.record_columns[-1]] = canary.text
     else:
-        fields = [(name, "") for name in schema.form.fields[:-1]]
+        fields = [Part(name, "") for name in schema.form.fields[:-1]]
         last = schema.form.names[-1] if schema.form else ""
-        text = schema.form.render([*fields, (last, canary.text)]) if schema.form else canary.text
+        text = schema.form.render([*fields, Part(last, canary.text)]) if schema.form else canary.text
         row = schema.form.cells(schema.text or "", text)
     row |= {name: [] for name in schema.secrets}
     row |= {} if schema.owner is None else {schema.owner: canary.name}

@@ -218,7 +218,7 @@ def baseline(config: str | None, as_json: bool, **values: Any) -> None:
 @click.argument("folder")
 @click.option("--to", type=click.Choice(["chat", "huggingface", "csv"]), required=True, help="The form.")
 @click.option("--output", metavar="PATH", required=True, help="The file or, for huggingface, the new folder.")
-@click.option("--document-type", metavar="TEXT", help="What chats call a text.  [default: text]")
+@click.option("--document-type", metavar="TEXT", help="What chats call a text.  [default: as the run did]")
 @click.option("--system", metavar="TEXT", help="The system message of chats.  [default: none]")
 @json_option
 def export(folder: str, *, to: str, output: str, document_type: str | None, system: str | None, as_json: bool) -> None:

@@ -302,11 +302,11 @@ def check(spec: str, base_url: str | None, api_key_env: str | None, llm_extra_bo
     extra = ModelParameters(llm_extra_body=llm_extra_body).extra_body
     options: dict[str, Any] = {"extra_body": extra} if extra else {}
     report = probe(load_chat(spec, base_url=base_url, api_key_env=api_key_env, **options))
+    if not report.answers:
+        raise ModelError(report.problem or f"The model {spec} does not answer.", report.cure or "")
     found = asdict(report)
     if not as_json:
         click.echo("\n".join(_lines(report)))
-    if not report.answers:
-        raise ModelError(f"The model {spec} does not answer.", report.problem or "Check its name and address.")
     if spec == "builtin":
         embedder = load_embedder(spec)
         found["embedder"] = {"name": embedder.model_id, "dimensions": int(embedder.embed(["a test"]).shape[1])}

@@ -247,19 +247,22 @@ class Column:
             raise _unknown(self, part)
         low, high = (number_of(end) for end in ends)
         least, most = (number_of(end) for end in (self.least, self.most))
+        if self.kind == "number":  # the first and last value of so many decimals
+            low, high = math.ceil(round(low / self._step, 6)), math.floor(round(high / self._step, 6))
+            low, high = round(low * self._step, self.decimals), round(high * self._step, self.decimals)
         if low > high or high < least or low > most:
             shown = " to ".join(str(end) for end in (self.least, self.most))
             raise ConfigError(f"The column {self.name!r:.60} has no values in {part!r:.60}.", f"It goes from {shown}.")
         return max(low, least), min(high, most)
 
     def _pieces(self, cell: int, spans: Sequence[Span]) -> list[tuple[float, float, float]]:
-        """What spans have of a bin: ends, and how large each piece is (1 for one value of a decimal's)."""
+        """What spans have of a bin: ends, and how large each piece is."""
         if self.kind == "number":
             width = (float(self.most) - float(self.least)) / self.bins
             begin = float(self.least) + cell * width
             inside = [(max(low, begin), min(high, begin + width)) for low, high in spans]
-            points = [(low, high, 1.0) for low, high in spans if low == high and self._bin(low) == cell]
-            return [(low, high, high - low) for low, high in inside if low < high] or points
+            points = [(low, high, self._step) for low, high in spans if low == high and self._bin(low) == cell]
+            return [*((low, high, high - low) for low, high in inside if low < high), *points]
         first, end = self._whole_bin(cell)
         inside = [(max(low, first), min(high, end)) for low, high in spans]
         return [(low, high, high - low + 1) for low, high in inside if low <= high]
@@ -268,10 +271,14 @@ class Column:
         """The share of a bin's values that lie in the spans."""
         pieces = self._pieces(cell, spans)
         if self.kind == "number":
-            width = (float(self.most) - float(self.least)) / self.bins
-            return sum(size if low < high else width for low, high, size in pieces) / width
+            return sum(size for *_, size in pieces) * self.bins / (float(self.most) - float(self.least))
         first, last = self._whole_bin(cell)
         return sum(size for *_, size in pieces) / (last - first + 1)
+
+    @property
+    def _step(self) -> float:
+        """Between a number and the next."""
+        return float(10**-self.decimals)
 
     def arrow_type(self) -> Any:
         """Of the synthetic column."""

@@ -32,6 +32,9 @@ class BadRow(Enum):
     TEXT_TYPE = "text is not a string"
     DIALOGUE = "malformed dialogue"
     UNKNOWN_ROLE = "unknown role"
+    UNKNOWN_ACT = "unknown act"
+    UNKNOWN_TOOL = "unknown tool"
+    TOOL_CALL = "malformed tool call"
     EMPTY_TURN = "empty turn"
     VALUE_TYPE = "value that cannot be held"
     ENCODING = "bad encoding"
@@ -63,8 +66,12 @@ class BadCell:
 _SENTENCES = {
     BadRow.EMPTY_TEXT: "A row has an empty text (column {text}).",
     BadRow.TEXT_TYPE: "A row's text is not a string (column {text}).",
-    BadRow.DIALOGUE: "A row's dialogue is not a list of turns (column {text}).",
+    BadRow.DIALOGUE: "A row's dialogue is not a list of turns of the declared form (column {text}).",
     BadRow.UNKNOWN_ROLE: "A turn of a row's dialogue has a role that is not declared (column {text}).",
+    BadRow.UNKNOWN_ACT: "A turn of a row's dialogue has an act that is not declared (column {text}).",
+    BadRow.UNKNOWN_TOOL: "A turn of a row's dialogue calls a tool that is not declared (column {text}).",
+    BadRow.TOOL_CALL: "A row's dialogue has a tool call that is none, or calls and answers that do not belong together "
+    "(column {text}).",
     BadRow.EMPTY_TURN: "A turn of a row's dialogue has no content (column {text}).",
     BadRow.VALUE_TYPE: "A row has a value that neither Python nor JSON can hold.",
     BadRow.ENCODING: "A row is not valid in the declared encoding.",
@@ -82,8 +89,13 @@ _SENTENCES = {
 
 _ELSE = {
     BadRow.TEXT_TYPE: "; if the texts are dialogues, say who speaks with --roles A,B",
-    BadRow.DIALOGUE: "; a turn has a role and a content, both strings, and nothing else; in CSV the list is JSON",
-    BadRow.UNKNOWN_ROLE: "; declare every role with --roles A,B",
+    BadRow.DIALOGUE: "; a turn has a role and a content, both strings, and nothing else but an act or tool calls "
+    "where these are declared (--acts A,B, --tools A,B); in CSV the list is JSON",
+    BadRow.UNKNOWN_ROLE: "; declare every role with --roles A,B, and tools, whose role is tool, with --tools A,B",
+    BadRow.UNKNOWN_ACT: "; declare every act with --acts A,B",
+    BadRow.UNKNOWN_TOOL: "; declare every tool with --tools A,B",
+    BadRow.TOOL_CALL: "; a call has a function with a name and its arguments as JSON, and all calls of a turn are "
+    "answered right behind it by turns of the role tool, unless the dialogue ends",
     BadRow.ENCODING: "; if the whole file is encoded otherwise, name it with --encoding",
     BadRow.LONG_CELL: "; if such cells are meant, raise --max-cell-bytes",
     BadRow.UNKNOWN_LABEL: "; declare labels with a comma in them as --labels @FILE, one per line",

@@ -20,6 +20,7 @@ from understudy.corpus.parts import Part, parts_of, shuffled
 from understudy.privacy.measurement import Engine
 from understudy.privacy.unit import Unit
 from understudy.transcript import PLAIN, TextForm
+from understudy.untrusted import leaves
 
 R = TypeVar("R")
 
@@ -253,18 +254,7 @@ def _said(texts: Sequence[str], form: TextForm, *, json_records: bool) -> Sequen
 
 
 def _values(record: str) -> str:
-    return "\n".join(_leaves(json.loads(record)))
-
-
-def _leaves(value: object) -> Iterator[str]:
-    """Every string and number of a nested value; neither keys nor true, false and null."""
-    if isinstance(value, (dict, list)):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(each)
-    elif isinstance(value, str):
-        yield value
-    elif value is not None and not isinstance(value, bool):
-        yield json.dumps(value)
+    return "\n".join(leaves(json.loads(record)))
 
 
 def _number(digest: bytes) -> int:

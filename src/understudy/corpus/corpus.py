@@ -174,7 +174,7 @@ class Corpus:
         return {
             "format": self._table.format,
             "text": schema.text or list(schema.form.fields) or None,
-            "roles": list(schema.form.roles),
+            **{"roles": [], **schema.form.settings},
             "record_columns": list(schema.record_columns),
             "label": schema.label,
             "labels": list(schema.labels),

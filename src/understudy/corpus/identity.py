@@ -19,8 +19,10 @@ from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.folders import Partitions
 from understudy.corpus.readers import MOST_NESTED, Row, damaged, decoding_errors, nests_within, without_exceptions
 from understudy.corpus.sources import DataFile
+from understudy.corpus.transcripts import arguments_line
 from understudy.errors import CorpusError
-from understudy.transcript import CONTENT, ROLE
+from understudy.transcript import ACT, ARGUMENTS, CONTENT, FUNCTION, ID, NAME, ROLE, TOOL_CALL_ID, TOOL_CALLS, TYPE
+from understudy.untrusted import depth_within
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,13 +49,14 @@ class Identity:
     lines: tuple[int, ...] = ()
 
 
-_KEYS = re.compile(rf'"+(?:{ROLE}|{CONTENT})"+ *:')
+_PLACES = {key: place for place, key in enumerate((ROLE, CONTENT, ACT, TOOL_CALLS, NAME, ARGUMENTS))}
+_TURNS = re.compile(r'\[\s*\{\s*("+)')
+"""Where a dialogue may begin that is JSON in a cell; in CSV with its quotes doubled."""
 
 
 class Lines:
     """The ``at_most`` lowest keyed hashes of lines, in a form that is the same in every file format: without blanks,
-    punctuation (which separates cells, or quotes them) and the difference of capital letters; of a dialogue without its
-    keys, and with the line ends that JSON writes otherwise, since in CSV it is JSON.
+    punctuation (which separates cells, or quotes them) and the difference of capital letters.
     """
 
     def __init__(self, key: bytes, at_most: int) -> None:
@@ -64,7 +67,6 @@ class Lines:
 
     def add(self, text: str) -> bool:
         """Take the lines of a text in; whether one held anything."""
-        text = _KEYS.sub("", text).replace("\\n", "\n")
         bare = text.casefold().encode("utf-8", "surrogatepass").translate(None, _PUNCTUATION)
         lines = set(bare.split(b"\n")) - {b""}
         for line in lines:
@@ -108,7 +110,7 @@ def identity_of(sources: Iterable[Source], key: bytes, *, encoding: str, at_most
             rows = (
                 arrow.table_cells(source, source.schema.names)
                 if hasattr(source, "schema")
-                else enumerate(([row] for row in source), 1)
+                else enumerate(map(_cells, source), 1)
             )
             contents.append(_rows_in_memory(without_exceptions(rows, "The table"), key, lines))
     return Identity(tuple(dict.fromkeys(contents)), lines.lowest)
@@ -150,7 +152,8 @@ def _file(file: DataFile, key: bytes, encoding: str, lines: Lines) -> list[str]:
     if file.format == "jsonl":
         pieces = ("\n".join(_objects(piece)) for piece in _text(_bytes(file, digest), encoding))
     else:
-        pieces = _without_header(_text(_bytes(file, digest), encoding))
+        texts = _without_header(_text(_bytes(file, digest), encoding))
+        pieces = ("\n".join(map(_joined, text.split("\n"))) for text in texts)
     filled = [lines.add(piece) for piece in pieces]
     return [digest.hexdigest()] if any(filled) else []
 
@@ -191,9 +194,13 @@ def _objects(text: str) -> Iterator[str]:
         if not nests_within(line, MOST_NESTED + 1):
             continue
         try:
-            yield _joined([json.loads(line)])
+            yield _joined(_cells(json.loads(line)))
         except ValueError:
             continue
+
+
+def _cells(row: object) -> list[object]:
+    return list(row.values()) if isinstance(row, Mapping) else [row]
 
 
 def _joined(cells: object, depth: int = 0) -> str:
@@ -201,8 +208,46 @@ def _joined(cells: object, depth: int = 0) -> str:
     than a file's may."""
     if isinstance(cells, BadRow | CorpusError) or cells is None or depth > MOST_NESTED + 1:
         return ""
+    if isinstance(cells, str):
+        return _dialogues_joined(cells, depth)
     if isinstance(cells, Mapping):
-        cells = list(cells.values())
+        cells = _values(cells)
     if isinstance(cells, list | tuple):
         return "\t".join(_joined(cell, depth + 1) for cell in cells)
     return str(cells)
+
+
+def _values(item: Mapping[str, object]) -> list[object]:
+    """What an object within a cell holds, in one order of its keys, and arguments in their one spelling: file formats
+    keep neither. Of turns and calls without what only says which call is answered."""
+    aside: tuple[str, ...] = ()
+    if isinstance(item.get(ROLE), str):
+        aside = (TOOL_CALL_ID, NAME)
+    elif isinstance(item.get(FUNCTION), Mapping):
+        aside = (ID, TYPE)
+    keys = sorted((key for key in item if key not in aside), key=lambda key: (_PLACES.get(key, len(_PLACES)), str(key)))
+    values = ((arguments_line(item[key]) or item[key]) if key == ARGUMENTS else item[key] for key in keys)
+    return [value for value in values if value is not None]
+
+
+def _dialogues_joined(text: str, depth: int) -> str:
+    """A text, each dialogue that is JSON in it as if it had been a list."""
+    pieces: list[str] = []
+    start = 0
+    while ROLE in text and (found := _TURNS.search(text, start)):
+        start = found.end()
+        rest = text[found.start() :]
+        rest = rest.replace('""', '"') if found[1] == '""' else rest
+        try:
+            turns, end = _read_first(rest)
+        except ValueError:
+            continue
+        except RecursionError:
+            break
+        if depth_within(turns, MOST_NESTED) and all(isinstance(turn, dict) and ROLE in turn for turn in turns):
+            pieces += [text[: found.start()], _joined(turns, depth + 1)]
+            text, start = rest[end:], 0
+    return "\t".join([*pieces, text])
+
+
+_read_first = json.JSONDecoder().raw_decode

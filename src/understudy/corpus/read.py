@@ -266,6 +266,8 @@ def read_corpus(
     *,
     text: str | Sequence[str] | None = None,
     roles: str | Sequence[str] = (),
+    acts: str | Sequence[str] = (),
+    tools: str | Sequence[str] = (),
     record_columns: Sequence[str] | None = None,
     label: str | None = None,
     labels: str | Iterable[Label] | None = None,
@@ -294,6 +296,8 @@ def read_corpus(
             and ``record_columns`` is given.
         roles: those who speak, where the text column holds dialogues: lists of ``{"role": ..., "content": ...}``, or
             strings of JSON.
+        acts: what turns may do, where they have an ``act``.
+        tools: those that turns may call, where they have ``tool_calls`` as chat formats do.
         record_columns: columns that are made into a JSON record, which is then the text.
         label: the column of the labels; or a typed column, or several as ``A*B``, whose combinations are the labels.
         labels: the label set: the labels, or ``"a,b,c"``, or ``"@FILE"``. Needed with ``label``.
@@ -334,7 +338,7 @@ def read_corpus(
     texts = text_columns(text)
     schema = Schema(
         text=texts[0] if len(texts) == 1 else None,
-        form=TextForm(texts if len(texts) > 1 else (), text_columns(roles)),
+        form=TextForm(texts if len(texts) > 1 else (), *map(text_columns, (roles, acts, tools))),
         record_columns=tuple(record_columns or ()),
         label=label,
         labels=declared_labels(labels) if labels is not None else (),

@@ -9,7 +9,7 @@ from functools import cached_property
 from understudy.columns import Column, require_own_names
 from understudy.errors import ConfigError
 from understudy.labels import Label, LabelType, canonical
-from understudy.transcript import BEGINS, PLAIN, TURNS, TextForm
+from understudy.transcript import BEGINS, ENDS, PLAIN, TextForm
 
 
 @dataclass(frozen=True)
@@ -107,20 +107,22 @@ def require_told(form: TextForm, columns: Sequence[Column], *, crossed: Sequence
         crossed: columns that the label is made of.
 
     Raises:
-        ConfigError: the number of turns is no integer, who begins is another category than the roles, or one of them is
-            a part of the label.
+        ConfigError: a number of turns or calls is no integer, who begins is another category than the roles, the act
+            of the last turn another one than the acts, or one of them is a part of the label.
     """
     told = {column.name: column for column in columns if column.name in form.told}
-    if TURNS in told and told[TURNS].kind != "integer":
-        raise ConfigError(
-            f"The column {TURNS!r} is told from the dialogue, and is declared as no whole number.",
-            f"Declare it with a range, such as {TURNS}=2..20, and rename a column of your own.",
-        )
-    if BEGINS in told and set(told[BEGINS].values) != set(form.roles):
-        raise ConfigError(
-            f"The column {BEGINS!r} is told from the dialogue, and its values are not the roles.",
-            f"Declare it as {BEGINS}={'|'.join(form.roles)}, and rename a column of your own.",
-        )
+    for name, column in told.items():
+        what, values = {BEGINS: ("roles", form.roles), ENDS: ("acts", form.acts)}.get(name, ("", ()))
+        if what and set(column.values) != set(values):
+            raise ConfigError(
+                f"The column {name!r} is told from the dialogue, and its values are not the {what}.",
+                f"Declare it as {name}={'|'.join(values)}, and rename a column of your own.",
+            )
+        if not what and column.kind != "integer":
+            raise ConfigError(
+                f"The column {name!r} is told from the dialogue, and is declared as no whole number.",
+                f"Declare it with a range, such as {name}=2..20, and rename a column of your own.",
+            )
     if both := [column.name for column in crossed if column.name in told]:
         raise ConfigError(
             f"The column {both[0]!r} is told from the dialogue, and cannot be part of the label.",

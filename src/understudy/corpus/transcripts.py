@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.readers import MOST_NESTED, decode_json, nests_within
 from understudy.labels import is_missing
-from understudy.transcript import CONTENT, ROLE, Part, TextForm
+from understudy.transcript import (
+    ACT,
+    ARGUMENTS,
+    CONTENT,
+    FUNCTION,
+    ID,
+    NAME,
+    ROLE,
+    TOOL,
+    TOOL_CALL_ID,
+    TOOL_CALLS,
+    TYPE,
+    Part,
+    TextForm,
+    json_line,
+)
 
 
 def transcript(form: TextForm, cells: Sequence[object]) -> str | BadRow:
     """The text of a row.
 
-    A field that is missing says nothing; a dialogue's turns have a role and a content, and no other key with a value.
+    A field that is missing says nothing. A dialogue's turns have a role and a content, an act and calls of tools where
+    such are declared, and no other key with a value.
 
     Args:
         cells: those of the fields, or that of the dialogue.
@@ -28,7 +45,7 @@ def _fields(form: TextForm, cells: Sequence[object]) -> list[Part] | BadRow:
     contents = ["" if is_missing(cell) else cell for cell in cells]
     if not all(isinstance(content, str) for content in contents):
         return BadRow.TEXT_TYPE
-    return list(zip(form.fields, map(str, contents), strict=True)) if any(contents) else BadRow.EMPTY_TEXT
+    return list(map(Part, form.fields, map(str, contents))) if any(contents) else BadRow.EMPTY_TEXT
 
 
 def _turns(form: TextForm, cell: object) -> list[Part] | BadRow:
@@ -40,19 +57,115 @@ def _turns(form: TextForm, cell: object) -> list[Part] | BadRow:
         return BadRow.EMPTY_TEXT
     if not isinstance(cell, list):
         return BadRow.DIALOGUE
-    turns: list[Part] = []
+    parts: list[Part] = []
+    asked: list[tuple[object, Part]] = []
+    answers: dict[int, Part] = {}
     for turn in cell:
-        if not isinstance(turn, Mapping) or any(turn[key] is not None for key in turn if key not in (ROLE, CONTENT)):
+        if not isinstance(turn, Mapping):
             return BadRow.DIALOGUE
-        role, content = turn.get(ROLE), turn.get(CONTENT)
-        if not isinstance(role, str) or not isinstance(content, str | None):
-            return BadRow.DIALOGUE
-        if role not in form.roles:
-            return BadRow.UNKNOWN_ROLE
-        if content is None or not content.strip():
-            return BadRow.EMPTY_TURN
-        turns.append((role, content))
-    return turns
+        if form.tools and turn.get(ROLE) == TOOL:
+            answer = _answer(turn, asked, answers)
+            if isinstance(answer, BadRow):
+                return answer
+            answers |= answer
+            continue
+        said = _turn(form, turn)
+        if isinstance(said, BadRow):
+            return said
+        parts += [*_in_order(answers), *said]
+        ids = [call.get(ID) for call in turn.get(TOOL_CALLS) or ()]
+        asked, answers = list(zip(ids, (part for part in said if part.calls), strict=True)), {}
+    parts += _in_order(answers)
+    return parts if form.whole(parts) else BadRow.TOOL_CALL
+
+
+def _turn(form: TextForm, turn: Mapping[object, object]) -> list[Part] | BadRow:
+    """What a turn says, and the tools that it calls."""
+    role, content, act = turn.get(ROLE), turn.get(CONTENT), turn.get(ACT)
+    if _says_more(turn, (ROLE, CONTENT, *((ACT,) if form.acts else ()), *((TOOL_CALLS,) if form.tools else ()))):
+        return BadRow.DIALOGUE
+    if not isinstance(role, str) or not isinstance(content, str | None) or not isinstance(act, str | None):
+        return BadRow.DIALOGUE
+    if role not in form.roles:
+        return BadRow.UNKNOWN_ROLE
+    if act and act not in form.acts:
+        return BadRow.UNKNOWN_ACT
+    calls = _calls(form, role, turn.get(TOOL_CALLS))
+    if isinstance(calls, BadRow):
+        return calls
+    if content is not None and content.strip():
+        return [Part(role, content, act or ""), *calls]
+    return calls if calls and not act else BadRow.EMPTY_TURN
+
+
+def _calls(form: TextForm, role: str, cell: object) -> list[Part] | BadRow:
+    """The calls of a turn, their arguments as JSON on one line."""
+    if not isinstance(cell, list | None):
+        return BadRow.TOOL_CALL
+    calls: list[Part] = []
+    for call in cell or ():
+        function = call.get(FUNCTION) if isinstance(call, Mapping) else None
+        if not isinstance(function, Mapping) or _says_more(function, (NAME, ARGUMENTS)):
+            return BadRow.TOOL_CALL
+        if _says_more(call, (ID, TYPE, FUNCTION)) or call.get(TYPE) not in (None, FUNCTION):
+            return BadRow.TOOL_CALL
+        name, arguments = function.get(NAME), arguments_line(function.get(ARGUMENTS))
+        if not isinstance(name, str) or not isinstance(call.get(ID), str | None) or arguments is None:
+            return BadRow.TOOL_CALL
+        if name not in form.tools:
+            return BadRow.UNKNOWN_TOOL
+        calls.append(Part(role, arguments, tool=name))
+    return calls
+
+
+def arguments_line(cell: object) -> str | None:
+    """The arguments of a call, which are JSON, or an object, in one spelling for both (:func:`json_line`: in Parquet
+    every call has the keys of all others, in an order of its own); None where they are neither."""
+    if isinstance(cell, Mapping):
+        try:
+            cell = json.dumps(_with_values(cell), ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            return None
+    if isinstance(cell, str | None):
+        return json_line(cell) if cell and cell.strip() else "{}"
+    return None
+
+
+def _with_values(value: object, depth: int = 0) -> object:
+    if depth > MOST_NESTED:
+        raise ValueError("it is nested too deep")
+    if isinstance(value, Mapping):
+        return {key: _with_values(each, depth + 1) for key, each in value.items() if each is not None}
+    return [_with_values(each, depth + 1) for each in value] if isinstance(value, list) else value
+
+
+def _answer(
+    turn: Mapping[object, object], asked: Sequence[tuple[object, Part]], answers: Mapping[int, Part]
+) -> dict[int, Part] | BadRow:
+    """The answer of a tool, by the place of its call: the first without an answer that has the id and the tool's name,
+    as far as these are given.
+
+    Args:
+        asked: ids of the calls of the turn before, and these.
+        answers: those that are there already.
+    """
+    content, own, name = turn.get(CONTENT), turn.get(TOOL_CALL_ID), turn.get(NAME)
+    if _says_more(turn, (ROLE, CONTENT, TOOL_CALL_ID, NAME)) or not isinstance(content, str | None):
+        return BadRow.DIALOGUE
+    for place, (known, call) in enumerate(asked):
+        if place not in answers and own in (None, known) and name in (None, call.tool):
+            return {place: Part(TOOL, content or "", tool=call.tool)}
+    return BadRow.TOOL_CALL
+
+
+def _in_order(answers: Mapping[int, Part]) -> list[Part]:
+    return [answers[place] for place in sorted(answers)]
+
+
+def _says_more(item: Mapping[object, object], known: Sequence[str]) -> bool:
+    """Whether another key has a value."""
+    others = (value for key, value in item.items() if key not in known)
+    return any(not (value is None or (isinstance(value, list) and not value)) for value in others)
 
 
 def _from_json(cell: str) -> object:

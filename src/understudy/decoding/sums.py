@@ -1,4 +1,4 @@
-"""What a token draw needs of the private rows: exact integer sums over them, made where the logits are.
+"""What sampling a token needs of the private rows: exact integer sums over them, made where the logits are.
 
 Every row's values are rounded to an integer grid before anything is added, so a sum is exact whatever the order,
 the chunks, the threads or the device, and so is its sensitivity. Rows are read block by block, tokens chunk by

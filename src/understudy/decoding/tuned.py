@@ -185,7 +185,7 @@ class TunedModel:
         Texts are decoded in batches, on every core.
 
         Args:
-            beginnings: what each text begins with; what is sampled goes on from there.
+            beginnings: what each text begins with, with any line break at its end; what is sampled goes on from there.
         """
         decoder, device = self.causal.decoder(self.network), self.causal.device
         stop = threading.Event()
@@ -216,7 +216,8 @@ class TunedModel:
     def _prompt(self, label: int, key: str, sampling: Sampling, beginning: str) -> Prompt:
         tokens = list(self.instructions.prompts[label])
         if beginning:
-            tokens += self.causal.encode(self.instructions.target(beginning))[: self.tokens]  # as it was learnt
+            begun = self.instructions.target(beginning) + "\n" * beginning.endswith("\n")  # as it was learnt
+            tokens += self.causal.encode(begun)[: self.tokens]
         most = max(1, min(sampling.max_tokens, self.causal.window - len(tokens)))
         uniforms = request_uniforms(sampling.seed, f"{label} {key}", count=most)
         return Prompt(tokens, sampling.temperature, sampling.top_p, sampling.stop, uniforms)

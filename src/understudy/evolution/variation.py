@@ -119,7 +119,7 @@ class TextAPI:
         ]
         if details:
             fitted, template = zip(asked, details, strict=True), self.writer.template
-            asked = [(short, template.with_details(chat, row, text_follows=True)) for (short, chat), row in fitted]
+            asked = [(short, template.with_details(chat, row)) for (short, chat), row in fitted]
         return self._ask(asked, labels, np.arange(len(texts), dtype=np.int64), round_number, stage)
 
     def _random_prompt(self, label: int, index: int, draw: np.random.Generator) -> tuple[str, tuple[Message, ...]]:

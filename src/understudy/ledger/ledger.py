@@ -268,7 +268,7 @@ class Ledger:
         Charging the same run and charges again books nothing and returns a new receipt.
 
         Args:
-            kept: digests of the noisy values that the run has drawn before and keeps, by charge (or part of it).
+            kept: digests of the noisy values that the run has sampled before and keeps, by charge (or part of it).
 
         Raises:
             BudgetExceeded, LedgerError: as :meth:`check`; nothing is booked then.

@@ -17,7 +17,7 @@ from pydantic import Field
 from understudy.metrics import require_evaluate
 from understudy.metrics.sample import Sample, words_of
 from understudy.metrics.value import Count, Number
-from understudy.transcript import BEGINS, TURNS
+from understudy.transcript import BEGINS, CALLS, TURNS, turns_of
 from understudy.vocabulary.terms import load_stop_words
 from understudy.vocabulary.words import split_words
 
@@ -145,11 +145,18 @@ def _shape_counts(table: Sample) -> dict[str, dict[str, int]]:
         return {}
     found: dict[str, dict[str, int]] = {}
     if table.form.roles:
-        found[TURNS] = _binned([len(parts) for parts in table.parts], _EDGES["turns"])
-        began = Counter(parts[0][0] for parts in table.parts if parts)
+        found[TURNS] = _binned([len(turns_of(parts)) for parts in table.parts], _EDGES["turns"])
+        began = Counter(parts[0].name for parts in table.parts if parts)
         found[BEGINS] = {role: began[role] for role in table.form.roles}
+    parts = [part for parts in table.parts for part in parts]
+    if table.form.acts:
+        acts = Counter(part.act for part in parts if not part.tool)
+        found["acts"] = {act or "none": acts[act] for act in ("", *table.form.acts)}
+    if table.form.tools:
+        calls = Counter(part.tool for part in parts if part.calls)
+        found[CALLS] = {tool: calls[tool] for tool in table.form.tools}
     for name in table.form.names:
-        words = [len(split_words(content)) for parts in table.parts for part, content in parts if part == name]
+        words = [len(split_words(part.content)) for part in parts if part.name == name and not part.tool]
         found[f"words of {name}"] = _binned(words, _EDGES["words"])
     return found
 

@@ -102,6 +102,7 @@ class EndpointChat:
         self._base_url = clean_base_url(self.base_url, preset)
         self._key = find_key(self._base_url, self.api_key_env, preset)
         self.batches = preset.batches
+        self.if_unreachable = preset.unreachable_at(self._base_url)
         self.model_id = f"{self.provider}:{self.name}@{self._base_url}"
         self.host = urlsplit(self._base_url).netloc
         self.dialect = Dialect(limit_name=preset.limit_name)
@@ -170,7 +171,10 @@ class _Session:
         self._workers = min(endpoint.max_concurrency, len(requests))
         self._pace = Pace(endpoint.max_concurrency)
         self._breaker = Breaker(
-            requests_at_once=self._workers, tries=endpoint.max_retries + 1, answered=endpoint.dialect.answered
+            requests_at_once=self._workers,
+            tries=endpoint.max_retries + 1,
+            answered=endpoint.dialect.answered,
+            if_unreachable=endpoint.if_unreachable,
         )
         self._last_answer = time.monotonic()
         self._waiting = 0

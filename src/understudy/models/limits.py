@@ -241,13 +241,15 @@ class Breaker:
         requests_at_once: how many requests the run has in flight at most.
         tries: how often a request is tried.
         answered: whether the endpoint has ever answered.
+        if_unreachable: what to do where no connection can be made.
     """
 
-    def __init__(self, *, requests_at_once: int, tries: int, answered: bool = False) -> None:
+    def __init__(self, *, requests_at_once: int, tries: int, answered: bool = False, if_unreachable: str = "") -> None:
         self._most_broken = requests_at_once * min(3, tries)
         self._most_refused = min(BREAKER, self._most_broken)
         self._started = time.monotonic()
         self._answered = answered
+        self._if_unreachable = if_unreachable
         self._refused = 0
         self._broken = 0
         self._failed = 0
@@ -260,10 +262,7 @@ class Breaker:
         """A try found nobody; before the first answer a few of these raise Unreachable."""
         self._refused += 1
         if not self._answered and self._refused >= self._most_refused:
-            raise Unreachable(
-                "The endpoint does not answer: no connection could be made.",
-                "Check the base URL, that the server is running, and the proxy settings of the environment.",
-            )
+            raise Unreachable("The endpoint does not answer: no connection could be made.", self._if_unreachable)
 
     def broken(self, reason: str, *, starting: bool) -> None:
         """A try reached something that gave no answer, for this ``reason``.

@@ -39,6 +39,7 @@ class Preset:
         limit_name: what it calls the most tokens of an answer.
         ignored: parameters that it accepts and silently ignores.
         batches: whether it has OpenAI's files and batches.
+        start: the command that starts it, of one that runs on this machine.
     """
 
     title: str
@@ -49,18 +50,29 @@ class Preset:
     limit_name: LimitName = "max_tokens"
     ignored: frozenset[str] = frozenset()
     batches: bool = False
+    start: str | None = None
 
     @property
     def base_url(self) -> str | None:
         """Its address, where all its users have the same one."""
         return None if re.search(r"[A-Z]", self.address) else self.address
 
+    def unreachable_at(self, base_url: str) -> str:
+        """What to do where no connection to ``base_url`` can be made."""
+        if self.start is not None and _is_near(base_url):
+            return f"Start {self.title} (`{self.start}`), or check the base URL if it runs elsewhere."
+        return "Check the base URL, that the server is running, and the proxy settings of the environment."
+
     def sends_key_to(self, base_url: str) -> bool:
         """Whether :attr:`key` goes to ``base_url`` unnamed: only to the product's own hosts, and there by https."""
         parts = urlsplit(base_url)
-        near = re.fullmatch(_THIS_MACHINE, parts.hostname or "") is not None
         ours = re.fullmatch(self.key_hosts, parts.hostname or "") is not None
-        return self.key is not None and ours and (near or parts.scheme == "https")
+        return self.key is not None and ours and (_is_near(base_url) or parts.scheme == "https")
+
+
+def _is_near(base_url: str) -> bool:
+    """Whether an address is one of this machine."""
+    return re.fullmatch(_THIS_MACHINE, urlsplit(base_url).hostname or "") is not None
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -76,15 +88,24 @@ PRESETS: Mapping[str, Preset] = {
         title="Ollama",
         address="http://localhost:11434/v1",
         ignored=frozenset(("max_completion_tokens", "n", "top_k", "min_p", "logit_bias", "user")),
+        start="ollama serve",
     ),
     "vllm": Preset(
         title="vLLM",
         address="http://localhost:8000/v1",
         key="VLLM_API_KEY",
         ignored=frozenset(("user", "parallel_tool_calls")),
+        start="vllm serve MODEL",
     ),
-    "llamacpp": Preset(title="llama.cpp server", address="http://localhost:8080/v1", key="LLAMA_API_KEY"),
-    "lmstudio": Preset(title="LM Studio", address="http://localhost:1234/v1", key="LM_API_TOKEN"),
+    "llamacpp": Preset(
+        title="llama.cpp server",
+        address="http://localhost:8080/v1",
+        key="LLAMA_API_KEY",
+        start="llama-server -m FILE",
+    ),
+    "lmstudio": Preset(
+        title="LM Studio", address="http://localhost:1234/v1", key="LM_API_TOKEN", start="lms server start"
+    ),
     "azure": Preset(
         title="Azure OpenAI",
         address="https://RESOURCE.openai.azure.com/openai/v1",

@@ -12,21 +12,24 @@ from understudy.models.limits import Unreachable
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 
 FEW_TOKENS = 8
+_CURE = "Check the model's name and the server's log."
 
 
 @dataclass(frozen=True)
 class ProbeReport:
     """What was found, in the order of its questions. None stands for "could not be told".
 
-    ``problem`` says why it does not answer, ``seconds`` how long its first answer took, ``listed`` whether the endpoint
-    lists the model, ``repeatable`` whether temperature 0 gives the same answer twice, ``reasons`` whether it thinks
-    before it answers, ``left_out`` which parameters it refused, so that they are no longer sent.
+    ``problem`` says why it does not answer, ``cure`` what to do about it, ``seconds`` how long its first answer took,
+    ``listed`` whether the endpoint lists the model, ``repeatable`` whether temperature 0 gives the same answer twice,
+    ``reasons`` whether it thinks before it answers, ``left_out`` which parameters it refused, so that they are no
+    longer sent.
     """
 
     model_id: str
     reachable: bool
     answers: bool
     problem: str | None = None
+    cure: str | None = None
     seconds: float | None = None
     listed: bool | None = None
     honours_max_tokens: bool | None = None
@@ -47,7 +50,9 @@ def probe(model: ChatModel) -> ProbeReport:
         seconds = time.monotonic() - start
         if hello.finish_reason == "failed":
             problem = f"A plain question failed because {hello.error}."
-            return ProbeReport(model.model_id, reachable=True, answers=False, problem=problem, listed=listed)
+            return ProbeReport(
+                model.model_id, reachable=True, answers=False, problem=problem, cure=_CURE, listed=listed
+            )
         few, stopped, first, second, system = collect(
             model,
             [
@@ -60,13 +65,15 @@ def probe(model: ChatModel) -> ProbeReport:
         )
     except ModelError as error:
         reachable = not isinstance(error, Unreachable)
-        return ProbeReport(model.model_id, reachable=reachable, answers=False, problem=str(error), listed=listed)
+        problem, cure = error.problem, error.cure
+        return ProbeReport(model.model_id, reachable, answers=False, problem=problem, cure=cure, listed=listed)
     dialect = model.dialect if isinstance(model, EndpointChat) else None
     return ProbeReport(
         model.model_id,
         reachable=True,
         answers=hello.text != "",
-        problem=None if hello.text else "It answers without text; a reasoning model may need more tokens.",
+        problem=None if hello.text else "It answers without text.",
+        cure=None if hello.text else "A reasoning model may need more tokens.",
         seconds=seconds,
         listed=listed,
         honours_max_tokens=_ends_in_time(few),

@@ -120,3 +120,22 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return ``Float32[len(texts), d]`` of unit length (L2)."""
         ...
+
+
+@dataclass(frozen=True)
+class WrappedEmbedder:
+    """What an embedder around another one has of it."""
+
+    embedder: Embedder
+
+    @property
+    def model_id(self) -> str:
+        return self.embedder.model_id
+
+    @property
+    def local(self) -> bool:
+        return self.embedder.local
+
+    @property
+    def fingerprint(self) -> str:
+        return self.embedder.fingerprint

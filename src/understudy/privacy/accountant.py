@@ -31,9 +31,7 @@ from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import (
     GDP,
     ZCDP,
-    ApproxDP,
     Budget,
-    PureDP,
     bisected,
     gaussian_noise_multiplier,
     normal_quantile,
@@ -105,11 +103,6 @@ class Composition:
     def _points(self) -> tuple[tuple[float, float], ...]:
         """(epsilon, delta) at several deltas: one numerical composition each, kept for every rate that is asked for."""
         return tuple((self.epsilon(delta), delta) for delta in (0.0, *_POWER_DELTAS))
-
-    def guarantee(self, delta: float) -> PureDP | ApproxDP:
-        """The promise in its strongest stated form at ``delta``."""
-        pure = self.pure_epsilon
-        return PureDP(pure) if math.isfinite(pure) else ApproxDP(self.epsilon(delta), delta)
 
     def _numerical_epsilon(self, delta: float) -> float:
         """By privacy loss distributions where every event has one on a grid of a size to work with, else by zCDP."""

@@ -99,14 +99,14 @@ class ZCDPEvent(_Unbounded):
 
 
 Inclusion = tuple[tuple[float, int], ...]
-"""Of the records that hold one secret: (probability of being drawn, how many records have it), largest first."""
+"""Of the records that hold one secret: (probability of being sampled, how many records have it), largest first."""
 
 
 @dataclass(frozen=True)
 class MixtureEvent(_Unbounded):
-    """Gaussian noise on a sum over records that were each drawn independently, for each of several secrets.
+    """Gaussian noise on a sum over records that were each sampled independently, for each of several secrets.
 
-    With K = how many of a secret's records are drawn (Poisson-binomial), the release lies between N(0, sigma^2) and
+    With K = how many of a secret's records are sampled (Poisson-binomial), the release lies between N(0, sigma^2) and
     K + N(0, sigma^2), sigma = ``noise_multiplier`` times one record's L2 sensitivity.
 
     Args:
@@ -125,7 +125,7 @@ class MixtureEvent(_Unbounded):
 
     @property
     def rho(self) -> float:
-        """All of a secret's records drawn: the most that can happen."""
+        """All of a secret's records sampled: the most that can happen."""
         most = max((sum(records for _, records in secret) for secret in self.inclusion), default=0)
         return most**2 / (2 * self.noise_multiplier**2)
 
@@ -133,7 +133,7 @@ class MixtureEvent(_Unbounded):
         """Secret protection does not go through (epsilon, delta): see :mod:`understudy.privacy.secrets`."""
 
     def __str__(self) -> str:
-        return f"Gaussian noise on drawn records, noise multiplier {self.noise_multiplier:.6g}"
+        return f"Gaussian noise on sampled records, noise multiplier {self.noise_multiplier:.6g}"
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class SubsampledGaussianEvent(_Unbounded):
 
     Args:
         noise_multiplier: in L2 sensitivities.
-        rate: each unit's probability of being drawn, in (0, 1].
+        rate: each unit's probability of being sampled, in (0, 1].
         count: releases.
     """
 
@@ -160,7 +160,7 @@ class SubsampledGaussianEvent(_Unbounded):
 
     @property
     def rho(self) -> float:
-        """As if every unit were drawn each time, which is no better.
+        """As if every unit were sampled each time, which is no better.
 
         Renyi divergences are quasi-convex: that of a mixture from one of its parts is at most that of the other part.
         Subsampling gains much at low orders, but nothing that holds at all of them, as zCDP must.
@@ -190,7 +190,7 @@ class SubsampledPureEvent:
 
     Args:
         epsilon: of one release on its sample.
-        rate: each unit's probability of being drawn, in (0, 1].
+        rate: each unit's probability of being sampled, in (0, 1].
         count: releases.
     """
 
@@ -248,7 +248,7 @@ def _require_subsampling(rate: float, count: float) -> int:
     Raises ConfigError if the rate is not in (0, 1], or the count no positive integer.
     """
     if require_positive(rate=rate) > 1:
-        raise ConfigError(f"Expected rate <= 1, got {rate}.", "Give the probability of drawing a record.")
+        raise ConfigError(f"Expected rate <= 1, got {rate}.", "Give the probability of sampling a record.")
     if require_positive(count=count).denominator != 1:
         raise ConfigError(f"Expected a whole count, got {count}.", "Count releases.")
     return int(count)

@@ -24,7 +24,7 @@ class Fact:
         if len(labels) != len(self.value) or len(labels) < 2:
             return f"{self.title}: {', '.join(map(_shown, self.value))}"
         return f"{self.title}: " + ", ".join(
-            f"{label} {_shown(number)}" for label, number in zip(labels, self.value, strict=True)
+            f"{_shown(number)} for {label}" for label, number in zip(labels, self.value, strict=True)
         )
 
 
@@ -48,7 +48,7 @@ class Facts:
 
     def lines(self, labels: Sequence[str] = ()) -> list[str]:
         """For people, the warnings last."""
-        return [*(entry.line(labels) for entry in self.entries), *(f"warning: {each}" for each in self.warnings)]
+        return [*(entry.line(labels) for entry in self.entries), *(f"Warning: {each}" for each in self.warnings)]
 
     def to_json(self) -> dict[str, Any]:
         return {

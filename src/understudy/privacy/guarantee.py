@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any
 
 from understudy.privacy.exact import (
     Number,
@@ -39,40 +38,6 @@ EPSILON_CEILING = 1e6  # larger epsilons mean nothing; conversions report infini
 
 
 @dataclass(frozen=True)
-class PureDP:
-    """``epsilon``-differential privacy."""
-
-    epsilon_value: float
-
-    def __post_init__(self) -> None:
-        require_nonnegative(epsilon=self.epsilon_value)
-
-    def epsilon(self, delta: float) -> float:  # noqa: ARG002 - pure DP holds at every delta
-        return self.epsilon_value
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": "pure", "epsilon": self.epsilon_value}
-
-
-@dataclass(frozen=True)
-class ApproxDP:
-    """``(epsilon, delta)``-differential privacy."""
-
-    epsilon_value: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        require_nonnegative(epsilon=self.epsilon_value)
-        require_delta(delta=self.delta, allow_zero=True)
-
-    def epsilon(self, delta: float) -> float:
-        return self.epsilon_value if delta >= self.delta else math.inf
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": "approximate", "epsilon": self.epsilon_value, "delta": self.delta}
-
-
-@dataclass(frozen=True)
 class ZCDP:
     """``rho``-zero-concentrated differential privacy."""
 
@@ -86,9 +51,6 @@ class ZCDP:
 
     def epsilon(self, delta: float) -> float:
         return _smallest_epsilon(self.delta, delta) if self.rho > 0 else 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": "zcdp", "rho": self.rho}
 
 
 @dataclass(frozen=True)
@@ -105,9 +67,6 @@ class GDP:
 
     def epsilon(self, delta: float) -> float:
         return _smallest_epsilon(self.delta, delta) if self.mu > 0 else 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": "gdp", "mu": self.mu}
 
 
 @dataclass(frozen=True)

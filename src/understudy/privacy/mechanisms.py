@@ -93,6 +93,15 @@ class Sensitivity:
         l1 = grid if noise == "laplace" or cells == 1 else math.nextafter(grid * math.sqrt(cells), math.inf)
         return cls(l1, grid, grid)
 
+    def in_blocks(self, blocks: int) -> Sensitivity:
+        """Of a unit that adds such a vector to each of ``blocks`` disjoint parts of the sum: L1 norms add up, and so do
+        the squares of L2 norms."""
+        if blocks == 1:
+            return self
+        return Sensitivity(
+            self.l1 and blocks * self.l1, math.nextafter(math.sqrt(blocks) * self.l2, math.inf), self.grid
+        )
+
     def times(self, records: int) -> Sensitivity:
         """Of a unit of up to ``records`` records, each of which adds one vector (the triangle inequality)."""
         if records == 1:

@@ -1,9 +1,9 @@
 """Exact integer noise.
 
-Noise added to a released vector is drawn as integers from the discrete Gaussian or
+Noise added to a released vector is sampled as integers from the discrete Gaussian or
 discrete Laplace distribution by OpenDP's exact samplers (Canonne, Kamath and
 Steinke 2020), which take their bits from the operating system. It is never seeded.
-One of several candidates is chosen by the exponential mechanism, drawn as exactly: by
+One of several candidates is chosen by the exponential mechanism, sampled just as exactly: by
 OpenDP, or where that is slow by our own exact sampler (below).
 """
 
@@ -97,7 +97,7 @@ class _SystemCoins:
         return int(_chooser(scale)(utilities.tolist()))
 
     def uniform(self, size: int, *, below: int) -> NDArray[np.int64]:
-        """64 bits each; those that the last, incomplete round of ``below`` numbers would use are drawn again."""
+        """64 bits each; those that the last, incomplete round of ``below`` numbers would use are sampled again."""
         complete = np.uint64(2**64 // below * below - 1)
         drawn = np.zeros(size, dtype=np.uint64)
         missing = np.arange(size)

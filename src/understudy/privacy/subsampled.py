@@ -37,12 +37,12 @@ class SubsampledTokens:
     """Choose ``tokens`` tokens, each by ``subsets`` subsets of a fresh Poisson sample: sampler, noise and event in one.
 
     Guarantee:
-        Unit: one of the n things that ``sample`` is asked for: a record, or an owner of whom one record is then drawn.
+        Unit: one of the n things that ``sample`` is asked for: a record, or an owner of whom one is then sampled.
         Neighbours add or remove one; n is never used otherwise.
-        Sampling: each unit is drawn with probability ``rate`` and joins one subset, uniform over all ``subsets``; both
-        independently of all other units (dealing an ordered sample out in equal parts would let one unit move all that
-        follow it). What a subset does with its units is its own affair: it may keep a few of them at random.
-        Sensitivity: of a *drawn* unit, which moves what one subset says. gaussian: sqrt(2) ``grid`` in L2, since a
+        Sampling: each unit is sampled with probability ``rate`` and joins one subset, uniform over all ``subsets``,
+        both independently of all other units (dealing an ordered sample out in equal parts would let one unit move all
+        that follow it). What a subset does with its units is its own affair: it may keep a few of them at random.
+        Sensitivity: of a *sampled* unit, which moves what one subset says. gaussian: sqrt(2) ``grid`` in L2, since a
         subset adds a vector of non-negative integers that sum to at most ``grid``, and two such vectors are at most
         that far apart (their inner product is not negative). votes: 1 in L-infinity, since a subset adds 1 to one
         candidate. An empty subset says what the model says without private text, and counts like any other.
@@ -182,12 +182,12 @@ class LabelTokens:
             sums: ``Int64[candidates]``, over all subsets: probabilities on ``grid``, or votes.
 
         Raises:
-            PrivacyError: if no sample was drawn for this token, or ``sums`` cannot be one over the subsets.
+            PrivacyError: if no sample was taken for this token, or ``sums`` cannot be one over the subsets.
         """
         if not self._sampled:
             raise PrivacyError(
                 "A token was asked for without a sample of its own.",
-                "This is a fault of the method: each token has one sample, drawn anew.",
+                "This is a fault of the method: each token has a sample of its own.",
             )
         require_utilities(sums)
         gaussian = self._mechanism.noise == "gaussian"
@@ -228,7 +228,7 @@ def subsampled_multiplier(budget: Budget, *, rate: float, tokens: int, others: t
             loss = loss.compose(other.to_pld(interval=interval))
         return bool(loss.get_epsilon_for_delta(delta) <= epsilon)
 
-    high = gaussian_noise_multiplier(epsilon, delta) * math.sqrt(tokens)  # as if every unit were drawn each time
+    high = gaussian_noise_multiplier(epsilon, delta) * math.sqrt(tokens)  # as if every unit were sampled each time
     high = max(high, LEAST_NOISE)
     while others and not fits(high):
         high *= 2

@@ -330,7 +330,7 @@ class BatchTokens:
         """
         if self.left < 1:
             raise PrivacyError(
-                "No private token is left to this batch.", "This is a fault of the method: it counts before each draw."
+                "No private token is left to this batch.", "This is a fault of the method: it counts before each token."
             )
         self.tokens_spent += 1
         return self._source.choose(utilities, scale=self._mechanism.scale)
@@ -379,7 +379,7 @@ def clip_for(
     if left <= 0:
         raise ConfigError(
             f"Testing for public tokens {tests.runs:,} times costs more than the budget {budget}.",
-            "Test with more noise, draw fewer private tokens, declare larger batches, or leave the test out.",
+            "Test with more noise, sample fewer private tokens, declare larger batches, or leave the test out.",
         )
     clip = batch_size * temperature * math.sqrt(2 * left / tokens)
     while PrivateTokens(clip, batch_size, temperature, tokens, test).rho > allowed:

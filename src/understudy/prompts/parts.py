@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from itertools import cycle
+
 from understudy.prompts.evolving import EvolutionExample
 from understudy.prompts.template import Example, PromptTemplate
-from understudy.transcript import TextForm
+from understudy.transcript import TOOL, Part, TextForm
 
 _TEXT = "\n\n{text}"
+_SYSTEM = "system"
+"""The role of a chat's instructions, which speaks to nobody in turn."""
 
 
 def in_form(template: PromptTemplate, form: TextForm) -> PromptTemplate:
@@ -46,12 +52,17 @@ def in_form(template: PromptTemplate, form: TextForm) -> PromptTemplate:
 
 
 def _wish(template: PromptTemplate, form: TextForm) -> str:
-    outline = "\n".join(f"{name}: ..." for name in form.names)
     if form.fields:
-        return template.as_fields.replace("{outline}", outline)
+        return template.as_fields.replace("{outline}", "\n".join(f"{name}: ..." for name in form.fields))
     *others, last = form.roles
     roles = f"{', '.join(others)} and {last}" if others else last
-    return template.as_dialogue.replace("{roles}", roles).replace("{outline}", outline)
+    outline = form.render(_dialogue(form, form.roles, ["..."] * len(form.roles), asked="...", answer="..."))
+    wishes = [template.as_dialogue.replace("{roles}", roles).replace("{outline}", outline)]
+    if form.acts:
+        wishes.append(template.as_acts.replace("{acts}", ", ".join(form.acts)))
+    if form.tools:
+        wishes.append(template.as_calls.replace("{caller}", last).replace("{tools}", ", ".join(form.tools)))
+    return "\n".join(wishes)
 
 
 def _asking(pattern: str, wish: str) -> str:
@@ -65,7 +76,23 @@ def _examples(template: PromptTemplate, form: TextForm) -> tuple[Example, ...]:
     made = []
     for each in template.rows if form.fields else template.dialogues:
         if len(each.parts) >= len(form.fields) and each.parts:
-            names = form.fields or [form.roles[place % len(form.roles)] for place in range(len(each.parts))]
-            text = form.render(list(zip(names, each.parts, strict=False)))
-            made.append(Example(phrases=each.phrases, text=text))
+            if form.fields:
+                parts = list(map(Part, form.fields, each.parts))
+            else:
+                speakers = [role for role in form.roles if role != _SYSTEM] or form.roles
+                parts = _dialogue(form, speakers, each.parts, asked=", ".join(each.phrases), answer="found")
+            made.append(Example(phrases=each.phrases, text=form.render(parts)))
     return tuple(made)
+
+
+def _dialogue(form: TextForm, speakers: Sequence[str], said: Sequence[str], *, asked: str, answer: str) -> list[Part]:
+    """What those who speak say in turn, with one act after another; before the last role first speaks, it calls a
+    tool."""
+    names, acts, caller = cycle(speakers), cycle(form.acts or ("",)), form.roles[-1]
+    parts = [Part(next(names), content, next(acts)) for content in said]
+    if form.tools:
+        tool = form.tools[0]
+        call = Part(caller, json.dumps({"query": asked}, ensure_ascii=False), tool=tool)
+        place = next((place for place, part in enumerate(parts) if part.name == caller), len(parts))
+        parts[place:place] = [call, Part(TOOL, answer, tool=tool)]
+    return parts

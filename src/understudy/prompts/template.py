@@ -60,6 +60,11 @@ class PromptTemplate(Parameters):
     as_json: str = "Answer with one JSON object and nothing else. It fits this JSON schema: {schema}"
     as_fields: str = "Write each part on a new line behind its name, in this form:\n{outline}"
     as_dialogue: str = "Write it as a dialogue between {roles}, every turn on a new line, in this form:\n{outline}"
+    as_acts: str = "In parentheses stands what a turn does: {acts}."
+    as_calls: str = (
+        "Where {caller} needs a tool, it is called with a JSON object on one line, and what it returns is the next "
+        "line. The tools: {tools}."
+    )
     repair: str = (
         "Rewrite this {document_type} so that it also contains these words: {missing}. "
         "Answer with the text only.\n\n{text}"
@@ -90,19 +95,15 @@ class PromptTemplate(Parameters):
         asked = self.with_details((Message("user", self._ask(phrases, label)),), details)[0].content
         return (*turns, Message("user", asked + as_json))
 
-    def with_details(
-        self, messages: tuple[Message, ...], details: str, *, text_follows: bool = False
-    ) -> tuple[Message, ...]:
-        """A chat whose last turn also asks that the text fits the ``details`` of its row; as it is without such.
+    def with_details(self, messages: tuple[Message, ...], details: str) -> tuple[Message, ...]:
+        """A chat whose last turn begins with the ``details`` of a row, which the text is to fit; as it is without such.
 
-        Args:
-            text_follows: the turn ends in a text, before which the details stand.
+        Behind the request, a small model takes them for words to repeat.
         """
         if not details:
             return messages
-        shown, asked = self._fill(self.details, (), None, {"details": details}), messages[-1].content
-        between = "\n" if "\n" in asked else " "  # behind the lines of a form the details stand on their own
-        return (*messages[:-1], Message("user", f"{shown}\n\n{asked}" if text_follows else f"{asked}{between}{shown}"))
+        shown = self._fill(self.details, (), None, {"details": details})
+        return (*messages[:-1], Message("user", f"{shown}\n\n{messages[-1].content}"))
 
     def repair_messages(self, text: str, missing: Sequence[str], phrases: Sequence[str]) -> tuple[Message, ...]:
         """The chat that asks for ``text`` again with the ``missing`` phrases."""
@@ -181,7 +182,7 @@ class PromptTemplate(Parameters):
         general = {"prediction"} if self.prediction == PredictionPrompts() else set()
         general |= {
             name
-            for name in ("details", "as_json", "as_fields", "as_dialogue", "rows", "dialogues")
+            for name in ("details", "as_json", "as_fields", "as_dialogue", "as_acts", "as_calls", "rows", "dialogues")
             if getattr(self, name) == type(self).model_fields[name].default
         }
         return hashlib.sha256(self.model_dump_json(exclude=general or None).encode()).hexdigest()

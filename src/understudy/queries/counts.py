@@ -104,11 +104,57 @@ class TermHistogram(Query[BoundedBatch]):
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
         rows = self.rows.of(batch)
-        distinct = np.maximum((rows >= 0).sum(axis=1), 1)
-        norm = np.sqrt(distinct) if self.noise == "gaussian" else distinct
-        weights = np.floor(COUNT_GRID / (norm * batch.shares)).astype(np.int64)
         labels = np.zeros_like(batch.labels) if self.labels is None else batch.labels
+        weights = _shared_weights(rows, batch.shares, self.noise)
         return weights_of_terms((self.labels or 1, self.terms), rows, labels, weights).reshape(self.shape)
+
+
+def _shared_weights(rows: NDArray[np.int64], shares: NDArray[np.int64], noise: NoiseKind) -> NDArray[np.int64]:
+    """``Int64[n]``: what each record gives to every term of its row."""
+    distinct = np.maximum((rows >= 0).sum(axis=1), 1)
+    norm = np.sqrt(distinct) if noise == "gaussian" else distinct
+    return np.asarray(np.floor(COUNT_GRID / (norm * shares)), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class ColumnTermHistogram(Query[BoundedBatch]):
+    """:class:`TermHistogram` by the cells of typed columns in place of labels: a block of the sum per column.
+
+    Guarantee:
+        Unit: a record, or an owner whose records are averaged jointly over all cells.
+        Sensitivity: a record has one cell of each of k columns, to which it adds the vector of
+            :class:`TermHistogram`: the blocks of different columns are disjoint, so its L2 norm is at most
+            sqrt(k) COUNT_GRID for gaussian noise, its L1 norm at most k COUNT_GRID for laplace noise. Of an owner's
+            records the same holds by the triangle inequality.
+
+    Args:
+        columns: places of the columns among those of a batch.
+        sizes: cells of each of them.
+    """
+
+    rows: TermRows
+    columns: tuple[int, ...]
+    sizes: tuple[int, ...]
+    terms: int
+    noise: NoiseKind
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (sum(self.sizes), self.terms)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_shared_weight(self.noise, self.rows.terms_per_record).in_blocks(len(self.columns))
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        assert batch.cells is not None, "the plan has the columns that the corpus was read with"
+        rows = self.rows.of(batch)
+        weights = _shared_weights(rows, batch.shares, self.noise)
+        blocks = [
+            weights_of_terms((size, self.terms), rows, batch.cells[:, column], weights)
+            for column, size in zip(self.columns, self.sizes, strict=True)
+        ]
+        return np.concatenate(blocks)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class PublicSchema:
             return {"record_columns": list(self.record_columns)}
         if self.form.fields:
             return {"text": list(self.form.fields)}
-        return {"text": self.text, **({"roles": list(self.form.roles)} if self.form.roles else {})}
+        return {"text": self.text, **self.form.settings}
 
     @property
     def crossed(self) -> tuple[Column, ...]:

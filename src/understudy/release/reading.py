@@ -39,6 +39,8 @@ _Label = str | bool | int | float
 class _TextForm(Form):
     fields: Annotated[list[str], Field(max_length=MOST_NAMES)]
     roles: Annotated[list[str], Field(max_length=MOST_NAMES)]
+    acts: Annotated[list[str], Field(max_length=MOST_NAMES)] = Field(default_factory=list)
+    tools: Annotated[list[str], Field(max_length=MOST_NAMES)] = Field(default_factory=list)
 
 
 class _Schema(Form):

@@ -290,16 +290,6 @@ def against_epsilon(name: str, comparison: Comparison, column: str) -> Markup | 
     )
 
 
-def _lines(comparison: Comparison, column: str) -> dict[str, list[tuple[float, MetricValue]]]:
-    """Of each name the points with a number, by epsilon."""
-    lines: dict[str, list[tuple[float, MetricValue]]] = {}
-    for run in comparison.runs:
-        measured = run.measured(comparison.metric.name, column, SYNTHETIC)
-        if run.epsilon is not None and measured is not None and measured.value is not None:
-            lines.setdefault(run.name, []).append((run.epsilon, measured))
-    return lines
-
-
 def _apart(labels: Sequence[tuple[float, str, str]], left: float) -> list[Markup]:
     """Labels pushed apart where they would touch, around their mean height, each with a line from where it belongs."""
     heights: list[float] = []

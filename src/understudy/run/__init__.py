@@ -4,9 +4,9 @@ The order of things is the privacy argument (architecture, section 4, rule 3):
 
     plan       from public parameters; the ledger is asked whether it fits, nothing is read
     charge     content fingerprint, then one serialised transaction in the ledger, synced
-    draw       each noisy value is stored in private/run.sqlite, and confirmed in the ledger by a keyed digest,
-               before anything is done with it: a copy of the folder cannot draw and use another
-    use        the Release is built from stored values only; on resume they are read, never redrawn
+    sample     each noisy value is stored in private/run.sqlite, and confirmed in the ledger by a keyed digest,
+               before anything is done with it: a copy of the folder cannot sample and use another
+    use        the Release is built from stored values only; on resume they are read, never sampled again
     generate   reads the Release; every answer of a language model is stored under its request
 """
 

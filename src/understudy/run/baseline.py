@@ -58,7 +58,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
             "The output folder holds texts with a privacy statement, which does not hold for these.",
             "Use another --output.",
         )
-    with open_session(config, {**config.lasting, "zero-shot": True}, SystemNoise()) as session:
+    with open_session(config, {**config.lasting, "zero-shot": True}, SystemNoise(), free=True) as session:
         writing = prepare_writing(session, config, listener, asks=True)
         evolution = _evolution(config)
         template = load_template(writing.prompts.parameters.document_type, file=writing.prompts.parameters.prompt)

@@ -27,6 +27,7 @@ from understudy.run.planning import (
     require_language_model,
     waiting_in_a_row,
     wanted,
+    weak_promises,
 )
 
 _CHARACTERS_PER_TOKEN = 4.0
@@ -92,19 +93,8 @@ def forecast(config: RunConfig, *, measured: bool = True) -> Forecast:
 def _with_recommendations(config: RunConfig, plan: Plan) -> Plan:
     """The plan with settings that public facts speak for, and a warning of one that they speak against."""
     entries = [*_recommended_guide(config, plan), *_recommended_stop_words(config)]
-    warned = (*plan.forecast.warnings, *_large_delta(config, plan))
+    warned = (*plan.forecast.warnings, *weak_promises(config, plan.budget))
     return replace(plan, forecast=Facts((*plan.forecast.entries, *entries), warned))
-
-
-def _large_delta(config: RunConfig, plan: Plan) -> tuple[str, ...]:
-    """A warning where delta is so large that publishing each record with that probability publishes one or more."""
-    budget, expected = plan.budget, config.expected_records
-    if expected is None or isinstance(budget, SecretBudget) or budget.delta * expected < 1:
-        return ()
-    return (
-        f"Delta is at least 1 over the number of records: publishing each of the {expected} as it is with probability "
-        f"{float(budget.delta):.3g} would keep this promise too. Choose a far smaller delta.",
-    )
 
 
 def _recommended_guide(config: RunConfig, plan: Plan) -> tuple[Fact, ...]:

@@ -62,12 +62,14 @@ class Result:
         records: the synthetic records; none for a release alone.
         missing: records asked for that the language model did not write.
         folder: where it stands, or None for a run without an output folder.
+        condition: that all rows meet (``where``); empty without one.
     """
 
     release: Release
     records: Sequence[SyntheticRecord] = ()
     missing: int = 0
     folder: OutputFolder | None = None
+    condition: str = ""
 
     def __repr__(self) -> str:
         where = "" if self.folder is None else f", in {self.folder.root}"
@@ -96,7 +98,8 @@ class Result:
 
     @property
     def statement(self) -> Statement:
-        return self.release.statement
+        """That of the Release, with a note where the table holds only rows that meet a condition."""
+        return _with_condition(self.release.statement, self.condition)
 
     @cached_property
     def columns(self) -> dict[str, list[object]]:
@@ -154,6 +157,13 @@ class Result:
                 f"{Path(path).name!r} cannot be written ({error.strerror}).",
                 "See that its folder is there, may be written to, and is not full.",
             ) from None
+
+
+def _with_condition(statement: Statement, condition: str) -> Statement:
+    if not condition:
+        return statement
+    note = f"The synthetic table holds only rows that meet a condition: {condition}."
+    return replace(statement, notes=(*statement.notes, note))
 
 
 _SHOWN, _LONGEST = 5, 300
@@ -335,18 +345,18 @@ def write_texts(
         listener.say(f"The language model {config.llm} is not used: a Release of {made.method} needs none.")
     session.begin()
     session.clear_scratch()
-    if clear and session.visible_folder is not None:
-        if GENERATED not in session.store.stages():
+    condition = "" if rows is None else rows.condition
+    if session.visible_folder is not None and (clear or condition):
+        if clear and GENERATED not in session.store.stages():
             session.visible_folder.clear(keep=made)
-        session.visible_folder.write_statement(made.statement)
+        session.visible_folder.write_statement(_with_condition(made.statement, condition))
     tools = GenerationTools(writer, embedder, model, chooser, config.seed, say=listener.say, progress=listener.progress)
     origin = {"release": made.origin, **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
-    if rows is not None and rows.condition:
-        origin["where"] = rows.condition
+    if chat is not None or method.needs.private_model:
+        origin["document_type"] = writing.prompts.template.document_type
+    if rows is not None and condition:
+        origin["where"] = condition
         listener.say(f"The condition holds for {rows.shares.sum():.2%} of the rows of the released distribution.")
-        if session.visible_folder is not None:
-            note = f"The synthetic table holds only rows that meet a condition: {rows.condition}."
-            session.visible_folder.write_statement(replace(made.statement, notes=(*made.statement.notes, note)))
     try:
         records = [
             replace(record, provenance={**record.provenance, **origin})
@@ -393,7 +403,7 @@ def write_texts(
             cure = f"The same command asks again, {MOST_BLANK} times in all where an answer was empty or withheld."
         listener.say(f"{in_texts(missing)} could not be had. {cure}")
     session.store.mark(GENERATED)
-    return Result(made, written, missing, session.visible_folder)
+    return Result(made, written, missing, session.visible_folder, condition)
 
 
 def _without_text(session: Session, config: RunConfig, made: Release) -> str:

@@ -51,7 +51,7 @@ def load_embedder_of(config: RunConfig, private: Path, form: TextForm = PLAIN) -
     from understudy.models.catalog import load_embedder
 
     found = remembering(load_embedder(config.embedder), private, gigabytes=config.embedding_cache_gb)
-    return ContentsEmbedder(form, found) if form else found
+    return ContentsEmbedder(found, form) if form else found
 
 
 def has_guide(made: Release) -> bool:

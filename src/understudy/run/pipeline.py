@@ -12,6 +12,7 @@ from understudy.corpus import Corpus
 from understudy.errors import ConfigError
 from understudy.guide.parameters import ChoosingParameters
 from understudy.methods.registry import load_release, method_class
+from understudy.outputs import OutputFolder
 from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.release import Release
 from understudy.run.generating import Result, prepare_writing, write_texts
@@ -98,8 +99,10 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
     require_language_model(config, releases=False, generates=True)
     asks = method_class(config.method).needs.generation_llm != "never"
     noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: whose folder it may be
+    if config.output is not None:
+        OutputFolder(Path(config.output)).require_no_other_release(made)
     with (
-        open_session(config, {**config.lasting, "release": made.digest}, noise) as session,
+        open_session(config, {**config.lasting, "release": made.digest}, noise, free=True) as session,
         _recorded(session, config, listener, "generate") as listener,
     ):
         writing = prepare_writing(session, config, listener, asks=asks, parts=made.schema.form)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from understudy.columns import cross_labels, require_own_names
 from understudy.config import MOST_RECORDS, RunConfig
 from understudy.corpus.labels import declared_labels
@@ -14,6 +16,7 @@ from understudy.methods.public import PublicFacts
 from understudy.methods.registry import make_method, method_class
 from understudy.models.presets import preset_of
 from understudy.outputs import LABEL, PROVENANCE, TRANSCRIPT
+from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
@@ -173,6 +176,29 @@ def waiting_in_a_row(batches: int) -> str:
         f"Rounds and repairs wait for the answers before them: {batches} batches one after another, each within a day. "
         "Without --llm-batch the answers come at once."
     )
+
+
+_WEAK_EPSILON = 20
+
+
+def weak_promises(config: RunConfig, budget: Budget | SecretBudget) -> tuple[str, ...]:
+    """Warnings of a budget that promises next to nothing: a large epsilon, or a delta with which publishing each record
+    with that probability publishes one or more."""
+    if isinstance(budget, SecretBudget) or config.insecure_no_noise:
+        return ()
+    warnings, expected = [], config.expected_records
+    if budget.epsilon >= _WEAK_EPSILON:
+        warnings.append(
+            f"Epsilon is {as_typed(budget.epsilon)}: the probability of an outcome may be "
+            f"{math.exp(min(float(budget.epsilon), 700)):.0e} times that without a given {config.unit.kind}, which is "
+            "next to no protection. Choose 10 or less."
+        )
+    if expected is not None and budget.delta * expected >= 1:
+        warnings.append(
+            f"Delta is at least 1 over the number of records: publishing each of the {expected} as it is with "
+            f"probability {float(budget.delta):.3g} would keep this promise too. Choose a far smaller delta."
+        )
+    return tuple(warnings)
 
 
 def require_name(config: RunConfig) -> None:

@@ -15,11 +15,10 @@ from typing import Literal
 
 from understudy.errors import UnderstudyError
 from understudy.files import PRIVATE_MODE
-from understudy.outputs import OutputFolder
+from understudy.outputs import PROGRESS, OutputFolder
 from understudy.run.session import Listener
 from understudy.untrusted import Form, read_json
 
-FILE = "progress.json"
 _SECONDS_BETWEEN = 0.5
 _MOST_LINES, _MOST_STAGES, _MOST_BYTES = 40, 60, 1 << 20
 
@@ -58,7 +57,7 @@ class Progress(Form):
 def read_progress(folder: OutputFolder) -> Progress | None:
     """What the last run in a folder says of itself; None where it says nothing that can be read."""
     try:
-        return Progress.model_validate(read_json(folder.private / FILE, most=_MOST_BYTES))
+        return Progress.model_validate(read_json(folder.private / PROGRESS, most=_MOST_BYTES))
     except (OSError, ValueError):
         return None
 
@@ -74,7 +73,7 @@ def recorded(
     if folder is None:
         yield listener
         return
-    record = _Record(folder.private / FILE, verb=verb, method=method, dataset=dataset or "")
+    record = _Record(folder.private / PROGRESS, verb=verb, method=method, dataset=dataset or "")
 
     def say(line: str) -> None:
         record.say(line)
@@ -126,7 +125,7 @@ class _Record:
         fields = asdict(self) | {"at": _now()}
         fields["stages"] = [{"what": name, "done": each[0], "total": each[1]} for name, each in self.stages.items()]
         del fields["path"], fields["written"]
-        new = self.path.with_name(f".{FILE}.tmp")
+        new = self.path.with_name(f".{PROGRESS}.tmp")
         with suppress(OSError, UnicodeEncodeError):
             new.touch(mode=PRIVATE_MODE)
             new.write_text(json.dumps(fields), "utf-8")

@@ -1,4 +1,4 @@
-"""The private half of a run: check, charge, draw, store, confirm, and only then use."""
+"""The private half of a run: check, charge, sample, store, confirm, and only then use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from understudy.release.reading import require_readable
 from understudy.run.generating import Writing, load_private_model_of
 from understudy.run.guiding import guide_parameters, load_embedder_of, with_guide
 from understudy.run.measuring import dataset_name, open_ledger, pay
-from understudy.run.planning import make_plan, variables_of
+from understudy.run.planning import make_plan, variables_of, weak_promises
 from understudy.run.session import RELEASED, Listener, Session
 from understudy.run.tabling import TableRows, with_columns
 from understudy.run.working import embedder_of_workers, open_engine, require_same_vectors, statement_of
@@ -97,6 +97,10 @@ def make_release(
         preparation = _load_models(session, method, config, corpus, labels, plan, writing, listener, engine)
         protected = plan.unit.describe() if method.private else "nobody: a yardstick without privacy"
         listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
+        for warning in weak_promises(config, plan.budget):
+            listener.say(f"Warning: {warning}")
+            if listener.nobody:
+                warnings.warn(warning, UnderstudyWarning, stacklevel=2)
         found = None
         if ledger is not None:
             found = contents(corpus, ledger.fingerprint_key, engine)

@@ -6,16 +6,16 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from understudy.config import LedgerParameters, RunConfig
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, ResumeError, UnderstudyError
 from understudy.files import disk_faults, private_folder
-from understudy.outputs import OutputFolder
+from understudy.outputs import PROGRESS, OutputFolder
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Plan
 
@@ -105,14 +105,21 @@ def noise_source(config: LedgerParameters) -> NoiseSource:
 
 
 @contextmanager
-def open_session(config: RunConfig, lasting: Mapping[str, Any], noise: NoiseSource) -> Iterator[Session]:
+def open_session(
+    config: RunConfig, lasting: Mapping[str, Any], noise: NoiseSource, *, free: bool = False
+) -> Iterator[Session]:
     """The run's folder, locked; a run that began there with other settings is an error.
+
+    A command that is refused before it begins leaves no folder behind that was not there before.
 
     Args:
         lasting: the settings that a resumed run must share with the first.
         noise: of all that is kept in the folder.
+        free: nothing will be charged, so that no run that was charged can be resumed.
 
-    Raises ConfigError if a setting cannot stand in a statement.
+    Raises:
+        ConfigError: a setting cannot stand in a statement.
+        ResumeError: another run began in the folder.
     """
     from understudy.store import RunStore
 
@@ -123,15 +130,33 @@ def open_session(config: RunConfig, lasting: Mapping[str, Any], noise: NoiseSour
         else:
             root = Path(config.output)
         folder = OutputFolder(root)
+        made = [path for path in (folder.private, folder.shareable, root) if not path.exists()]
+        stack.push(lambda kind, *_: _remove_empty(made) if kind and issubclass(kind, UnderstudyError) else None)
         stack.enter_context(disk_faults(root))
         store = stack.enter_context(RunStore.open(folder.private, noise=noise.origin, fresh=config.fresh))
         folder.make()
         session = Session(folder, store, lasting, None if config.output is None else folder, noise)
+        if free and store.charged:
+            raise ResumeError("The output folder holds a run that was charged.", "Name another folder with --output.")
         if session.begun:
             session.begin()
         elif not config.fresh:
             session.clear_scratch()
-        yield session
+        try:
+            yield session
+        except UnderstudyError:
+            if folder.private in made and not session.begun:
+                session.clear_scratch()
+                (folder.private / PROGRESS).unlink(missing_ok=True)
+                store.forget()
+            raise
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Up to the first that is in use or holds something."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def _require_utf8(settings: Mapping[str, Any]) -> None:

@@ -36,7 +36,12 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]]) -> str:
         "",
         f"data: {_quoted(data)}",
         *(
-            [f"text: {_quoted(text)}  # the column of the dialogues", "roles: [A, B]  # all who speak in them"]
+            [
+                f"text: {_quoted(text)}  # the column of the dialogues",
+                "roles: [A, B]  # all who speak in them",
+                "# acts: [A, B]  # what turns may do, where they have an act",
+                "# tools: [A, B]  # functions that they may call, where they have tool_calls",
+            ]
             if dialogues
             else [f"text: {_quoted(text)}  # the column of the texts, or several as [A, B]: of {', '.join(texts)}"]
         ),

@@ -160,12 +160,12 @@ class _Told:
     allowed: NDArray[np.float64]
     spans: tuple[Span, ...]
 
-    def meets(self, value: int | str) -> bool:
+    def meets(self, value: int | str | None) -> bool:
         """Whether a value meets the condition."""
         cell = self.column.cell(value)
         if cell is None or not self.allowed[cell]:
             return False
-        if not self.spans or isinstance(value, str):
+        if not self.spans or not isinstance(value, int):
             return True
         nearest = min(max(value, self.column.least), self.column.most)  # as beyond the range
         return any(low <= nearest <= high for low, high in self.spans)

@@ -18,7 +18,7 @@ from understudy.config import EngineParameters
 from understudy.errors import ConfigError, EngineError
 from understudy.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.models.trials import require_text_invariance
-from understudy.models.types import Embedder
+from understudy.models.types import Embedder, WrappedEmbedder
 from understudy.models.vectors import conditions, uncached
 from understudy.privacy.measurement import Engine
 
@@ -86,27 +86,14 @@ def embedder_of_workers(config: EngineParameters, embedder: Embedder) -> Embedde
 
 def embedding_on(engine: Engine | None, embedder: Embedder | None) -> Embedder | None:
     """An embedder with which the engine's workers embed; the same one where there is no engine."""
-    return embedder if engine is None or embedder is None else _EngineEmbedder(engine, embedder)
+    return embedder if engine is None or embedder is None else _EngineEmbedder(embedder, engine)
 
 
 @dataclass(frozen=True)
-class _EngineEmbedder:
+class _EngineEmbedder(WrappedEmbedder):
     """An embedder whose texts are embedded by an engine's workers, in chunks, and whose vectors come back in order."""
 
     engine: Engine
-    embedder: Embedder
-
-    @property
-    def model_id(self) -> str:
-        return self.embedder.model_id
-
-    @property
-    def local(self) -> bool:
-        return self.embedder.local
-
-    @property
-    def fingerprint(self) -> str:
-        return self.embedder.fingerprint
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         size = min(_MOST_TEXTS, 1 + len(texts) // (_CHUNKS_PER_WORKER * self.engine.workers))

@@ -62,8 +62,8 @@ class SecretPromise:
             f"after, whatever else they know: r/p is {times}, for a guesser at p itself; for others see the table.",
             f"In exact terms: any test for one given secret that says it is in the data with probability {prior} where "
             f"it is not says so with probability at most {posterior} where it is; neighbours {self.neighbours}. The "
-            "probabilities are over the noise: they bound how often an attacker is right, not how sure one lucky draw "
-            "of the noise may make them.",
+            "probabilities are over the noise: they bound how often an attacker is right, not how sure one lucky "
+            "sample of the noise may make them.",
             "In other words: whoever guesses from it whether one given secret was in the data, and is wrong about 1 in "
             f"100 secrets that were not, is right about at most {in_a_hundred(self.power)} in 100 that were.",
             "**This is not differential privacy of a record or of an owner:** it implies no epsilon and no delta for "

@@ -13,7 +13,7 @@ import shutil
 import sqlite3
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -37,9 +37,12 @@ class FolderLock:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        self._path = folder / _LOCK
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _wait_for_lock(self._file)
+            if not self._path.exists() or not os.path.samestat(os.fstat(self._file), self._path.stat()):
+                raise OSError(errno.EAGAIN, "its holder removed it")  # and others may hold what is there now
         except OSError as error:
             os.close(self._file)
             if error.errno not in _HELD:
@@ -50,8 +53,12 @@ class FolderLock:
                 f"Another process is using {folder}.", f"Wait until it has finished, then {AGAIN}"
             ) from None
 
-    def release(self) -> None:
-        os.close(self._file)  # closing unlocks; the file stays, since deleting it would race
+    def release(self, *, remove: bool = False) -> None:
+        """Let others in. The file stays unless its folder is to go with it; whoever waits for a removed one notices."""
+        if remove:
+            with suppress(OSError):
+                self._path.unlink()
+        os.close(self._file)  # which unlocks
 
 
 def is_in_use(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The durable state of one run: what makes a resumed run spend, draw and pay nothing twice.
+"""The durable state of one run: what makes a resumed run spend, sample and pay nothing twice.
 
 What is stored here is public (configuration, plan), noised and paid for (values), or made from such by a
 language model (answers). One thing is exact: the keyed fingerprint of the data, by which a resumed run knows
@@ -60,6 +60,7 @@ class RunStore:
         self._lock = lock
         self._folder = folder
         self._fresh = fresh  # and not begun
+        self._forgotten = False
         self.noise = noise
         self.answers = AnswerStore(database)
         self.jobs = JobStore(database)
@@ -116,8 +117,29 @@ class RunStore:
         try:
             if self._fresh:
                 discard(self._folder / _NEW)
+            if self._forgotten and not self._fresh:
+                discard(self._folder / _file(self.noise))
         finally:
-            self._lock.release()
+            self._lock.release(remove=self._forgotten)
+
+    def forget(self) -> None:
+        """Remove the store and the folder's lock on closing, if no run began: then nothing is in it.
+
+        For a folder that this process made.
+        """
+        self._forgotten = self._began is None
+
+    @property
+    def charged(self) -> bool:
+        """Whether a run began that pays for what it releases."""
+        return self.noise == SYSTEM and self._began is not None and bool(self._began["plan"].get("charges"))
+
+    @property
+    def _began(self) -> dict[str, Any] | None:
+        """What the run began with; None before."""
+        with self._database.reading() as connection:
+            found = connection.execute("SELECT value FROM setting WHERE name = ?", (_RUN,)).fetchone()
+        return None if found is None else dict(json.loads(found[0]))
 
     def begin(self, *, config_digest: str, config: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
         """Store the run's settings, or see that they are those it began with.
@@ -135,8 +157,7 @@ class RunStore:
         before = json.loads(self._setting_once(_RUN, kept))
         if before["digest"] != config_digest:
             changed = _changes(before["config"], json.loads(kept)["config"])
-            charged = self.noise == SYSTEM and before["plan"].get("charges")
-            again = " (which charges the budget again)" if charged else ""
+            again = " (which charges the budget again)" if self.charged else ""
             raise ResumeError(
                 f"The output folder holds a run with other settings ({changed}).",
                 f"Use the settings it began with, another --output, or --fresh to start anew{again}.",
@@ -233,7 +254,7 @@ class RunStore:
         """Note that a stage is done; marking it again changes nothing."""
         with self._database.transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO stage (name) VALUES (?)", (stage,))
-        _log.debug("The stage %s is done.", stage)
+        _log.debug("Stage reached: %s.", stage)
 
     def stages(self) -> list[str]:
         """The stages that are done, in order."""

@@ -45,6 +45,7 @@ GROUPS = {
         "expected_records": ("Records, about", "your estimate (of owners, if these are protected)"),
         "labels": ("Labels", "with commas between them; none: leave it empty"),
         "label": ("Column of the labels", ""),
+        "columns": ("Typed columns", "as --columns has them: priority=low|high; stars=1..5; urgent"),
         "owner": ("Column of the owners", "protects all records of an owner together"),
         "max_records_per_owner": ("Records per owner", "that are used, at most; 5 unless you say so"),
     },
@@ -109,9 +110,11 @@ class Form:
         """As flags, YAML and Python have them; fields that are empty are left out."""
         values: dict[str, Any] = {"method": method, **{k: v for k, v in self.values.items() if v}, "epsilon": epsilon}
         labels = [label.strip() for label in values.pop("labels", "").split(",") if label.strip()][:_MOST_LABELS]
+        if "columns" in values:
+            values["columns"] = values["columns"].lstrip("@ ")  # never a file
         if labels:
             values["labels"] = labels
-        else:
+        elif "columns" not in values or "*" not in values.get("label", ""):
             values.pop("label", None)
         if values.pop("guide", "") == YES:
             values["guide"] = True

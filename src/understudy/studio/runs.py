@@ -41,7 +41,7 @@ _FAMILIES = {
     "fidelity": "How near they come to the real texts",
     "leakage": "What leaks",
 }
-_NOT_SHOWN = {"phrases", "kept", "release", "stamp", "model", "prompt", "made_for"}
+_NOT_SHOWN = {"phrases", "kept", "release", "stamp", "model", "prompt", "document_type", "made_for"}
 """What is shown otherwise, or is a hash or a number that says nothing here."""
 _KEY = "↓ lower is better, ↑ higher is better, ≈ best if like the real texts"
 

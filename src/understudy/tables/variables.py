@@ -143,7 +143,7 @@ def in_one_line(where: str | Mapping[str, Any] | None) -> str:
 
 
 def _conditions(where: str | Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    if not where:
+    if where is None or where == {}:
         return []
     if isinstance(where, Mapping):
         return [

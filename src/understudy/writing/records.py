@@ -45,10 +45,12 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Seed:
-    """What one text is to be written from: released phrases, and the index of a label."""
+    """What one text is to be written from: released phrases, the index of a label, and its row, if they were sampled
+    for one."""
 
     phrases: tuple[str, ...]
     label: int
+    row: Row | None = None
 
 
 @dataclass(frozen=True)

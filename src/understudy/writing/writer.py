@@ -63,8 +63,8 @@ class Writer:
         """
         if self.chat is None:
             for seed in seeds:
-                columns = None if self.rows is None else self.rows.take(seed.label).values
-                phrases = list(seed.phrases)
+                row, phrases = self._row(seed), list(seed.phrases)
+                columns = None if row is None else row.values
                 yield SyntheticRecord(_SEPARATOR.join(phrases), seed.label, {"phrases": phrases}, columns)
             return
         asker = Asker(self.chat, self.progress, expected=len(seeds) * self.calls_per_seed)
@@ -74,7 +74,7 @@ class Writer:
 
     def _write(self, asker: Asker, seeds: Sequence[Seed], first: int) -> Iterator[SyntheticRecord]:
         asked = [seed.phrases[: self.parameters.prompt_terms] for seed in seeds]
-        rows = [None if self.rows is None else self.rows.take(seed.label) for seed in seeds]
+        rows = [self._row(seed) for seed in seeds]
         prompts = [
             self._messages(phrases, seed, first + index, row)
             for index, (seed, phrases, row) in enumerate(zip(seeds, asked, rows, strict=True))
@@ -112,6 +112,9 @@ class Writer:
             }
             columns = None if row is None else row.values
             yield SyntheticRecord(answer.text.strip(), seed.label, provenance, columns)
+
+    def _row(self, seed: Seed) -> Row | None:
+        return self.rows.take(seed.label) if seed.row is None and self.rows is not None else seed.row
 
     def _messages(self, phrases: Sequence[str], seed: Seed, index: int, row: Row | None) -> tuple[Message, ...]:
         shown = list(self.examples or self.template.examples)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from local_fixtures import make_llama
 from tiny_corpora import Row, bounded
 
 from understudy.columns import declared_columns, in_words
+from understudy.decoding.tuned import Instructions, Sampling, TunedModel
 from understudy.methods.dp_finetune.method import DPFinetune
 from understudy.methods.dp_finetune.release import read_units
 from understudy.methods.public import GenerationTools
 from understudy.methods.tuned import texts
+from understudy.methods.tuned.model import trainable_of
+from understudy.models.causal import CausalModel
 from understudy.models.types import Completion
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import load_template
@@ -36,7 +41,7 @@ class Tuned:
         return f"{label} {text}"
 
     def sample(self, keys: Sequence[Any], *, sampling: Any, beginnings: Sequence[str]) -> Iterator[Completion]:
-        yield from (Completion(f"\nA text behind <{beginning}>.", "stop") for beginning in beginnings)
+        yield from (Completion(f"A text behind <{beginning}>.", "stop") for beginning in beginnings)
 
 
 @pytest.mark.parametrize(("shape", "begins"), [("text", "ward: B; beds: 2\n"), ("json", "")])
@@ -62,7 +67,30 @@ def test_a_text_is_written_behind_the_cells_of_the_row_that_it_gets(knows_rows: 
     made = texts.generate(method, release, [1, 2], tuned=tuned, tools=GenerationTools(writer), knows_rows=knows_rows)
     found = [(record.text, record.columns) for record in made]
     if knows_rows:
-        assert found[0] == ("A text behind <ward: A; beds: 1>.", ("A", 0))
-        assert found[1:] == [("A text behind <ward: A; beds: 2>.", ("A", 1))] * 2
+        assert found[0] == ("A text behind <ward: A; beds: 1\n>.", ("A", 0))
+        assert found[1:] == [("A text behind <ward: A; beds: 2\n>.", ("A", 1))] * 2
     else:
         assert found == [("A text behind <>.", None)] * 3
+
+
+def test_the_line_of_a_row_is_ended_for_the_text_as_it_was_learnt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    causal = CausalModel(make_llama(tmp_path), name="tiny", dtype="float32")
+    instructions = Instructions(((1, 2, 3),), lead=" ")
+    tuned = TunedModel(trainable_of(DPFinetune(declared_records=100), causal), instructions, tokens=40)
+    tuned.trainable.load(tuned.trainable.start())
+    asked: list[list[int]] = []
+
+    class Decoder:
+        def answer(self, prompts: Sequence[Any], *, cancelled: Any) -> list[Completion]:
+            asked.extend(prompt.tokens for prompt in prompts)
+            return [Completion("", "stop")] * len(prompts)
+
+    monkeypatch.setattr(CausalModel, "decoder", lambda *_: Decoder())
+    for beginning in ("ward: A; beds: 1\n", "a note, seen"):
+        asked.clear()
+        list(tuned.sample([(0, "a")], sampling=Sampling(0, 1.0, 1.0, 4), beginnings=[beginning]))
+        learnt = tuned.row(f"{beginning}on Monday", 0)
+        begun = [*learnt.prompt, *learnt.target.tolist()]
+        assert asked == [begun[: -len("on Monday") - 1]]  # tokens are bytes; the last one ends the text

@@ -158,5 +158,5 @@ def test_a_text_is_asked_to_fit_the_row_that_it_gets() -> None:
     made = generate(chat, rows=Numbered())
     assert [record.columns for record in made] == [(1,), (2,), (1,), (2,)]
     for number, request in enumerate(chat.asked):
-        assert request.messages[-1].content.endswith(f" Details: size: {number % 2 + 1}.")
+        assert request.messages[-1].content.startswith(f"Details: size: {number % 2 + 1}.\n\n")
         assert not [message for message in request.messages[:-1] if "size" in message.content]

@@ -243,7 +243,7 @@ def test_where_one_batch_fails_the_others_stop_and_no_part_of_a_text_is_stored(e
     class Failing(Scripted):
         def choose(self, utilities: Any, *, scale: float) -> int:
             super().choose(utilities, scale=scale)
-            if self.choices == 20:
+            if self.choices >= 20:  # threads count at once, and 20 itself may be skipped
                 raise error
             return ord("x")
 

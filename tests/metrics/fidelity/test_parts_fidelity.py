@@ -29,7 +29,10 @@ def tickets(seed: int, *, related: bool = True) -> Sample:
     return sample(
         TICKET,
         [
-            [("message", f"My {THINGS[a]} is broken again."), ("answer", f"We will mend the {THINGS[b]} for you.")]
+            [
+                Part("message", f"My {THINGS[a]} is broken again."),
+                Part("answer", f"We will mend the {THINGS[b]} for you."),
+            ]
             for a, b in zip(asked, answers, strict=True)
         ],
     )
@@ -40,7 +43,7 @@ def chats(seed: int, *, longest: int = 6, begins: tuple[str, str] = CHAT.roles) 
     return sample(
         CHAT,
         [
-            [(begins[place % 2], f"The {THINGS[(thing + place) % 8]}.") for place in range(turns)]
+            [Part(begins[place % 2], f"The {THINGS[(thing + place) % 8]}.") for place in range(turns)]
             for turns, thing in generator.integers([2, 0], [longest, 8], size=(200, 2)).tolist()
         ],
     )
@@ -96,7 +99,7 @@ def test_the_overview_counts_turns_and_words_in_public_bins() -> None:
 
 
 def test_tables_with_too_few_parts_have_no_value() -> None:
-    lonely = sample(CHAT, [[("customer", "Hello.")], [("customer", "Hello?")]])
+    lonely = sample(CHAT, [[Part("customer", "Hello.")], [Part("customer", "Hello?")]])
     values = measure_fidelity(chats(1), lonely, holdout=None, schema=None, seed=0)
     assert by(values, BELONGING.name)[SYNTHETIC] is None
     assert by(values, PART_LENGTH.name)["synthetic agent"] is None

@@ -35,7 +35,7 @@ from understudy.privacy.secrets.bounds import poisson_binomial
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.composition import calibrate
 from understudy.privacy.unit import Unit
-from understudy.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows
+from understudy.queries.counts import ColumnTermHistogram, LabelCounts, TermCounts, TermHistogram, TermRows
 from understudy.queries.guide import GuideSums
 from understudy.queries.marginals import Marginals, PairScores
 from understudy.tables.parameters import TablesParameters
@@ -177,11 +177,17 @@ def one_sum(kind: QueryName, noise: NoiseKind, budget: Budget) -> SumAttack:
 
 
 def dp_kps(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
-    """All that DP-KPS releases at its defaults, with the noise of its own plan: weighted counts, all and by label."""
+    """All that DP-KPS releases at its defaults, with the noise of its own plan: weighted counts of all records, by
+    label, and by the values of typed columns."""
     parameters = DPKPSParameters(noise=noise, top_terms=len(TERMS), length=len(TERMS), terms_per_record=len(TERMS))
-    facts = PublicFacts(unit, LabelSet(("yes", "no")))
+    facts = PublicFacts(unit, LabelSet(("yes", "no")), columns=COLUMNS)
     plan = make_plan(parameters, budget, facts, vocabulary_size=len(TERMS))
-    queries = {"vocabulary": query_of("vocabulary", noise), "density": query_of("histogram", noise)}
+    rows = TermRows(TermMatcher(TERMS), len(TERMS))
+    queries: dict[str, Query[BoundedBatch]] = {
+        "vocabulary": query_of("vocabulary", noise),
+        "density": query_of("histogram", noise),
+        "column-density": ColumnTermHistogram(rows, (0, 1), (2, 2), len(TERMS), noise),
+    }
     sums = [Measured(charge.mechanism, queries[charge.name]) for charge in plan.charges]  # type: ignore[arg-type]
     return _attack(sums, unit, float(plan.budget.delta))  # type: ignore[union-attr]
 

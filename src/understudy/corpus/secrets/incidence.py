@@ -20,6 +20,7 @@ from understudy.corpus.secrets.detectors import make_detectors
 from understudy.corpus.secrets.finder import SecretFinder
 from understudy.errors import ConfigError, CorpusError
 from understudy.files import UnreadableText, atomic_file, read_lines
+from understudy.untrusted import leaves
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -57,8 +58,8 @@ def secrets_of_records(corpus: Corpus, finder: SecretFinder) -> Iterator[set[str
         listed = batch.secrets or [[] for _ in batch.texts]
         for text, strings in zip(batch.texts, listed, strict=True):
             if is_json:  # in JSON "\\n" and '\\"' would be parts of words
-                text = "\n".join(_strings(list(json.loads(text).values())))
-            found = finder.find(corpus.schema.form.contents(text))
+                text = "\n".join(leaves(list(json.loads(text).values()), everything=True))
+            found = finder.find(corpus.schema.form.contents(text, everything=True))
             for string in strings:
                 found |= finder.keys(string)
             yield found
@@ -93,17 +94,6 @@ def read_secrets(file: Path) -> list[str]:
         raise CorpusError(
             f"The file of secrets cannot be read ({error}).", "Give a UTF-8 file with one secret per line."
         ) from None
-
-
-def _strings(value: object) -> Iterator[str]:
-    """Every string and number of a nested value, as text; names of inner fields too."""
-    if isinstance(value, dict):
-        value = [*value, *value.values()]
-    if isinstance(value, list):
-        for each in value:
-            yield from _strings(each)
-    else:
-        yield value if isinstance(value, str) else json.dumps(value)
 
 
 FORMAT = "understudy-secret-incidence"

@@ -44,7 +44,7 @@ class VotingParameters(Parameters):
     label_share: float = Field(0.05, gt=0, lt=1)
     """Share of mu^2 that noisy label counts get."""
     private_keywords: bool = False
-    """Draw the keywords of random prompts from a privatised vocabulary as DP-KPS's (AugPE+V~); it costs."""
+    """Sample the keywords of random prompts from a privatised vocabulary as DP-KPS's (AugPE+V~); it costs."""
     vocabulary_share: float = Field(0.2, gt=0, lt=1)
     """Share of mu^2 that the privatised vocabulary gets."""
     vocabulary: str = public_file(BUILT_IN)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,14 @@ from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, ReleaseError
 from understudy.methods.dp_kps.features import Frequencies, integer_features
+from understudy.methods.dp_kps.lifts import Lifts
 from understudy.methods.dp_kps.plan import (
+    COLUMN_DENSITY,
     DPKPSParameters,
+    known_column_noise,
     known_score_noise,
     needs_embeddings,
+    phrase_columns,
     require_memory_for_features,
 )
 from understudy.methods.dp_kps.sequences import (
@@ -26,7 +31,10 @@ from understudy.methods.dp_kps.sequences import (
     term_scores,
 )
 from understudy.privacy.events import GaussianEvent, PureEvent
+from understudy.privacy.sealed import NoiseOrigin
+from understudy.release import Release
 from understudy.statement import Statement
+from understudy.tables.released import variables_of
 from understudy.vocabulary.shrinkage import KnownNoise, Posterior, shrink
 
 
@@ -41,14 +49,37 @@ def scores(parameters: DPKPSParameters, arrays: Mapping[str, NDArray[Any]], seed
 def released_noise(parameters: DPKPSParameters, statement: Statement) -> KnownNoise:
     """The noise on one term's score in a Release with this statement; none in the iterative mode, which uses no such
     scores."""
-    event = next((charge.event for charge in statement.charges if charge.name == "density"), None)
+    multiplier = _multiplier(statement, "density")
+    return (
+        KnownNoise("gaussian", 0.0)
+        if multiplier is None
+        else known_score_noise(parameters, multiplier, _origin(statement))
+    )
+
+
+def lifts_of(parameters: DPKPSParameters, release: Release) -> tuple[tuple[int, ...], Lifts] | None:
+    """The places of the typed columns that phrases depend on, and the lifts of terms under their values.
+
+    None where the Release holds none.
+    """
+    multiplier = _multiplier(release.statement, COLUMN_DENSITY)
+    if multiplier is None:
+        return None
+    columns = variables_of(release).columns
+    places = phrase_columns(parameters, columns)
+    noise = known_column_noise(parameters, multiplier, _origin(release.statement), columns=len(places))
+    return places, Lifts.of(release.arrays[COLUMN_DENSITY], [columns[place].size for place in places], noise)
+
+
+def _multiplier(statement: Statement, name: str) -> float | None:
+    event = next((charge.event for charge in statement.charges if charge.name == name), None)
     if isinstance(event, GaussianEvent):
-        multiplier = event.noise_multiplier
-    elif isinstance(event, PureEvent):
-        multiplier = 1 / event.epsilon
-    else:
-        return KnownNoise("gaussian", 0.0)
-    return known_score_noise(parameters, multiplier, statement.sealed.noise if statement.sealed else "none")
+        return event.noise_multiplier
+    return 1 / event.epsilon if isinstance(event, PureEvent) else None
+
+
+def _origin(statement: Statement) -> NoiseOrigin:
+    return statement.sealed.noise if statement.sealed else "none"
 
 
 def sampling_scores(parameters: DPKPSParameters, found: NDArray[np.float64], noise: KnownNoise) -> Posterior:
@@ -70,12 +101,15 @@ def sample_sequences(
     seed: int,
     sampling_seed: int,
     noise: KnownNoise,
+    log_lifts: Sequence[Callable[[slice], NDArray[np.float32]]] | None = None,
 ) -> list[NDArray[np.int64]]:
     """Per label ``Int64[counts[label], length]`` of distinct term indices, padded with -1.
 
     Args:
         seed: of the frequencies, from the Release; ``sampling_seed`` is that of these sequences.
         noise: on a term's score, in the independent mode.
+        log_lifts: per label, of some of its sequences ``Float32[sequences, N]``: by which their rows change the
+            terms' logarithmic weights; None: by none.
 
     Raises:
         ConfigError: if the sequences are longer than the structures or the vocabulary, coherence has no embeddings, or
@@ -96,10 +130,10 @@ def sample_sequences(
     real = (found.probability > _REAL).sum(axis=1).tolist()
     embeddings = _embeddings(arrays) if parameters.coherence else None
     sequences = []
-    for row, count, terms in zip(weights, counts, real, strict=True):
+    for row, count, terms, lifts in zip(weights, counts, real, log_lifts or repeat(None, len(counts)), strict=True):
         length = min(parameters.length, max(terms, 1))
         if embeddings is None:
-            rows = sample_independent(row, length=length, count=count, generator=generator)
+            rows = sample_independent(row, length=length, count=count, generator=generator, log_lifts=lifts)
         else:
             rows = sample_coherent(
                 row, embeddings, length=length, count=count, coherence=parameters.coherence, generator=generator

@@ -7,20 +7,23 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, ReleaseError
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
 from understudy.methods.dp_kps.evolving import evolve_seeds
-from understudy.methods.dp_kps.generate import released_noise, sample_sequences
+from understudy.methods.dp_kps.generate import lifts_of, released_noise, sample_sequences
 from understudy.methods.dp_kps.plan import (
+    COLUMN_DENSITY,
     NAME,
     VOCABULARY,
     DPKPSParameters,
     SequenceParameters,
     make_plan,
     needs_embeddings,
+    phrase_columns,
     sketch_names,
 )
+from understudy.methods.dp_kps.rows import SequenceRows
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.parameters import Parameters
 from understudy.privacy.events import GaussianEvent, PureEvent
@@ -30,6 +33,7 @@ from understudy.privacy.secrets.budget import SecretBudget
 from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import PromptTemplate
 from understudy.release import Release
+from understudy.tables.released import has_columns, variables_of
 from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 from understudy.writing.records import Seed, SyntheticRecord
 
@@ -84,11 +88,24 @@ class DPKPS(Method, DPKPSParameters):
             arrays["embeddings"] = Held("float32", (terms, "dimension"), -1.01, 1.01)
             arrays |= {f"frequencies-{length}": Held("uint8", (_DIGEST_BYTES,)) for length in sketches.values()}
         arrays |= {name: Held("float64", (release.schema.label_set.size, columns)) for name in sketches}
+        known = "phrase_columns" in release.parameters and not release.schema.record_columns  # older ones have none
+        typed = variables_of(release).columns if known and has_columns(release) else ()
+        try:
+            sizes = [typed[place].size for place in phrase_columns(self, typed)]
+        except ConfigError:
+            problem = "The phrases of this Release depend on columns that it does not have."
+            raise ReleaseError(problem, "Ask whoever made it for the file again.") from None
+        by_cell = {COLUMN_DENSITY: Held("float64", (sum(sizes), columns))} if sizes else {}
         kind = GaussianEvent.kind if self.noise == "gaussian" else PureEvent.kind
-        return Contents(dict.fromkeys((VOCABULARY, *sketches), kind), arrays, terms=None)
+        return Contents(dict.fromkeys((VOCABULARY, *sketches, *by_cell), kind), arrays | by_cell, terms=None)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
         times = 1 if tools.chooser is None else self.sequence_candidates
+        rows, known = None, lifts_of(self, release)
+        if known is not None and tools.writer.rows is not None:
+            columns, lifts = known
+            power = 1 + self.contrast
+            rows = SequenceRows.take(tools.writer.rows, counts, columns, lifts=lifts, power=power)
         sequences = sample_sequences(
             self,
             release.arrays,
@@ -96,17 +113,21 @@ class DPKPS(Method, DPKPSParameters):
             seed=int(release.parameters["seed"]),
             sampling_seed=tools.seed,
             noise=released_noise(self, release.statement),
+            log_lifts=None if rows is None else rows.log_lifts(times),
         )
         seeds = [
             Seed(tuple(release.terms[term] for term in row if term >= 0), label)
-            for label, rows in enumerate(sequences)
-            for row in rows.tolist()
+            for label, found in enumerate(sequences)
+            for row in found.tolist()
         ]
         if tools.chooser is not None:
             generator = np.random.default_rng([tools.seed, times])
             seeds = evolve_seeds(
                 seeds, counts, chooser=tools.chooser, rounds=self.swap_rounds, generator=generator, say=tools.say
             )
+            seeds = seeds if rows is None else rows.shared_out(seeds, release.terms, generator)
+        elif rows is not None:
+            seeds = rows.beside(seeds)
         return tools.writer.write(seeds)
 
     def _vocabulary(self) -> Vocabulary:

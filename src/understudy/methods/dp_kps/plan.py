@@ -1,24 +1,26 @@
 """DP-KPS, before a private record is read: which noisy sums will be released, and what they buy.
 
 1. vocabulary   noisy weighted counts of all public terms; those that stand above the noise (or the top N) are V~
-2. density      per label, a noisy kernel density over V~ (independent mode)
+2. density      per label, a noisy kernel density over V~ (independent mode); of a table with typed columns per cell of
+                each column too
    sequences-m  per label, one for every structure K_m (iterative mode)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from understudy.columns import Column
 from understudy.errors import ConfigError
 from understudy.methods.dp_kps.features import GRID, WEIGHT_GRID
 from understudy.methods.dp_kps.sequences import structures
 from understudy.methods.public import PublicFacts
 from understudy.models.machine import require_memory
-from understudy.parameters import Parameters, public_file
+from understudy.parameters import CommaSeparated, Parameters, public_file
 from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
@@ -26,6 +28,7 @@ from understudy.privacy.mechanisms import NoisySum, Sensitivity, require_releasa
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import NoiseOrigin
+from understudy.tables.parameters import ALL, NONE
 from understudy.vocabulary.shrinkage import KnownNoise
 from understudy.vocabulary.terms import BUILT_IN
 from understudy.vocabulary.top_terms import FEWEST_TERMS, MOST_TERMS, noise_floor, require_enough_terms
@@ -82,6 +85,8 @@ class ReleaseParameters(Parameters):
     """Bandwidth of the kernel on unit vectors (h), 0.2 to 0.5. 0: exact histogram, no smoothing, no embedder."""
     features: int = Field(2000, ge=1, le=100_000)
     """Random frequencies a sketch (I)."""
+    phrase_columns: CommaSeparated = (ALL,)
+    """Typed columns that phrases depend on, besides the label: ``all``, ``none``, or names. With a bandwidth: none."""
     vocabulary_share: float = Field(0.2, gt=0, lt=1)
     """Share of the budget (of mu^2 or of epsilon) that goes to the vocabulary."""
 
@@ -98,6 +103,12 @@ class DPKPSParameters(ReleaseParameters, SequenceParameters):
         return self
 
     @model_validator(mode="after")
+    def _columns_are_counted(self) -> Self:
+        if needs_embeddings(self) and self.phrase_columns not in ((ALL,), (NONE,)):
+            raise ValueError("phrase_columns needs a bandwidth of 0, since columns have exact counts of terms")
+        return self
+
+    @model_validator(mode="after")
     def _coherence_needs_embeddings(self) -> Self:
         if self.coherence > 0 and not needs_embeddings(self):
             raise ValueError("coherence compares embeddings, which need a bandwidth above 0")
@@ -110,7 +121,31 @@ def needs_embeddings(parameters: ReleaseParameters) -> bool:
 
 
 NAME = "dp-kps"
-VOCABULARY = "vocabulary"
+VOCABULARY, COLUMN_DENSITY = "vocabulary", "column-density"
+_COLUMNS_PART = 0.5
+"""Of the density's share of the budget: for all columns together, beside the label."""
+
+
+def phrase_columns(parameters: ReleaseParameters, columns: Sequence[Column]) -> tuple[int, ...]:
+    """The places, among the typed columns, of those that phrases depend on.
+
+    Raises ConfigError if a name is none of theirs, or is there twice.
+    """
+    asked, places = parameters.phrase_columns, {column.name: place for place, column in enumerate(columns)}
+    if needs_embeddings(parameters) or asked == (NONE,):
+        return ()
+    if asked == (ALL,):
+        return tuple(places.values())
+    for name in asked:
+        if name not in places:
+            named = f"Name some of these (--phrase-columns): {', '.join(places)}; or all, or none."
+            raise ConfigError(
+                f"Phrases are to depend on {name!r:.60}, which is no typed column beside the label.",
+                named if places else "Declare typed columns with --columns, or leave --phrase-columns out.",
+            )
+    if len(set(asked)) < len(asked):
+        raise ConfigError("A column is named twice (--phrase-columns).", "Name each once.")
+    return tuple(sorted(places[name] for name in asked))
 
 
 def sketch_names(parameters: DPKPSParameters) -> dict[str, int]:
@@ -146,15 +181,24 @@ def sequence_sensitivity(features: int) -> Sensitivity:
 
 
 def mechanisms(
-    parameters: DPKPSParameters, budget: Budget, *, labels: int, vocabulary_size: int
+    parameters: DPKPSParameters, budget: Budget, *, labels: int, vocabulary_size: int, cells: Sequence[int] = ()
 ) -> dict[str, NoisySum]:
     """Each noisy sum by its charge's name, calibrated so that together they spend ``budget`` and no more.
 
-    Raises ConfigError if a sum is too large to be stored, or its noise does not fit.
+    Args:
+        cells: of each column that phrases depend on.
+
+    Raises:
+        ConfigError: if a sum is too large to be stored, or its noise does not fit.
     """
     sketches = sketch_names(parameters)
     share = parameters.vocabulary_share
-    shares = [share, *((1 - share) / len(sketches) for _ in sketches)]
+    part = _COLUMNS_PART if cells else 0.0
+    shares = [
+        share,
+        *((1 - share) * (1 - part) / len(sketches) for _ in sketches),
+        *([(1 - share) * part] if cells else []),
+    ]
     noise = parameters.noise
     if noise == "gaussian":
         multipliers = gaussian_split(budget, shares)
@@ -169,13 +213,18 @@ def mechanisms(
         columns, sensitivity = parameters.top_terms, weights
         most, fewer = most_terms(parameters, vocabulary_size), "top_terms"
     require_releasable((labels, most), cure=f"Lower {fewer}, or declare fewer labels.")
-    return {
+    sums = {
         VOCABULARY: NoisySum(noise, multipliers[0], weights, (vocabulary_size,)),
         **{
             name: NoisySum(noise, multiplier, sensitivity, (labels, columns))
-            for name, multiplier in zip(sketches, multipliers[1:], strict=True)
+            for name, multiplier in zip(sketches, multipliers[1:], strict=False)
         },
     }
+    if cells:
+        require_releasable((sum(cells), most), cure=f"Lower {fewer}, or let phrases depend on fewer --phrase-columns.")
+        shape = (sum(cells), columns)
+        sums[COLUMN_DENSITY] = NoisySum(noise, multipliers[-1], weights.in_blocks(len(cells)), shape)
+    return sums
 
 
 def make_plan(parameters: DPKPSParameters, budget: Budget, facts: PublicFacts, *, vocabulary_size: int) -> Plan:
@@ -201,7 +250,9 @@ def make_plan(parameters: DPKPSParameters, budget: Budget, facts: PublicFacts, *
     if parameters.noise == "laplace":
         budget = Budget(budget.epsilon, 0)  # pure: no delta is booked
     labels = facts.labels.size
-    sums = mechanisms(parameters, budget, labels=labels, vocabulary_size=vocabulary_size)
+    chosen = [facts.columns[place] for place in phrase_columns(parameters, facts.columns)]
+    cells = [column.size for column in chosen]
+    sums = mechanisms(parameters, budget, labels=labels, vocabulary_size=vocabulary_size, cells=cells)
     stay = f"the top {parameters.top_terms}" if parameters.top_terms else "those above the noise"
     why = {VOCABULARY: f"noisy weighted counts of {vocabulary_size} public terms, of which {stay} stay"}
     for name, size in sketch_names(parameters).items():
@@ -209,6 +260,8 @@ def make_plan(parameters: DPKPSParameters, budget: Budget, facts: PublicFacts, *
         why[name] = (
             f"noisy {kind} of {'terms' if size == 1 else f'sequences of {size} terms'} for each of {labels} label(s)"
         )
+    names = ", ".join(column.name for column in chosen)
+    why[COLUMN_DENSITY] = f"noisy histogram of terms for each value of {names}"
     charges = tuple(Charge(name, mechanism, why[name]) for name, mechanism in sums.items())
     return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, sums, facts, vocabulary_size))
 
@@ -261,6 +314,9 @@ def _forecast(
         Fact("vocabulary_noise_floor", floor, f"vocabulary noise floor ({units} of which this is the only term)"),
         *(Fact(f"{name}_score_noise", noise, f"{name} score noise (std, {units})") for name, noise in sketches.items()),
     ]
+    if COLUMN_DENSITY in sums:
+        noise = sums[COLUMN_DENSITY].noise_std
+        entries.append(Fact("column_density_score_noise", noise, f"noise on a term's score by a column (std, {units})"))
     if facts.expected_records is not None:
         per_label = facts.expected_records / facts.labels.size
         terms = parameters.terms_per_record
@@ -281,7 +337,11 @@ def _forecast(
                     f"signal to noise of a term that {percent}% of a label's {units} hold",
                 )
             )
-    return Facts(tuple(entries))
+    warnings = (_LABEL_ALONE,) if facts.columns and needs_embeddings(parameters) else ()
+    return Facts(tuple(entries), warnings)
+
+
+_LABEL_ALONE = "With a bandwidth, phrases depend on the label alone, and not on the typed columns (--phrase-columns)."
 
 
 def known_score_noise(parameters: DPKPSParameters, multiplier: float, origin: NoiseOrigin) -> KnownNoise:
@@ -290,6 +350,15 @@ def known_score_noise(parameters: DPKPSParameters, multiplier: float, origin: No
         return KnownNoise("gaussian", 0.0)
     kind: NoiseKind = "gaussian" if needs_embeddings(parameters) else parameters.noise  # a sum of many is Gaussian
     return KnownNoise(kind, score_noise(parameters, multiplier))
+
+
+def known_column_noise(
+    parameters: DPKPSParameters, multiplier: float, origin: NoiseOrigin, *, columns: int
+) -> KnownNoise:
+    """The noise on one term's score under a cell of one of so many columns."""
+    blocks = math.sqrt(columns) if parameters.noise == "gaussian" else columns
+    known = known_score_noise(parameters, multiplier, origin)
+    return KnownNoise(known.kind, known.std * blocks)
 
 
 def score_noise(parameters: DPKPSParameters, multiplier: float) -> float:

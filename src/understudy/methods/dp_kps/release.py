@@ -5,14 +5,16 @@ KPS (Nagesh et al. 2025, arXiv:2502.13193), cut at the privacy boundary:
     counts  = [ weights of records that hold v among their first S terms : v in V ] + noise   charge "vocabulary"
     V~      = the terms whose counts stand above the noise, or the N largest
     sums_c  = sum over records of label c of  phi(terms of the record in V~) + noise  charge "density"
+    sums_a  = the same over records with the cell a of a typed column, + noise        charge "column-density"
               (or, for every structure K_m, of phi(first m terms))                    charges "sequences-m"
 
 Guarantee:
     Unit: a record, or an owner of whom at most k records are averaged (:mod:`understudy.corpus.bounding`).
     Each line with noise is one :class:`~understudy.privacy.mechanisms.NoisySum` over a query that states its
-    sensitivity (:class:`~understudy.queries.counts.TermCounts`, :mod:`understudy.methods.dp_kps.density`). The sums are
-    joint over labels, so no parallel composition is needed. Everything else is post-processing: V~ of the noisy
-    counts, its embeddings and features of V~ and public models.
+    sensitivity (:class:`~understudy.queries.counts.TermHistogram`, :mod:`understudy.methods.dp_kps.density`,
+    :class:`~understudy.queries.counts.ColumnTermHistogram`). The sums are joint over labels, and over the cells of all
+    columns, so no parallel composition is needed. Everything else is post-processing: V~ of the noisy counts, its
+    embeddings and features of V~ and public models.
 """
 
 from __future__ import annotations
@@ -29,12 +31,15 @@ from understudy.methods.base import Released, ReleaseTools, needed
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity
 from understudy.methods.dp_kps.features import Frequencies, integer_features
 from understudy.methods.dp_kps.generate import sampling_scores, scores
+from understudy.methods.dp_kps.lifts import Lifts
 from understudy.methods.dp_kps.plan import (
+    COLUMN_DENSITY,
     VOCABULARY,
     DPKPSParameters,
     fewest_terms,
     known_score_noise,
     needs_embeddings,
+    phrase_columns,
     require_room,
     score_noise,
     sketch_names,
@@ -45,7 +50,7 @@ from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import Query
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import NoiseOrigin
-from understudy.queries.counts import TermHistogram, TermRows
+from understudy.queries.counts import ColumnTermHistogram, TermHistogram, TermRows
 from understudy.vocabulary.matcher import TermMatcher
 from understudy.vocabulary.shrinkage import KnownNoise
 from understudy.vocabulary.terms import Vocabulary
@@ -91,7 +96,18 @@ def release(
             else:
                 sketch = SequenceDensity(rows, labels, phases)
         arrays[name] = tools.measure(name, sketch, corpus).value
+    if any(charge.name == COLUMN_DENSITY for charge in plan.charges):
+        places = phrase_columns(parameters, tools.columns)
+        sizes = tuple(tools.columns[place].size for place in places)
+        by_cell = ColumnTermHistogram(rows, places, sizes, len(terms), parameters.noise)
+        arrays[COLUMN_DENSITY] = tools.measure(COLUMN_DENSITY, by_cell, corpus).value
     check = noise_check(parameters, arrays, plan, origin, vocabulary_size=len(vocabulary.terms), seed=tools.seed)
+    if COLUMN_DENSITY in arrays:
+        std = 0.0 if origin == "none" else plan.mechanism(COLUMN_DENSITY).noise_std
+        lifts = Lifts.of(arrays[COLUMN_DENSITY], sizes, KnownNoise("gaussian", std))
+        spreads = zip(places, lifts.spreads, strict=True)
+        told = ", ".join(f"{tools.columns[place].name} {spread:.2f}" for place, spread in spreads)
+        check += Facts((Fact("column_lifts", told, "how much phrases depend on each column (0: not at all)"),))
     return Released(arrays, terms, public, check)
 
 
@@ -174,7 +190,7 @@ def noise_check(
         Fact(
             "share_sampled_above_3_std",
             tuple(round(float(number), 2) for number in share),
-            "share of sampled terms above 3 std",
+            "share of sampled terms whose score is above 3 std",
         ),
     ]
     return Facts(tuple(entries), (_WARNING,) if not above or share.min() < _LITTLE else ())

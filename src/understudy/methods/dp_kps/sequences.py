@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,11 +43,19 @@ def contrast_weights(scores: Scores, *, temperature: float = 1.0, contrast: floa
 
 
 def sample_independent(
-    weights: NDArray[np.float64], *, length: int, count: int, generator: np.random.Generator
+    weights: NDArray[np.float64],
+    *,
+    length: int,
+    count: int,
+    generator: np.random.Generator,
+    log_lifts: Callable[[slice], NDArray[np.float32]] | None = None,
 ) -> NDArray[np.int64]:
     """``Int64[count, length]``: rows of distinct terms, sampled one after another in proportion to ``weights``.
 
     Gumbel top-k (Yellott 1977): sorting log-weights plus Gumbel noise samples without replacement.
+
+    Args:
+        log_lifts: of some of the rows ``Float32[rows, N]``: logarithms by which their weights differ; None: by none.
     """
     with np.errstate(divide="ignore"):
         log_weights = np.log(np.maximum(weights, _SMALLEST * weights.max())).astype(np.float32)
@@ -55,6 +63,8 @@ def sample_independent(
     for some in _at_once(count, weights.size):
         rows = sampled[some]
         keys = log_weights + _gumbel((len(rows), weights.size), generator)
+        if log_lifts is not None:
+            keys += log_lifts(some)
         best = np.argpartition(-keys, length - 1, axis=1)[:, :length]
         order = np.argsort(-np.take_along_axis(keys, best, axis=1), axis=1)
         rows[:] = np.take_along_axis(best, order, axis=1)

@@ -187,5 +187,5 @@ def _noise(parameters: FewShotParameters, mechanism: SubsampledTokens) -> tuple[
 
 
 def _largest(count: int) -> float:
-    """The largest of so many standard normal draws, on average, about (Blom 1958)."""
+    """The largest of so many standard normal samples, on average, about (Blom 1958)."""
     return NormalDist().inv_cdf((count - 0.375) / (count + 0.25))

@@ -46,7 +46,7 @@ def generate(
     for first in range(0, len(wanted), _AT_ONCE):
         some = wanted[first : first + _AT_ONCE]
         taken = [None if rows is None else rows.take(label) for label, _ in some]
-        beginnings = ["" if row is None else row.cells for row in taken]
+        beginnings = [f"{row.cells}\n" if row and row.cells else "" for row in taken]
         for (label, number), row, text in zip(some, taken, texts.of(some, beginnings), strict=True):
             known = {"model": model, "sample": number, "tries": text.tries, "finish": text.finish}
             if text.fault:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from understudy.metrics.intervals import (
 )
 from understudy.metrics.sample import Sample
 from understudy.metrics.value import Metric, MetricValue, Setting
-from understudy.transcript import Part
+from understudy.transcript import Part, turns_of
 from understudy.vocabulary.words import split_words
 
 PART_LENGTH = Metric(
@@ -43,6 +43,22 @@ BEGINS = Metric(
     "fidelity",
     "Total variation distance of the shares of dialogues that each role begins, in [0, 1].",
     "Levin, Peres and Wilmer 2009, proposition 4.2",
+    "lower",
+)
+ACTS = Metric(
+    "acts_distance",
+    "Acts of turns, distance",
+    "fidelity",
+    "Total variation distance of the shares of turns that have each act, or none, in [0, 1].",
+    BEGINS.source,
+    "lower",
+)
+CALLS = Metric(
+    "calls_distance",
+    "Tools that are called, distance",
+    "fidelity",
+    "Total variation distance of the shares of calls that are of each tool, in [0, 1].",
+    BEGINS.source,
     "lower",
 )
 BELONGING = Metric(
@@ -79,9 +95,16 @@ def shape_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: 
         return over_subsamples(metric, between, sizes, of, seed=seed, resamples=resamples, high=1.0, settings=settings)
 
     if roles := list(real.form.roles):
-        yield measured(TURNS, length_ks, [_numbers(len(parts) for parts in table) for table in tables], {})
-        begins = [_numbers(roles.index(parts[0][0]) for parts in table) for table in tables]
+        yield measured(TURNS, length_ks, [_numbers(len(turns_of(parts)) for parts in table) for table in tables], {})
+        begins = [_numbers(roles.index(parts[0].name) for parts in table) for table in tables]
         yield measured(BEGINS, partial(total_variation, labels=len(roles)), begins, {})
+    if real.form.acts:
+        acts = ["", *real.form.acts]
+        done = [_numbers(acts.index(part.act) for part in _parts(table) if not part.tool) for table in tables]
+        yield measured(ACTS, partial(total_variation, labels=len(acts)), done, {})
+    if tools := list(real.form.tools):
+        called = [_numbers(tools.index(part.tool) for part in _parts(table) if part.calls) for table in tables]
+        yield measured(CALLS, partial(total_variation, labels=len(tools)), called, {})
     for name in real.form.names:
         yield measured(PART_LENGTH, length_ks, [_lengths(table, name) for table in tables], {"part": name})
 
@@ -92,7 +115,11 @@ def _numbers(values: Iterable[int]) -> Ints:
 
 def _lengths(table: Parts, name: str) -> Ints:
     """Words of every part of this name."""
-    return _numbers(len(split_words(content)) for parts in table for part, content in parts if part == name)
+    return _numbers(len(split_words(part.content)) for part in _parts(table) if part.name == name and not part.tool)
+
+
+def _parts(table: Parts) -> Iterator[Part]:
+    return chain.from_iterable(table)
 
 
 def belonging_values(table: Sample, of: str, *, seed: int, resamples: int) -> Iterator[MetricValue]:
@@ -110,7 +137,7 @@ def belonging_values(table: Sample, of: str, *, seed: int, resamples: int) -> It
 
 
 def _belonging(
-    pairs: Sequence[tuple[int, Part, str, str]],
+    pairs: Sequence[tuple[int, tuple[str, str], str, str]],
     size: int,
     of: str,
     settings: dict[str, Setting],

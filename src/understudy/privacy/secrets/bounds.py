@@ -1,8 +1,8 @@
 """How far one release lets an attacker come from a prior: the Poisson-binomial blow-up of SecPE, and its inverse.
 
-Without a secret's records a release is N(0, sigma^2), with them K + N(0, sigma^2), K = how many of them are drawn. The
-likelihood ratio grows with the value, so the best test that is wrong with probability p where the secret is absent has
-the threshold q = sigma Phi^-1(1 - p), and is right with probability B(p) = sum_k P(K = k) Phi_bar((q - k) / sigma)
+Without a secret's records a release is N(0, sigma^2), with them K + N(0, sigma^2), K = how many of them are sampled.
+The likelihood ratio grows with the value, so the best test that is wrong with probability p where the secret is absent
+has the threshold q = sigma Phi^-1(1 - p), and is right with probability B(p) = sum_k P(K = k) Phi_bar((q - k) / sigma)
 where it is present (Neyman and Pearson 1933; Wang et al. 2025, the reconstruction bound).
 
 Nothing here is ever understated: bounds are rounded up, calibrated noise too.
@@ -34,8 +34,8 @@ of d coordinates: together by less than 1e-8 up to d = 10^8 (where all y < 40: b
 curve is concave, r grows by at most twice that for each release; the rest of this margin is for rounding in doubles."""
 
 LEAST_NOISE = 1e-3
-"""The smallest noise multiplier that is ever said to be enough: where a secret is drawn with a probability below about
-r - p, (p, r) needs no noise at all, and the few that are drawn are given away."""
+"""The smallest noise multiplier that is ever said to be enough: where a secret is sampled with a probability below
+about r - p, (p, r) needs no noise at all, and the few that are sampled are given away."""
 
 _PRECISION = 1e-9
 _NOISE_CEILING = 1e9
@@ -43,7 +43,7 @@ _NOISE_CEILING = 1e9
 
 @lru_cache(maxsize=8192)
 def poisson_binomial(inclusion: Inclusion) -> NDArray[np.float64]:
-    """P(K = 0), ..., P(K = n) for n independent records, in groups of (probability of being drawn, how many).
+    """P(K = 0), ..., P(K = n) for n independent records, in groups of (probability of being sampled, how many).
 
     Args:
         inclusion: probabilities in [0, 1].
@@ -58,7 +58,7 @@ def poisson_binomial(inclusion: Inclusion) -> NDArray[np.float64]:
     for rate, records in inclusion:
         if not 0 <= rate <= 1 or records < 0:
             raise ConfigError(
-                f"Expected a probability of being drawn in [0, 1], got {rate} for {records} records.",
+                f"Expected a probability of being sampled in [0, 1], got {rate} for {records} records.",
                 "Give inclusion as (probability, number of records) pairs.",
             )
         power = np.array([1 - rate, rate])

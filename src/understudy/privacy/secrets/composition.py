@@ -5,8 +5,8 @@ otherwise, and is false), so r + r is used nowhere here. Within a run the plan i
 Gaussians in closed form or as mixtures by their privacy losses. Over runs they are chosen adaptively, and their Renyi
 divergences add up.
 
-Every release draws its records and its noise anew. One draw that is used for T releases at sigma is *one* release at
-sigma / sqrt(T), which is much worse.
+Every release samples its records and its noise anew. One sample that is used for T releases at sigma is *one* release
+at sigma / sqrt(T), which is much worse.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def posterior(events: Sequence[Event], prior: Number) -> float:
     """The most that a test for one secret is right after a fixed list of events, if it is wrong with ``prior``.
 
     Args:
-        events: each with fresh draws and noise. Mixtures state the same secrets in the same order, or one secret that
+        events: each with fresh samples and noise. Mixtures state the same secrets in the same order, or one secret that
             stands for all.
         prior: p, in (0, 1).
 
@@ -144,7 +144,7 @@ def posterior(events: Sequence[Event], prior: Number) -> float:
 def calibrate(
     budgets: SecretBudget | Sequence[SecretBudget], inclusion: Sequence[Inclusion], *, releases: int = 1
 ) -> float:
-    """Smallest noise multiplier with which ``releases`` releases, each with a fresh draw, keep to every budget.
+    """Smallest noise multiplier with which ``releases`` releases, each with a fresh sample, keep to every budget.
 
     Args:
         budgets: one for all secrets, or one for each.
@@ -289,7 +289,7 @@ def _posterior_of_one(prior: float, draws: Sequence[Draws]) -> float:
 
 
 def _most(draws: Draws) -> float:
-    """mu of the releases if all records are drawn that may be."""
+    """mu of the releases if all records are sampled that may be."""
     records = int(np.flatnonzero(draws.drawn)[-1])
     return math.sqrt(draws.releases) * records / (draws.noise_multiplier * (1 - DISCRETE_LOSS))
 

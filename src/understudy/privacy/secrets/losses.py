@@ -1,4 +1,4 @@
-"""Privacy losses of Gaussian noise on drawn records, and the best test after many such releases.
+"""Privacy losses of Gaussian noise on sampled records, and the best test after many such releases.
 
 A pair of distributions (present: K + N(0, sigma^2), absent: N(0, sigma^2)) is replaced by a pair on a grid of
 log-likelihood ratios that is *more* easily told apart: the line is cut into cells, and each cell's two masses are put
@@ -32,7 +32,7 @@ _ORDERS = np.geomspace(0.1, 1000, 24)
 
 @dataclass(frozen=True)
 class Draws:
-    """``releases`` equal releases: each with fresh noise on K drawn records, P(K = k) = ``drawn[k]``."""
+    """``releases`` equal releases: each with fresh noise on K sampled records, P(K = k) = ``drawn[k]``."""
 
     noise_multiplier: float
     drawn: Floats
@@ -43,7 +43,7 @@ def best_test(draws: Sequence[Draws], prior: float) -> float:
     """The most that any test after all releases is right if it is wrong with probability ``prior``.
 
     Returns:
-        An upper bound in [prior, 1], for fresh draws in every release.
+        An upper bound in [prior, 1], for fresh samples in every release.
     """
     releases = sum(each.releases for each in draws)
     tail = _TAIL * prior / releases
@@ -75,7 +75,7 @@ def _cut(draws: Draws, tail: float) -> _Cells:
     least = int(np.searchsorted(np.cumsum(draws.drawn), tail))
     most = len(draws.drawn) - 1 - int(np.searchsorted(np.cumsum(draws.drawn[::-1]), tail))
     chances = draws.drawn[least : most + 1].copy()
-    chances[0] += draws.drawn[:least].sum()  # more records drawn can only be told apart more easily
+    chances[0] += draws.drawn[:least].sum()  # more records sampled can only be told apart more easily
     reach = -normal_quantile(tail)
     low, high = least / sigma - reach, most / sigma + reach
     edges = np.linspace(low, high, min(_MOST_CELLS, math.ceil((high - low) / _STEP * math.sqrt(draws.releases))) + 1)

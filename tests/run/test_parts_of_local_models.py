@@ -1,0 +1,191 @@
+"""Several text columns of one row, owners and typed columns at once, where a local model reads private texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from clinic import FakeChat, settings, write_csv
+from local_fixtures import make_llama
+from run_fixtures import files_holding, runs_charged
+from script_model import END, ScriptModel
+from test_table_runs import simple_fit
+
+import understudy as us
+from understudy.config import run_config
+from understudy.decoding.tuned import TunedModel
+from understudy.errors import UnderstudyWarning
+from understudy.models.types import Completion
+from understudy.run import pipeline as running
+from understudy.run import tabling
+
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore:The gradients hardly:{UnderstudyWarning.__module__}.UnderstudyWarning"),
+    pytest.mark.filterwarnings(f"ignore:Most answers:{UnderstudyWarning.__module__}.UnderstudyWarning"),
+]
+
+PLANT = "zqxvplanted"
+FIELDS = ("subject", "message", "answer")
+SAID = "subject: Slow\nmessage: It is slow.\nanswer:"
+PROMPT = """
+document_type: note
+user: "-"
+prediction:
+  completion: {before: "Notes.", block: "T:{text}", cue: "T:"}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _quick_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabling, "fit", simple_fit)
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_llama(tmp_path_factory.mktemp("llama"), window=1024)
+
+
+def tickets(folder: Path, method: str, **changes: Any) -> dict[str, Any]:
+    """Settings of a run on 24 tickets of six customers; every third ticket has no answer."""
+    made = [
+        {
+            "product": ("router", "phone")[number % 2],
+            "subject": f"{PLANT} {number}",
+            "message": "The router drops the signal.",
+            "answer": "" if number % 3 == 0 else "We send a new one.",
+            "customer": f"{PLANT}{number % 6}",
+            "ward": "AB"[number % 2],
+        }
+        for number in range(24)
+    ]
+    write_csv(folder / "tickets.csv", made, [*made[0]])
+    (folder / "prompt.yaml").write_text(PROMPT)
+    not_used = ("vocabulary", "vocabulary_is_public", "top_terms", "length", "bandwidth", "llm", "records_per_label")
+    own = {
+        "method": method,
+        "data": str(folder / "tickets.csv"),
+        "text": ",".join(FIELDS),
+        "label": "product",
+        "labels": "router,phone",
+        "owner": "customer",
+        "max_records_per_owner": 2,
+        "columns": "ward=A|B",
+        "epsilon": "60",
+        "prompt": str(folder / "prompt.yaml"),
+        "private_text_tokens": 120,
+        "max_tokens": len(SAID) + 1,
+    }
+    return settings(folder, **{**dict.fromkeys(not_used), **own, **changes})
+
+
+TUNED: dict[str, Any] = {"private_dtype": "float32", "lora_rank": 2}
+METHODS: dict[str, dict[str, Any]] = {
+    "dp-finetune": {**TUNED, "declared_records": 6, "sampling_rate": 0.5, "steps": 2, "rows_at_once": 2},
+    "seq-pate": {
+        **TUNED,
+        "declared_records": 6,
+        "teachers": 4,
+        "teacher_layers": 1,
+        "teacher_steps": 1,
+        "queries": 4,
+        "candidates": 8,
+        "pseudo_texts": 4,
+        "student_steps": 1,
+        "student_batch": 4,
+    },
+    "few-shot": {
+        "sampling_rate": 0.5,
+        "subsets": 2,
+        "examples_per_subset": 1,
+        "tokens": 12,
+        "exemplar_tokens": 6,
+        "exemplars": 1,
+        "candidates": 20,
+    },
+    "private-prediction": {
+        "batches": 1,
+        "batch_size": 5,
+        "tokens_per_batch": 2 * len(SAID) + 4,
+    },
+}
+
+GENERATED: dict[str, dict[str, Any]] = {
+    "few-shot": {"llm": "fake", "records_per_label": 4},
+    "private-prediction": {},
+}
+
+
+def spelled(text: bytes, drawn: bytes) -> int:
+    """The ticket letter by letter, once behind the row; a private text that is no ticket behind its row says "!"."""
+    _, newline, answer = drawn.lstrip().partition(b"\n")
+    if not newline or (text and not text.strip().startswith((b"ward: A\nsubject: ", b"ward: B\nsubject: "))):
+        return ord("!")
+    said = SAID.encode()
+    return said[len(answer)] if said.startswith(answer) and len(answer) < len(said) else END
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_tickets_of_owners_are_learnt_and_written_in_their_parts_with_their_columns(
+    tmp_path: Path,
+    llama: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    use_chat: Callable[[FakeChat], FakeChat],
+    method: str,
+) -> None:
+    learnt: list[str] = []
+    original = TunedModel.row
+
+    def watched(self: TunedModel, text: str, label: int, *, end: bool = True) -> Any:
+        learnt.append(text)
+        return original(self, text, label, end=end)
+
+    def says(self: TunedModel, keys: Sequence[Any], **_: Any) -> Iterator[Completion]:
+        yield from (Completion(f"\n{SAID}", "stop") for _ in keys)
+
+    chat = use_chat(FakeChat(lambda _request: Completion(f"Of course.\n\n{SAID}", "stop", 9, 9)))
+    if method == "private-prediction":
+        monkeypatch.setattr("understudy.models.catalog.load_causal", lambda *_, **__: ScriptModel(spelled))
+    monkeypatch.setattr(TunedModel, "row", watched)
+    values = tickets(tmp_path, method, private_model=f"hf:{llama}", **METHODS[method])
+    released = running.release(run_config(values)).release
+    assert not chat.asked, "a release asks no language model"
+    monkeypatch.setattr(TunedModel, "sample", says)
+    options = GENERATED.get(
+        method, {"private_model": f"hf:{llama}", "private_dtype": "float32", "records_per_label": 4}
+    )
+    made = us.generate(released, output=str(tmp_path / "more"), **options)
+
+    table = pq.read_table(tmp_path / "more" / "release" / "synthetic.parquet").to_pylist()
+    assert len(table) >= 2
+    assert {(row["subject"], row["message"], row["answer"]) for row in table} == {("Slow", "It is slow.", None)}
+    assert {row["product"] for row in table} == {"router", "phone"}
+    assert all(row["ward"] in ("A", "B", None) for row in table)
+    assert released.schema.form.fields == FIELDS
+    assert made.statement.unit.kind == "owner"
+    assert runs_charged(tmp_path / "ledger.sqlite", "tickets") == 1
+    assert not [*files_holding(tmp_path / "out", PLANT.encode()), *files_holding(tmp_path / "more", PLANT.encode())]
+    assert not [request for request in chat.asked if any(PLANT in each.content for each in request.messages)]
+    if method == "few-shot":
+        asked = [request.messages[-1].content.split("\n\n")[0] for request in chat.asked]
+        wards = [f"Details: ward: {row['ward']}." for row in table if row["ward"]]
+        assert [row for row in asked if row.startswith("Details: ")] == wards
+    of_tickets = [text for text in learnt if PLANT in text]
+    if method == "dp-finetune":
+        assert of_tickets
+        assert all(text.startswith(("ward: A\nsubject: ", "ward: B\nsubject: ")) for text in of_tickets)
+    if method == "seq-pate":
+        assert of_tickets
+        assert all(text.startswith("subject: ") for text in of_tickets)
+    assert us.evaluate(
+        tmp_path / "tickets.csv",
+        tmp_path / "more",
+        text=FIELDS,
+        label="product",
+        labels=["router", "phone"],
+        columns="ward=A|B",
+        embedder="none",
+        metrics="fidelity",
+    ).values

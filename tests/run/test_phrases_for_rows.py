@@ -1,0 +1,131 @@
+"""Runs of dp-kps on tables with typed columns: phrases that fit their rows, and Releases that hold what that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clinic import LABELS, TERMS, FakeChat, settings, write_csv
+from test_table_runs import simple_fit
+
+import understudy as us
+from understudy.config import run_config
+from understudy.errors import ConfigError, ReleaseError
+from understudy.methods.dp_kps.plan import COLUMN_DENSITY
+from understudy.release import Release
+from understudy.run import pipeline as running
+from understudy.run import tabling
+
+WARDS = ("A", "B")
+SAID = {
+    (label, ward): TERMS[8 * place + 4 * (ward == "B") :][:4] for place, label in enumerate(LABELS) for ward in WARDS
+}
+"""Which terms the notes of a ward in a department hold."""
+SEEDED = {"insecure_noise_seed": 1}
+MODEL = {"llm": "openai:fake", "base_url": "http://127.0.0.1:1/v1", "samples": 1, "repair": 0}
+
+
+@pytest.fixture(autouse=True)
+def _quick_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabling, "fit", simple_fit)
+
+
+def wards(folder: Path, **changes: Any) -> dict[str, Any]:
+    """Settings of a run on notes of two departments with two wards each."""
+    made = []
+    for number in range(800):
+        label, ward = LABELS[number % 2], WARDS[number // 2 % 2]
+        words = [SAID[label, ward][(number // 4 + step) % 4] for step in range(2)]
+        made.append({"note": ", ".join(words), "department": label, "ward": ward, "night": "no"})
+    write_csv(folder / "notes.csv", made, [*made[0]])
+    asked = {"columns": "ward=A|B; night", "epsilon": "8", "top_terms": 16, "records_per_label": 100, **SEEDED}
+    return settings(folder, **{**asked, **changes})
+
+
+def fitting(result: us.Result) -> float:
+    """Share of all phrases that are said in the ward of their row."""
+    columns, fits = result.columns, list[bool]()
+    for label, ward, record in zip(columns["label"], columns["ward"], result.records, strict=True):
+        if isinstance(label, str) and isinstance(ward, str):
+            fits += [phrase in SAID[label, ward] for phrase in record.provenance["phrases"]]
+    return sum(fits) / len(fits)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Release:
+    return running.release(run_config(wards(tmp_path, records_per_label=None))).release
+
+
+def test_phrases_fit_the_rows_of_their_texts(tmp_path: Path) -> None:
+    result = running.run(run_config(wards(tmp_path)))
+    assert fitting(result) > 0.85
+    assert [charge.name for charge in result.statement.charges][:3] == ["vocabulary", "density", COLUMN_DENSITY]
+    told = str(result.release.noise_check["column_lifts"])
+    ward, night = (float(part.split()[1]) for part in told.split(", "))
+    assert ward > 0.5 > 0.1 > night
+
+
+def test_without_columns_in_the_phrases_they_fit_by_chance(tmp_path: Path) -> None:
+    result = running.run(run_config(wards(tmp_path, phrase_columns="none")))
+    assert 0.35 < fitting(result) < 0.65
+    assert COLUMN_DENSITY not in result.release.arrays
+
+
+def test_a_condition_gets_phrases_of_its_rows(made: Release) -> None:
+    result = us.generate(made, llm="none", records_per_label=50, where={"ward": "B"}, seed=3)
+    assert set(result.columns["ward"]) == {"B"}
+    assert fitting(result) > 0.85
+
+
+@pytest.mark.usefixtures("embedder")
+def test_phrases_that_a_guide_chose_get_rows_that_they_fit(tmp_path: Path) -> None:
+    result = running.run(run_config(wards(tmp_path, guide=True, epsilon="12")))
+    assert fitting(result) > 0.8
+    assert 40 <= list(result.columns["ward"]).count("A") <= 160
+
+
+def test_prompts_show_phrases_and_the_row_that_they_fit(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    chat = use_chat(FakeChat())
+    result = running.run(run_config(wards(tmp_path, records_per_label=20, **MODEL)))
+    assert fitting(result) > 0.8
+    prompts = [request.messages[-1].content for request in chat.asked if "Details:" in request.messages[-1].content]
+    assert len(prompts) == len(result.records) == 40
+    for prompt, record in zip(prompts, result.records, strict=True):
+        assert record.columns is not None
+        assert f"ward: {record.columns[0]}" in prompt or record.columns[0] is None
+        assert all(phrase in prompt for phrase in record.provenance["phrases"])
+
+
+def test_the_same_seed_gives_the_same_rows_and_phrases(made: Release) -> None:
+    first, same, other = (
+        [(record.text, record.columns) for record in us.generate(made, llm="none", records=40, seed=seed).records]
+        for seed in (1, 1, 2)
+    )
+    assert first == same != other
+
+
+def test_a_release_that_lacks_what_its_parameters_name_is_refused(made: Release, tmp_path: Path) -> None:
+    arrays = {name: array for name, array in made.arrays.items() if name != COLUMN_DENSITY}
+    replace(made, arrays=arrays).save(tmp_path / "less.release")
+    with pytest.raises(ReleaseError):
+        us.load_release(tmp_path / "less.release")
+
+
+def test_a_release_of_before_has_rows_by_their_label(made: Release, tmp_path: Path) -> None:
+    arrays = {name: array for name, array in made.arrays.items() if name != COLUMN_DENSITY}
+    charges = tuple(charge for charge in made.statement.charges if charge.name != COLUMN_DENSITY)
+    parameters = {name: value for name, value in made.parameters.items() if name != "phrase_columns"}
+    old = replace(made, arrays=arrays, statement=replace(made.statement, charges=charges), parameters=parameters)
+    result = us.generate(old, llm="none", records=200)
+    assert 0.35 < fitting(result) < 0.65
+
+
+@pytest.mark.parametrize("changes", [{"phrase_columns": "wing"}, {"columns": None, "phrase_columns": "ward"}])
+def test_phrases_cannot_depend_on_what_is_no_column(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="no typed column beside the label"):
+        running.run(run_config(wards(tmp_path, **changes)))
