@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import os
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -20,6 +20,9 @@ from pydantic import (
 )
 
 from understudy.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _ONE_OR_SEVERAL = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
 
@@ -110,17 +113,26 @@ class Parameters(BaseModel):
 
 def _problem(error: ValidationError) -> str:
     """The first problem in one sentence."""
-    first = error.errors(include_url=False)[0]
-    name = ".".join(str(part) for part in first["loc"]) or "parameters"
+    errors = error.errors(include_url=False)
+    field = errors[0]["loc"][:1]
+    first = max((each for each in errors if each["loc"][:1] == field), key=lambda each: len(_places(each)))
+    name = ".".join(map(str, (*field, *_places(first)))) or "parameters"
     if first["type"] == "extra_forbidden":
         return f"There is no parameter {name!r}."
-    message = first["msg"].removeprefix("Value error, ")
+    forms = dict.fromkeys(each["msg"] for each in errors if each["input"] is first["input"])  # those of a union
+    others = (form.removeprefix("Input should be ") for form in list(forms)[1:] if form.startswith("Input should be "))
+    message = " or ".join([first["msg"].removeprefix("Value error, "), *others]).replace("valid tuple", "list")
     message = message[:1].lower() + message[1:].rstrip(".")
     if not first["loc"]:
         return f"The parameters contradict each other: {message}."
     if first["type"] == "missing":
         return f"The parameter {name!r} is missing."
     return f"Parameter {name!r}: {message}, got {_shown(first['input'])}."
+
+
+def _places(error: ErrorDetails) -> list[int]:
+    """Where in a list the problem is. Behind a field pydantic also names the types of a union."""
+    return [part for part in error["loc"] if isinstance(part, int)]
 
 
 def _shown(value: object) -> str:

@@ -138,6 +138,14 @@ def test_the_charge_has_the_sensitivity_that_its_query_states(noise: Any, asked:
         assert (own.sensitivity, own.shape) == (mechanism.sensitivity, mechanism.shape)
 
 
+@pytest.mark.parametrize(("records", "drowned"), [(200, "ward, night, beds"), (4_000, "beds"), (20_000, "")])
+def test_a_plan_names_the_columns_that_noise_drowns(records: int, drowned: str) -> None:
+    columns = declared_columns("ward=A|B; night; beds=1..60/60")
+    facts = PublicFacts(RECORD, LabelSet(("a", "b")), columns=columns, expected_records=records)
+    plan = make_plan(DPKPSParameters(), Budget(6, "1e-6"), facts, vocabulary_size=5_000)
+    assert [f"Phrases by {drowned} would" in warning for warning in plan.forecast.warnings] == [True] * bool(drowned)
+
+
 @pytest.mark.parametrize("asked", ["wing", "ward,", "all,ward", "", "id"])
 def test_names_that_are_no_columns_are_refused(asked: str) -> None:
     with pytest.raises(ConfigError, match="no typed column beside the label"):

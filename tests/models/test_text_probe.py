@@ -170,11 +170,13 @@ def words(count: int, draw: np.random.Generator) -> str:
 
 
 def votes(folder: Path, records: Sequence[str], candidates: NDArray[np.int16], *, unlimited: bool) -> NDArray[Any]:
-    """The exact votes of the records, embedded fifty at a time."""
+    """The exact votes of the records, embedded fifty at a time; the first one by itself, since threads that share a
+    model whose factors stay in it may overwrite what a long text left there."""
     embedder = SentenceEmbedder(folder, name="rope", device="cpu")
     if unlimited:
         without_window(embedder)
-    parts = [embedder.embed(records[start : start + 50]) for start in range(0, len(records), 50)]
+    starts = [0, *range(1, len(records), 50)]
+    parts = [embedder.embed(records[start : start + 50 if start else 1]) for start in starts]
     zeros = np.zeros(len(records), dtype=np.int64)
     block = Block(private_vectors(np.concatenate(parts)), zeros.astype(np.int32), zeros)
     (found,) = nearest([block], candidates, np.zeros(len(candidates), dtype=np.int32), device=None)

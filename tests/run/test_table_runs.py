@@ -399,6 +399,26 @@ def test_a_value_outside_its_domain_is_a_bad_row_that_names_the_column_and_its_f
     assert skipped == {"skipped": 1, "kinds": {f"value outside a column's domain: {column}": 1}}
 
 
+def test_a_required_column_is_never_missing_and_a_row_without_it_is_a_bad_row(tmp_path: Path) -> None:
+    required = {
+        "ward": {"kind": "category", "values": ["A", "B"], "required": True},
+        "beds": "1..4",
+        "fee": "0.0..90.0/3",
+    }
+    values = tables(tmp_path, columns=required, **SEEDED)
+    result = run(values, records_per_label=100)
+    assert None not in result.columns["ward"]
+    assert None in result.columns["fee"]
+    assert result.release.arrays["columns"].shape == (len(LABELS) + 2 + 5 + 4,)
+    again = us.load_release(tmp_path / "out" / "release" / "dp-kps.release")
+    assert [column.required for column in again.schema.columns] == [True, False, False]
+    assert again.digest == result.release.digest
+    required["fee"] = {"kind": "number", "range": [0, 90], "bins": 3, "required": True}
+    with pytest.raises(CorpusError, match="the typed column 'fee' does not declare") as caught:
+        run(tables(tmp_path, columns=required, output=str(tmp_path / "other"), dataset="other"))
+    assert "no cell may be empty" in caught.value.cure
+
+
 def in_json(folder: Path, values: dict[str, Any], without: Callable[[int], bool]) -> dict[str, Any]:
     """The same settings on JSON lines, with the fee left out of the rows that are said."""
     with (folder / "notes.csv").open(newline="") as stream:

@@ -78,6 +78,36 @@ def test_a_missing_value_has_a_cell_of_its_own(column: Column, nothing: Any) -> 
     assert column.cell(nothing) == column.missing == column.size - 1
 
 
+REQUIRED = declared_columns(
+    {
+        column.name: {**column.to_json(), "required": True}
+        for column in (*COLUMNS.values(), declared_columns("one=A")[0])
+    }
+)
+
+
+@pytest.mark.parametrize("column", REQUIRED, ids=lambda column: column.name)
+def test_a_required_column_has_no_cell_for_missing_values(column: Column) -> None:
+    assert column.cell(None) is None
+    assert column.cell("") is None
+    assert column.size == (len(column.values) or column.bins)
+    assert "missing" not in [column.title(cell) for cell in range(column.size)]
+    generator = np.random.default_rng(0)
+    assert None not in [column.sample(cell, generator) for cell in range(column.size)]
+    assert "no cell may be empty" in column.form
+    with pytest.raises(ConfigError, match="has no 'missing'"):
+        column.asked("missing")
+    first = column.title(0).partition(" to ")[0]
+    assert column.asked(first).weights.shape == (column.size,)
+    assert Column.from_json(json.loads(json.dumps(column.to_json()))) == column
+
+
+@EACH
+def test_columns_that_are_not_required_do_not_say_so(column: Column) -> None:
+    """Releases of versions that knew no such field keep their digest."""
+    assert "required" not in column.to_json()
+
+
 @pytest.mark.parametrize(
     ("name", "value", "cell"),
     [
@@ -137,6 +167,7 @@ def test_nothing_that_a_file_holds_raises(value: Any) -> None:
         *({}, [], 5, None, {"a": None}, {"a": 5}, {"a": []}, {"a": [None]}, {"a": [["x"]]}, {"a": {}}, {"": ["x"]}),
         *({"a": {"kind": "identifier", "values": ["x"]}}, {"a": {"kind": "identifier", "range": [0, 1]}}),
         *("a=low|missing", {"a": ["missing"]}),
+        *({"a": {"kind": "identifier", "required": True}}, {"a": {"kind": "boolean", "required": "yes"}}),
         *({"a": {"kind": "text"}}, {"a": {"kind": "integer"}}, {"a": {"kind": "integer", "range": [1]}}),
         *({"a": {"kind": "integer", "range": ["a", "b"]}}, {"a": {"kind": "integer", "range": [1, 5], "values": [1]}}),
         *({"a": {"kind": "boolean", "values": [1]}}, {"a": {"kind": "boolean", "range": [0, 1]}}),

@@ -1,6 +1,7 @@
 """One typed column: a name, and a declared, finite domain of cells.
 
-The domain is public: the values of a category, or a range in bins. A missing value has a cell of its own, the last one.
+The domain is public: the values of a category, or a range in bins. A missing value has a cell of its own, the last one,
+unless the column is declared to have none.
 Numbers and dates outside their range count as its nearest end; a value of another kind, or a category that is not
 declared, makes a bad row.
 """
@@ -70,6 +71,7 @@ class Column:
         least, most: ends of the range, both included: whole numbers, decimals, dates (ISO 8601 where they are strings).
         bins: of equal width over the range; each is a cell.
         decimals: digits behind the point of a number that is written.
+        required: no value is missing: there is no cell for it, and a row without one is a bad row.
 
     Raises:
         ConfigError: if it declares no finite domain.
@@ -82,15 +84,18 @@ class Column:
     most: Any = None
     bins: int = 0
     decimals: int = 2
+    required: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
             raise no_column("", "it has no name that can be shown")
         if self.kind not in KINDS:
             raise no_column(self.name, f"there is no kind {self.kind!r:.40}")
+        if not isinstance(self.required, bool):
+            raise no_column(self.name, "whether it is required is neither true nor false")
         if self.kind == "identifier":
-            if self.values or self.least is not None or self.most is not None or self.bins:
-                raise no_column(self.name, "an identifier has no values and no range")
+            if self.values or self.least is not None or self.most is not None or self.bins or self.required:
+                raise no_column(self.name, "an identifier has no values and no range, and is never required")
         elif self.kind in ("category", "boolean"):
             self._check_values()
         else:
@@ -150,28 +155,29 @@ class Column:
 
     @property
     def size(self) -> int:
-        """Cells, that of missing values included."""
-        return (len(self.values) or self.bins) + 1
+        """Cells, that of missing values included where it has one."""
+        return self.missing + (not self.required)
 
     @property
     def missing(self) -> int:
-        """The cell of missing values: the last one."""
-        return self.size - 1
+        """The number of cells that hold values; and the cell of missing values behind them, where there is one."""
+        return len(self.values) or self.bins
 
     @property
     def form(self) -> str:
         """How its values are written, for people."""
+        form = _FORMS.get(self.kind, "")
         if self.kind == "category":
             shown = ", ".join(map(canonical, self.values[:_SHOWN]))
-            return f"it declares {shown}{', ...' if len(self.values) > _SHOWN else ''} and no other value"
-        return _FORMS[self.kind]
+            form = f"it declares {shown}{', ...' if len(self.values) > _SHOWN else ''} and no other value"
+        return f"{form}; it is required, so no cell may be empty" if self.required else form
 
     def cell(self, value: object) -> int | None:
-        """The cell of a value as a file has it; None where it is no value of this column."""
+        """The cell of a value as a file has it; None where it is no value of this column, or missing and required."""
         if isinstance(value, np.generic):
             value = value.item()
         if is_missing(value):
-            return self.missing
+            return None if self.required else self.missing
         if self.values:
             return self._index.get(canonical(label)) if (label := self._label(value)) is not None else None
         parsed = parse(value, self.kind)
@@ -228,7 +234,7 @@ class Column:
         for part in (each.strip() for each in text.split("|")):
             first, dots, last = (each.strip() for each in part.partition(".."))
             cell = self.cell(part) if part and self.values else None
-            if cell is None and part == _MISSING:
+            if cell is None and part == _MISSING and not self.required:
                 cell = self.missing
             if cell is not None:
                 weights[cell] = 1.0
@@ -293,6 +299,8 @@ class Column:
     def to_json(self) -> dict[str, Any]:
         """As a YAML file declares it, its name besides."""
         fields: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        if self.required:  # where it is not, nothing says so, as in Releases that know no such field
+            fields["required"] = True
         if self.kind == "category":
             return {**fields, "values": list(self.values)}
         if self.kind in ("boolean", "identifier"):
@@ -306,7 +314,7 @@ class Column:
         """What :meth:`to_json` made, or a file declares. Raises ConfigError if it is no column."""
         rest = dict(fields)
         name, ends = rest.pop("name", ""), rest.pop("range", [None, None])
-        unknown = set(rest) - {"kind", "values", "bins", "decimals"}
+        unknown = set(rest) - {"kind", "values", "bins", "decimals", "required"}
         if unknown:
             raise no_column(name, f"there is no field {min(map(str, unknown))!r:.40}")
         if not isinstance(ends, list | tuple) or len(ends) != 2:

@@ -53,6 +53,7 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]]) -> str:
         "# Other columns that the synthetic table is to have (docs/tables.md). Whatever stays a comment is left out,",
         "# and so should be names, numbers and addresses of people. Forms: a list of values, boolean, or",
         *(f"#   {form}" for form in list(_FORMS.values())[1:]),
+        "# A column that is never empty: {kind: category, values: [A, B, C], required: true}, and so with every kind.",
         "# columns:",
         *(
             f"#   {_quoted(name)}: {_FORMS.get(kind, _CATEGORY)}"

@@ -263,7 +263,7 @@ def make_plan(parameters: DPKPSParameters, budget: Budget, facts: PublicFacts, *
     names = ", ".join(column.name for column in chosen)
     why[COLUMN_DENSITY] = f"noisy histogram of terms for each value of {names}"
     charges = tuple(Charge(name, mechanism, why[name]) for name, mechanism in sums.items())
-    return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, sums, facts, vocabulary_size))
+    return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, sums, facts, vocabulary_size, chosen))
 
 
 def require_room(parameters: DPKPSParameters, dimension: int, *, vocabulary_size: int) -> None:
@@ -299,13 +299,20 @@ _FREQUENCY_BYTES = 8 + 4
 
 
 def _forecast(
-    parameters: DPKPSParameters, sums: Mapping[str, NoisySum], facts: PublicFacts, vocabulary_size: int
+    parameters: DPKPSParameters,
+    sums: Mapping[str, NoisySum],
+    facts: PublicFacts,
+    vocabulary_size: int,
+    chosen: Sequence[Column],
 ) -> Facts:
     """Noise in units (records or owners: an averaged owner weighs as much as a record), and signal against it.
 
     A unit's weight of 1 is shared out over the terms that count of it; here over S of them, as of a longer record.
+
+    Args:
+        chosen: columns that phrases depend on.
     """
-    units = f"{facts.unit.kind}s"
+    units, warnings = f"{facts.unit.kind}s", list[str]()
     counts = sums[VOCABULARY].noise_std
     sketches = {name: score_noise(parameters, sums[name].noise_multiplier) for name in sketch_names(parameters)}
     floor = noise_floor(counts, vocabulary_size)
@@ -337,10 +344,20 @@ def _forecast(
                     f"signal to noise of a term that {percent}% of a label's {units} hold",
                 )
             )
-    warnings = (_LABEL_ALONE,) if facts.columns and needs_embeddings(parameters) else ()
-    return Facts(tuple(entries), warnings)
+        if chosen:
+            seen = facts.expected_records * _COMMON / weight / sums[COLUMN_DENSITY].noise_std
+            if drowned := [column.name for column in chosen if seen < column.size]:
+                warnings.append(_DROWNED.format(units=units, names=", ".join(drowned), share=_COMMON))
+    if facts.columns and needs_embeddings(parameters):
+        warnings.append(_LABEL_ALONE)
+    return Facts(tuple(entries), tuple(warnings))
 
 
+_COMMON = 0.05
+_DROWNED = (
+    "Phrases by {names} would be mostly noise: a term that {share:.0%} of the {units} with one value hold counts for "
+    "less. They take budget from the label's phrases. Name the columns that matter with --phrase-columns, or none."
+)
 _LABEL_ALONE = "With a bandwidth, phrases depend on the label alone, and not on the typed columns (--phrase-columns)."
 
 

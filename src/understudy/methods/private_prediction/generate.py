@@ -31,7 +31,7 @@ def generate(release: Release, counts: Sequence[int]) -> Iterator[SyntheticRecor
     Raises ReleaseError if more are asked for than there are, or a row holds a cell that its column does not have.
     """
     for column, cells in zip(columns_shown(release), release.arrays.get(ROWS, np.zeros((0, 0))).T, strict=False):
-        if (cells > column.missing).any():
+        if (cells >= column.size).any():
             raise ReleaseError("The rows of this Release do not fit its columns.", "Ask whoever made it for the file.")
     there = available(release)
     names = [str(label) for label in release.schema.labels] or ["in all"]

@@ -81,7 +81,7 @@ class PrivatePrediction(Method, PrivatePredictionParameters):
             strings["no records"] = None
         arrays = {"label": Held("int32", (count,), 0, labels - 1), **numbers, "ended": Held("int32", (count,), 0, 1)}
         if columns := generating.columns_shown(release):
-            arrays[ROWS] = Held("int32", (count, len(columns)), 0, max(column.missing for column in columns))
+            arrays[ROWS] = Held("int32", (count, len(columns)), 0, max(column.size for column in columns) - 1)
         return Contents(
             {TOKENS: ZCDPEvent.kind},
             arrays,
