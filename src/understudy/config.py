@@ -371,7 +371,8 @@ class OutputParameters(Parameters):
     records_per_label: int | None = Field(None, ge=1, le=MOST_RECORDS)
     """Synthetic records per label."""
     records: int | None = Field(None, ge=1, le=MOST_RECORDS)
-    """Synthetic records in total, in equal shares for all labels."""
+    """Synthetic records in total, in equal shares for all labels; with typed columns as the released distribution has
+    them."""
     seed: int = Field(0, ge=0)
     """Steers public randomness and the language model's sampling; never the noise."""
     fresh: bool = False

@@ -17,8 +17,8 @@ from understudy.cli.output import say
 from understudy.errors import ConfigError
 from understudy.parameters import Parameters
 
-TABLE = ("text", "label", "labels", "columns", "owner")
-WRITING = ("document_type", "llm", "base_url", "records_per_label", "output")
+TABLE = ("text", "roles", "label", "labels", "columns", "owner")
+WRITING = ("document_type", "llm", "base_url", "records", "records_per_label", "output")
 _OF_METHODS = (
     *("vocabulary", "vocabulary_is_public", "length", "rounds", "population", "public_corpus"),
     *("public_corpus_is_public", "batches", "sampling_rate", "exemplars"),
