@@ -365,8 +365,8 @@ def evaluate(
     Args:
         real: the real table: a file, several, a frame, a Dataset, or an open corpus.
         synthetic: what :func:`run` or :func:`generate` returned, their output folder, or a table.
-        options: column names are taken from the Release of the synthetic table where there is one and they are not
-            given.
+        options: column names are taken from the output folder of the synthetic table where there is one and they are
+            not given.
     """
     from understudy.assess.evaluate import evaluate
 

@@ -17,8 +17,7 @@ from understudy.corpus.write import write_table
 from understudy.errors import ConfigError, StorageError
 from understudy.files import atomic_file, shared_folder
 from understudy.labels import canonical
-from understudy.methods.registry import load_release
-from understudy.outputs import LABEL, PROVENANCE, TEXT, TRANSCRIPT, OutputFolder, find_table, types_of
+from understudy.outputs import LABEL, PROVENANCE, TEXT, TRANSCRIPT, OutputFolder, find_table, schema_of_table, types_of
 from understudy.release import PublicSchema
 from understudy.report.contents import read_statement
 from understudy.statement import NOT_PRIVATE, Statement
@@ -117,8 +116,7 @@ def _read(folder: OutputFolder) -> _Run:
         raise ConfigError(
             f"The folder {folder.root.name} holds no synthetic table.", "Make one with `understudy generate`."
         )
-    file = folder.release_file(statement.method)
-    schema = load_release(file).schema if file.exists() else PublicSchema()
+    schema = schema_of_table(release) or PublicSchema()
     try:
         rows = list(read_rows(table, typed=[column.name for column in schema.columns]))
         asked_for = str(provenance_of(rows[0]).get("document_type", "")) if rows else ""

@@ -1,8 +1,8 @@
 """The output folder: one shape for every verb, split by who may see it.
 
 out/
-  release/    the synthetic table, METHOD.release, statement.json, statement.md, metrics.json (those
-              that were charged), report.html                                      (shareable)
+  release/    the synthetic table, schema.json (what its columns are), METHOD.release, statement.json,
+              statement.md, metrics.json (those that were charged), report.html    (shareable)
   private/    run.sqlite, progress.json, embeddings/, bad_rows.jsonl, diary.jsonl, evaluation.json,
               report.html (mode 0700)
 """
@@ -23,11 +23,12 @@ from understudy.files import PRIVATE_MODE, atomic_file, only_owner_writes, requi
 from understudy.labels import canonical
 from understudy.methods.registry import load_release, method_names
 from understudy.release import PublicSchema, Release
+from understudy.release.reading import read_schema
 from understudy.statement import Statement
 from understudy.writing.records import SyntheticRecord
 
 FORMATS = ("parquet", "csv", "jsonl")
-REPORT = "report.html"
+REPORT, SCHEMA = "report.html", "schema.json"
 PROGRESS = "progress.json"
 TEXT, LABEL, PROVENANCE = "text", "label", "provenance"
 TRANSCRIPT = "transcript"
@@ -83,6 +84,11 @@ class OutputFolder:
 
     def synthetic_file(self, output_format: str) -> Path:
         return self.shareable / f"synthetic.{output_format}"
+
+    @property
+    def schema_file(self) -> Path:
+        """What the columns of the synthetic table are: names and declared domains."""
+        return self.shareable / SCHEMA
 
     @property
     def metrics_file(self) -> Path:
@@ -144,6 +150,7 @@ class OutputFolder:
         """All that runs, evaluations and audits write for others to read, the statement last."""
         return [
             *(self.synthetic_file(output_format) for output_format in FORMATS),
+            self.schema_file,
             self.metrics_file,
             self.report_file,
             self.evaluation_file,
@@ -184,6 +191,9 @@ class OutputFolder:
         *,
         keep_formulas: bool = False,
     ) -> Path:
+        """The synthetic table, and beside it what its columns are, for those who have it without its Release."""
+        with atomic_file(self.schema_file) as stream:
+            stream.write(json.dumps(schema.to_json(), indent=1, ensure_ascii=False).encode("utf-8"))
         path = self.synthetic_file(output_format)
         write_table(path, synthetic_columns(records, schema), keep_formulas=keep_formulas, types=types_of(schema))
         return path
@@ -203,6 +213,16 @@ def types_of(schema: PublicSchema) -> dict[str, Any]:
 def find_table(shareable: Path) -> Path | None:
     """The synthetic table in a shareable folder, whichever format it has; None where there is none."""
     return next((path for name in FORMATS if (path := shareable / f"synthetic.{name}").exists()), None)
+
+
+def schema_of_table(shareable: Path) -> PublicSchema | None:
+    """What the columns of the synthetic table in a shareable folder are; None where that is not said.
+
+    Raises:
+        ConfigError: if it is said in a file that cannot be read.
+    """
+    path = shareable / SCHEMA
+    return read_schema(path) if path.exists() else None
 
 
 def _holds(path: Path, release: Release) -> bool:

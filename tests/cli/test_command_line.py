@@ -118,7 +118,7 @@ def test_results_go_to_standard_output_and_everything_else_to_standard_error(
 
 def test_the_output_folder_has_one_shape(tmp_path: Path, understudy: Callable[..., Said]) -> None:
     assert understudy("run", *flags(settings(tmp_path))).code == 0
-    shareable = {"dp-kps.release", "statement.json", "statement.md", "synthetic.parquet"}
+    shareable = {"dp-kps.release", "statement.json", "statement.md", "schema.json", "synthetic.parquet"}
     assert {path.name for path in (tmp_path / "out" / "release").iterdir()} == shareable
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"release", "private"}
     table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
@@ -170,7 +170,7 @@ def test_standard_input_is_read_once_and_kept_private(
         monkeypatch.setattr("sys.stdin", type("Stdin", (), {"buffer": stream}))
         assert understudy("run", *flags(values)).code == 0
     assert {path.name for path in (tmp_path / "out" / "release").iterdir()} == {
-        *("dp-kps.release", "statement.json", "statement.md", "synthetic.parquet")
+        *("dp-kps.release", "statement.json", "statement.md", "schema.json", "synthetic.parquet")
     }
     assert understudy("run", *flags(values)).code == 0  # released: standard input is not read
 

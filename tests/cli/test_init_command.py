@@ -71,6 +71,12 @@ def test_a_parquet_file_declares_kinds(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(("header", "owner"), [("id,patient_no,text", "patient_no"), ("product,text", "COLUMN")])
+def test_an_owner_is_proposed_only_where_a_name_looks_like_one(tmp_path: Path, header: str, owner: str) -> None:
+    (tmp_path / "t.csv").write_text(f"{header}\n")
+    assert f"\n# owner: {owner}\n" in init(str(tmp_path / "t.csv"))
+
+
 def test_a_file_is_written_once(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("text\n")
     file = tmp_path / "run.yaml"
@@ -91,6 +97,7 @@ def test_a_file_is_written_once(tmp_path: Path) -> None:
         ("t.jsonl", b"{" * 500),
         ("t.parquet", b"PAR1"),
         ("t.xls", b"x"),
+        ("t.csv", b"id;message;paid\n1;a;2\n"),
     ],
 )
 def test_what_has_no_header_is_one_error(tmp_path: Path, name: str, content: bytes) -> None:

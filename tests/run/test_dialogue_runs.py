@@ -219,6 +219,8 @@ def test_what_a_dialogue_tells_meets_the_condition_or_it_is_left_out(
     ("columns", "said"),
     [
         ("turns=few|many", "no whole number"),
+        ("calls.search=0..2", "--tools does not declare 'search'"),
+        ("turns.ask=0..2", "--acts does not declare 'ask'"),
         ("turns=0.5..9.5", "no whole number"),
         ("begins=customer|bot", "not the roles"),
         ("begins", "not the roles"),

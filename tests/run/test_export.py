@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from clinic import LABELS, FakeChat, rows
+from clinic import LABELS, FakeChat, rows, write_csv
 from run_fixtures import Said, files_holding
 
 import understudy as us
@@ -168,6 +168,31 @@ def test_typed_columns_keep_their_types_and_are_asked_for(tmp_path: Path, method
     asked = json.loads(path.read_text("utf-8").splitlines()[0])["messages"][0]["content"]
     assert re.fullmatch(r"Write one text\.\ndepartment: cardiology\nstars: \d\nday: 2024-\d\d-\d\d", asked)
     assert "`stars`: a typed column (integer)" in (folder / "README.md").read_text("utf-8")
+
+
+@pytest.mark.usefixtures("embedder")
+def test_a_folder_of_generate_has_its_columns_without_a_release(tmp_path: Path, method: us.DPKPS) -> None:
+    pytest.importorskip("mbi")
+    table = [{**row, "stars": number % 5 + 1} for number, row in enumerate(rows())]
+    columns = {"dataset": "v", "columns": "stars=1..5", **COLUMNS}
+    made = us.release(table, method, us.Budget(9, "1e-6"), insecure_noise_seed=1, output=tmp_path / "out", **columns)
+    more = us.generate(made, llm="none", records=60, output=tmp_path / "more")
+    assert not list((tmp_path / "more" / "release").glob("*.release"))
+    exported = pq.read_table(us.export(more, to="csv", output=tmp_path / "t.parquet"))
+    assert exported.to_pydict() == more.to_arrow().to_pydict()
+    us.report(tmp_path / "more")
+    assert "What the columns hold" in (tmp_path / "more" / "release" / "report.html").read_text("utf-8")
+    write_csv(tmp_path / "real.csv", table, list(table[0]))
+    found = us.evaluate(str(tmp_path / "real.csv"), tmp_path / "more", metrics=["fidelity"])
+    assert "stars" in {value.settings.get("column") for value in found.values}
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"text": 5}', "[]", "\ud800"])
+def test_a_damaged_schema_is_said_to_be_such(tmp_path: Path, made: us.Result, content: str) -> None:
+    path = tmp_path / "out" / "release" / "schema.json"
+    path.write_bytes(content.encode("utf-8", "surrogatepass"))
+    with pytest.raises(us.UnderstudyError, match=r"'schema.json'.*cannot be read"):
+        us.export(made, to="csv", output=tmp_path / "t.csv")
 
 
 SAID = [

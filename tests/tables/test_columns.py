@@ -166,7 +166,7 @@ def test_nothing_that_a_file_holds_raises(value: Any) -> None:
         *({"a": [1, "x"]}, {"a": [True, 1]}, {"a": [2**70]}),
         *({}, [], 5, None, {"a": None}, {"a": 5}, {"a": []}, {"a": [None]}, {"a": [["x"]]}, {"a": {}}, {"": ["x"]}),
         *({"a": {"kind": "identifier", "values": ["x"]}}, {"a": {"kind": "identifier", "range": [0, 1]}}),
-        *("a=low|missing", {"a": ["missing"]}),
+        *("a=low|missing", {"a": ["missing"]}, {"a": {"kind": "integer", "range": [1, 5], "bins": 0}}),
         *({"a": {"kind": "identifier", "required": True}}, {"a": {"kind": "boolean", "required": "yes"}}),
         *({"a": {"kind": "text"}}, {"a": {"kind": "integer"}}, {"a": {"kind": "integer", "range": [1]}}),
         *({"a": {"kind": "integer", "range": ["a", "b"]}}, {"a": {"kind": "integer", "range": [1, 5], "values": [1]}}),
@@ -295,11 +295,30 @@ def test_a_number_of_more_decimals_than_are_declared_is_no_value(asked: str) -> 
         Column("paid", "number", least=0.0, most=500.0, bins=20, decimals=2).asked(asked)
 
 
-@pytest.mark.parametrize(("name", "asked"), [("stars", "7"), ("stars", "4..2"), ("opened", "2026-01-01..2026-02-01")])
+@pytest.mark.parametrize(("name", "asked"), [("stars", "7"), ("stars", "8..9"), ("opened", "2026-01-01..2026-02-01")])
 def test_a_condition_beyond_a_range_says_where_it_goes(name: str, asked: str) -> None:
     with pytest.raises(ConfigError, match="has no values in") as caught:
         COLUMNS[name].asked(asked)
     assert "It goes from" in caught.value.cure
+
+
+@pytest.mark.parametrize(("name", "asked"), [("stars", "4..2"), ("paid", "9..1"), ("opened", "2024-05-01..2024-01-01")])
+def test_a_range_that_is_turned_round_is_told(name: str, asked: str) -> None:
+    with pytest.raises(ConfigError, match="ends before it begins"):
+        COLUMNS[name].asked(asked)
+
+
+@pytest.mark.parametrize(("name", "asked"), [("stars", "4.."), ("opened", "2024-13-01..2024-12-31"), ("paid", "..5")])
+def test_a_range_without_both_ends_is_told_how_one_is_written(name: str, asked: str) -> None:
+    with pytest.raises(ConfigError, match="has no") as caught:
+        COLUMNS[name].asked(asked)
+    assert "both ends written out, such as" in caught.value.cure
+
+
+def test_a_date_with_a_zone_is_the_day_that_it_names() -> None:
+    midnight = datetime.datetime(2024, 4, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
+    assert COLUMNS["opened"].cell(midnight) == COLUMNS["opened"].cell("2024-04-01")
+    assert COLUMNS["opened"].cell("2024-04-01T00:00+02:00") == COLUMNS["opened"].cell("2024-04-01")
 
 
 @pytest.mark.parametrize("name", ["columns.yaml", "folder/columns.yml"])

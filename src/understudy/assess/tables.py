@@ -21,7 +21,7 @@ from understudy.errors import ConfigError, CorpusError
 from understudy.labels import Label
 from understudy.methods.registry import load_release
 from understudy.metrics.sample import Sample
-from understudy.outputs import LABEL, TEXT, OutputFolder, find_table
+from understudy.outputs import LABEL, TEXT, OutputFolder, find_table, schema_of_table
 from understudy.parameters import Parameters
 from understudy.release import PublicSchema, Release
 from understudy.run.generating import Result
@@ -243,7 +243,7 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
     releases = sorted(folder.shareable.glob("*.release"))
     made = load_release(releases[0]) if len(releases) == 1 else None
     statement = made.statement if made is not None else _statement(folder)
-    schema = made.schema if made is not None else None
+    schema = None if statement is None else schema_of_table(folder.shareable)  # a baseline's are not the real table's
     whole = completed(config, schema, statement)
     return Made(
         file=table,

@@ -40,7 +40,8 @@ _FORMS = {
 }
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 FORM = (
-    "Declare `NAME=A|B|C`, `NAME=0..100/20` (a range in 20 bins) or `NAME` (a boolean); docs/tables.md has all forms."
+    "Declare `NAME=A|B|C`, `NAME=0..100/20` (a range in 20 bins) or `NAME` (a boolean); in YAML and Python also "
+    "`NAME: {kind: integer, range: [0, 100], bins: 20, required: true}`. docs/tables.md has all forms."
 )
 
 Span = tuple[float, float]
@@ -90,9 +91,9 @@ class Column:
         if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
             raise no_column("", "it has no name that can be shown")
         if self.kind not in KINDS:
-            raise no_column(self.name, f"there is no kind {self.kind!r:.40}")
+            raise no_column(self.name, f"there is no kind {self.kind!r:.40}, only {', '.join(KINDS)}")
         if not isinstance(self.required, bool):
-            raise no_column(self.name, "whether it is required is neither true nor false")
+            raise no_column(self.name, "whether it is required is neither true nor false", "Write `required: true`.")
         if self.kind == "identifier":
             if self.values or self.least is not None or self.most is not None or self.bins or self.required:
                 raise no_column(self.name, "an identifier has no values and no range, and is never required")
@@ -250,12 +251,20 @@ class Column:
         """The ends of a range within the column's own, on the line that it is on."""
         ends = [parse(end, self.kind) for end in (first, last)]
         if None in ends:
-            raise _unknown(self, part)
+            raise ConfigError(
+                f"The column {self.name!r:.60} has no {part.strip()!r:.60}.",
+                f"Ask for one value or for FIRST..LAST, both ends written out, such as {self.least}..{self.most}: "
+                f"{_FORMS[self.kind]}.",
+            )
         low, high = (number_of(end) for end in ends)
         least, most = (number_of(end) for end in (self.least, self.most))
         if self.kind == "number":  # the first and last value of so many decimals
             low, high = math.ceil(round(low / self._step, 6)), math.floor(round(high / self._step, 6))
             low, high = round(low * self._step, self.decimals), round(high * self._step, self.decimals)
+        if number_of(ends[0]) > number_of(ends[1]):
+            raise ConfigError(
+                f"The range {part!r:.60} of the column {self.name!r:.60} ends before it begins.", "Write FIRST..LAST."
+            )
         if low > high or high < least or low > most:
             shown = " to ".join(str(end) for end in (self.least, self.most))
             raise ConfigError(f"The column {self.name!r:.60} has no values in {part!r:.60}.", f"It goes from {shown}.")
@@ -319,6 +328,8 @@ class Column:
             raise no_column(name, f"there is no field {min(map(str, unknown))!r:.40}")
         if not isinstance(ends, list | tuple) or len(ends) != 2:
             raise no_column(name, "its range does not have two ends")
+        if type(rest.get("bins")) is int and rest["bins"] == 0:
+            raise no_column(name, "its bins are no number from 1", "Leave them out for 16.")
         values = rest.pop("values", ())
         if not isinstance(values, list | tuple):
             raise no_column(name, "its values are no list")
@@ -356,7 +367,8 @@ def no_column(name: object, problem: str, cure: str = FORM) -> ConfigError:
 
 def _unknown(column: Column, asked: str) -> ConfigError:
     shown = [column.title(cell) for cell in range(min(column.size, _SHOWN))]
+    why = ": it is required" if asked.strip() == _MISSING and column.required else ""
     return ConfigError(
-        f"The column {column.name!r} has no {asked.strip()!r:.60}.",
+        f"The column {column.name!r} has no {asked.strip()!r:.60}{why}.",
         f"Its values are: {', '.join(shown)}{', ...' if column.size > len(shown) else ''}.",
     )

@@ -39,7 +39,7 @@ def _parse_time(value: object, *, whole_days: bool) -> Any:
         except ValueError:
             return None
     if isinstance(value, datetime.datetime):
-        if value.tzinfo is not None:
+        if value.tzinfo is not None and not whole_days:
             try:
                 value = value.astimezone(datetime.UTC).replace(tzinfo=None)
             except OverflowError:

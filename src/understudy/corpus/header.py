@@ -12,6 +12,8 @@ from understudy.corpus.readers import json_keys, without_exceptions
 from understudy.corpus.sources import check_encoding, find_files
 from understudy.errors import CorpusError
 
+_MARKS = frozenset(";\t|")
+"""What separates cells in many files that are called CSV."""
 Kind = Literal["text", "boolean", "integer", "number", "date", "datetime", "dialogue"]
 
 
@@ -44,6 +46,11 @@ def read_header(
     assert not isinstance(names, BadRow)
     if not all(str(name).isprintable() for name in names):  # halves of surrogate pairs are of bytes in another encoding
         raise CorpusError(f"The header of {file.shown!r} is not text in {encoding}.", "Name another with --encoding.")
+    if file.format == "csv" and delimiter is None and len(names) == 1 and _MARKS.intersection(str(names[0])):
+        raise CorpusError(
+            f"The header of {file.shown!r} is one column: its cells seem to be separated by another character.",
+            "Name it with --delimiter.",
+        )
     return [(str(name), None) for name in names]
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from understudy.columns import Column
 from understudy.errors import ConfigError
 from understudy.files import UnreadableText, read_lines, read_whole
 from understudy.labels import Label, LabelType, as_type, canonical, is_missing
@@ -55,6 +56,20 @@ def output_type(labels: Iterable[Label], label_type: LabelType | None, data_type
     if data_type is None and labels and all(isinstance(label, str) and _spells_integer(label) for label in labels):
         return "int"
     return data_type
+
+
+def undeclared(label: str, columns: Sequence[Column]) -> ConfigError:
+    """The error for a label without a label set, beside these typed columns."""
+    if columns and "*" in label:
+        return ConfigError(
+            f"The label {label!r:.60} names a column that --columns does not declare.",
+            f"The declared ones are: {', '.join(column.name for column in columns)}.",
+        )
+    return ConfigError(
+        f"The label set of the column {label!r} is not declared.",
+        "Declare it with --labels A,B,C or --labels @FILE, or accept with --labels-from-data that the set read "
+        "from the data is not protected.",
+    )
 
 
 def typed_labels(labels: Iterable[Label], label_type: LabelType | None) -> tuple[Label, ...]:

@@ -18,13 +18,13 @@ from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog
 from understudy.corpus.corpus import Corpus, OnBadRow, OpenTable, Pass
 from understudy.corpus.delimited import Quotes, csv_rows
 from understudy.corpus.frames import Frame, class_names, is_frame, no_frame, read_frame
-from understudy.corpus.labels import declared_labels, output_type, typed_labels
+from understudy.corpus.labels import declared_labels, output_type, typed_labels, undeclared
 from understudy.corpus.readers import Row
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import DataFile, check_encoding, describe_file, find_files, spool_stdin
 from understudy.errors import ConfigError, CorpusError
 from understudy.labels import LABEL_TYPES, Label, LabelType
-from understudy.transcript import TextForm, text_columns
+from understudy.transcript import ENDS, TextForm, text_columns
 
 Paths = Sequence[str | os.PathLike[str]]
 TableSource = str | os.PathLike[str] | Paths | Sequence[Mapping[str, object]] | Frame
@@ -146,9 +146,10 @@ def _require_names(names: Iterable[Iterable[object]], schema: Schema, elsewhere:
     """See that each column stands in some row of a table whose rows name their own; else CorpusError."""
     wanted = [column for column in schema.columns if column not in elsewhere]
     if (missing := readers.absent(names, wanted)) is not None:
-        raise CorpusError(
-            f"No row has the column {missing!r}.", "Check the name; where only some rows lack it, it is missing there."
-        )
+        cure = "Check the name; where only some rows lack it, it is missing there."
+        if schema.form.roles and missing == ENDS:
+            cure = "It is told from dialogues whose --acts are declared; else it is a column of your own."
+        raise CorpusError(f"No row has the column {missing!r}.", cure)
 
 
 def _check_output(paths: Paths, private_dir: Path | None) -> None:
@@ -326,14 +327,9 @@ def read_corpus(
     """
     declared = () if columns is None else declared_columns(columns)
     crossed = crossed_columns(label, declared)
-    if label is not None and "*" in label and declared and not crossed and labels is None:
-        raise ConfigError(
-            f"The label {label!r:.60} names a column that --columns does not declare.",
-            f"The declared ones are: {', '.join(column.name for column in declared)}.",
-        )
     if crossed:
         labels, label_type = _cross(crossed, labels, labels_from_data), "string"
-    _check_choices(label, labels, labels_from_data, label_type, on_bad_row, source)
+    _check_choices(label, labels, labels_from_data, label_type, on_bad_row, source, declared)
     options = TextOptions(delimiter, quotes, encoding, max_cell_bytes, formulas_escaped)
     texts = text_columns(text)
     schema = Schema(
@@ -405,6 +401,7 @@ def _check_choices(
     label_type: str | None,
     on_bad_row: str,
     source: object,
+    declared: Sequence[Column],
 ) -> None:
     if labels is not None and labels_from_data:
         raise ConfigError("Labels are declared and to be read from the data.", "Choose one of the two.")
@@ -417,11 +414,7 @@ def _check_choices(
                 "If its class names are public, and were not read from the data (as class_encode_column reads them), "
                 f"declare them: labels=dataset.features[{label!r}].names.",
             )
-        raise ConfigError(
-            f"The label set of the column {label!r} is not declared.",
-            "Declare it with --labels A,B,C or --labels @FILE, or accept with --labels-from-data that the set read "
-            "from the data is not protected.",
-        )
+        raise undeclared(label, declared)
     if label_type is not None and label_type not in LABEL_TYPES:
         raise ConfigError(f"The label type {label_type!r} is unknown.", f"Use {', '.join(LABEL_TYPES)}.")
     if on_bad_row not in ("error", "skip"):

@@ -35,6 +35,10 @@ def header_error(names: Sequence[str], columns: Sequence[str], shown: str) -> Co
     """
     missing = next((column for column in columns if column not in names), None)
     if missing is not None:
+        if not all(str(name).isprintable() for name in names):  # halves of surrogate pairs: of another encoding
+            return CorpusError(
+                f"The header of {shown!r} is not text in this encoding.", "Name another with --encoding."
+            )
         return CorpusError(
             f"{shown!r} has no column {missing!r}.",
             "Check the name and, in CSV, --delimiter; a file of rows begins with a header row.",

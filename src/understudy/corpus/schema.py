@@ -9,7 +9,7 @@ from functools import cached_property
 from understudy.columns import Column, require_own_names
 from understudy.errors import ConfigError
 from understudy.labels import Label, LabelType, canonical
-from understudy.transcript import BEGINS, ENDS, PLAIN, TextForm
+from understudy.transcript import BEGINS, CALLS, ENDS, PLAIN, TURNS, TextForm
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,19 @@ def require_told(form: TextForm, columns: Sequence[Column], *, crossed: Sequence
         crossed: columns that the label is made of.
 
     Raises:
-        ConfigError: a number of turns or calls is no integer, who begins is another category than the roles, the act
-            of the last turn another one than the acts, or one of them is a part of the label.
+        ConfigError: an act or a tool is counted that is not declared, a number of turns or calls is no integer, who
+            begins is another category than the roles, the act of the last turn another one than the acts, or one of
+            them is a part of the label.
     """
     told = {column.name: column for column in columns if column.name in form.told}
+    for name in (column.name for column in columns if form.roles and column.name not in told):
+        kind, dot, of = name.partition(".")
+        if dot and kind in (TURNS, CALLS):
+            flag = "--acts" if kind == TURNS else "--tools"
+            raise ConfigError(
+                f"The column {name!r:.60} would be told from the dialogue, and {flag} does not declare {of!r:.60}.",
+                f"Declare it there, or rename a column of your own. Told are {', '.join(form.told)}.",
+            )
     for name, column in told.items():
         what, values = {BEGINS: ("roles", form.roles), ENDS: ("acts", form.acts)}.get(name, ("", ()))
         if what and set(column.values) != set(values):

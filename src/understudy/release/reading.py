@@ -23,7 +23,7 @@ from pydantic import Field
 
 from understudy.columns import Column, cross_labels, crossed_columns, require_own_names
 from understudy.errors import ConfigError, ReleaseError
-from understudy.files import is_pipe_or_device
+from understudy.files import is_pipe_or_device, read_whole
 from understudy.privacy.facts import Facts
 from understudy.release import ARRAYS, FORMAT, FORMAT_VERSION, MANIFEST, STRINGS, TERMS, PublicSchema, Release
 from understudy.release.members import arrays_from_bytes, strings_from_bytes, terms_from_bytes
@@ -80,20 +80,43 @@ def _check_manifest(fields: dict[str, Any]) -> None:
     known = _Manifest.model_validate(fields)
     if known.statement.method != known.method:
         raise ValueError("the statement is of another method")
-    labels = known.schema_.labels
+    _check_schema(fields["schema"])
+
+
+def _check_schema(fields: dict[str, Any]) -> None:
+    """The same of a schema alone."""
+    known = _Schema.model_validate(fields)
+    labels = known.labels
     distinct = {(isinstance(label, bool), label) for label in labels}
-    if len(distinct) != len(labels) or (labels and not known.schema_.label):
+    if len(distinct) != len(labels) or (labels and not known.label):
         raise ValueError("the labels are not a label set")
-    names = [each.get("name") for each in known.schema_.columns]
+    names = [each.get("name") for each in known.columns]
     if len({str(name) for name in names}) != len(names):
         raise ValueError("two columns have one name")
-    columns = [Column.from_json(each) for each in known.schema_.columns]
-    crossed = crossed_columns(known.schema_.label, columns)
-    form = TextForm.from_json(fields["schema"].get("form") or {})
-    texts = form.fields or (known.schema_.text,)
-    require_own_names(columns, (None if crossed else known.schema_.label, *texts))
+    columns = [Column.from_json(each) for each in known.columns]
+    crossed = crossed_columns(known.label, columns)
+    form = TextForm.from_json(fields.get("form") or {})
+    texts = form.fields or (known.text,)
+    require_own_names(columns, (None if crossed else known.label, *texts))
     if crossed and tuple(labels) != cross_labels(crossed):
         raise ValueError("the labels are not those of the columns that they are made of")
+
+
+def read_schema(path: Path) -> PublicSchema:
+    """What the columns of a synthetic table are, from the file beside it.
+
+    Raises:
+        ConfigError: if it cannot be read, or is none.
+    """
+    try:
+        fields = parse_json(read_whole(path, most=MOST_JSON_BYTES))
+        _check_schema(fields)
+        return PublicSchema.from_json(fields)
+    except Exception:  # a damaged file fails in many ways
+        raise ConfigError(
+            f"{path.name!r}, which says what the columns of the synthetic table are, cannot be read.",
+            "Make the table anew with `understudy generate`.",
+        ) from None
 
 
 MOST_BYTES = 256 * 1024**2

@@ -21,10 +21,11 @@ from understudy.metrics.results import ReleasedMetrics
 from understudy.metrics.sample import Sample
 from understudy.metrics.value import SYNTHETIC, MetricValue
 from understudy.models.types import Embedder
-from understudy.release import Release
+from understudy.outputs import schema_of_table
+from understudy.release import PublicSchema, Release
 from understudy.statement import Statement
 from understudy.statement.form import load_statement
-from understudy.transcript import PLAIN, TextForm
+from understudy.transcript import TextForm
 from understudy.vocabulary.words import split_words
 
 MOST = 2000
@@ -81,9 +82,8 @@ def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Content
     statement = read_statement(release)
     path = release / f"{statement.method}.release"
     made = load_release(path) if path.exists() else None
-    columns = () if made is None else made.schema.columns
-    form = PLAIN if made is None else made.schema.form
-    texts = read_synthetic(release, columns)
+    schema = schema_of_table(release) or PublicSchema()
+    texts = read_synthetic(release, schema.columns)
     contents = Contents(
         internal=False,
         statement=statement,
@@ -95,7 +95,7 @@ def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Content
         charged=read_released(release),
         settings={},
     )
-    return replace(contents, **_summary(texts, columns, form, embedder, seed)) if texts else contents
+    return replace(contents, **_summary(texts, schema.columns, schema.form, embedder, seed)) if texts else contents
 
 
 def internal(public: Contents, release: Path, private: Path) -> Contents | None:

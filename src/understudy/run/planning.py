@@ -6,7 +6,7 @@ import math
 
 from understudy.columns import cross_labels, require_own_names
 from understudy.config import MOST_RECORDS, RunConfig
-from understudy.corpus.labels import declared_labels
+from understudy.corpus.labels import declared_labels, undeclared
 from understudy.corpus.schema import require_told
 from understudy.errors import ConfigError
 from understudy.guide.parameters import GuideParameters
@@ -47,6 +47,8 @@ def make_plan(config: RunConfig, *, labels: LabelSet | None = None) -> Plan:
     if config.unit.kind == "secret":
         _check_recognisers(config)
     _check_form(config)
+    if config.label is not None and not (labels or config.labels or config.crossed or config.labels_from_data):
+        raise undeclared(config.label, config.all_columns)
     beside = () if config.record_columns else config.typed_columns
     facts = PublicFacts(config.unit, labels or declared_label_set(config), config.expected_records, beside)
     if not config.guide and config.guide_share != GuideParameters().guide_share:

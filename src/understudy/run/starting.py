@@ -27,6 +27,7 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]]) -> str:
     dialogues = [name for name, kind in columns if kind == "dialogue"]
     texts = dialogues or [name for name, kind in columns if kind in ("text", None)] or names
     text = _likely(texts, _TEXTS)
+    owner = next((name for word in _OWNERS for name in names if word in name.casefold()), None)
     told = [("turns", "{kind: integer, range: [1, 20]}"), ("begins", "[A, B]")] if dialogues else []
     lines = [
         "# Written by `understudy init` from the names of the columns; no value was read.",
@@ -53,7 +54,7 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]]) -> str:
         "# Other columns that the synthetic table is to have (docs/tables.md). Whatever stays a comment is left out,",
         "# and so should be names, numbers and addresses of people. Forms: a list of values, boolean, or",
         *(f"#   {form}" for form in list(_FORMS.values())[1:]),
-        "# A column that is never empty: {kind: category, values: [A, B, C], required: true}, and so with every kind.",
+        "# What is never empty: {kind: category, values: [A, B, C], required: true}, and so with every kind.",
         "# columns:",
         *(
             f"#   {_quoted(name)}: {_FORMS.get(kind, _CATEGORY)}"
@@ -65,7 +66,7 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]]) -> str:
     lines += [
         "",
         "# Whose record a row is, where people have several:",
-        f"# owner: {_quoted(_likely(names, _OWNERS))}",
+        f"# owner: {_quoted(owner) if owner else 'COLUMN'}",
         "",
         "epsilon: 6",
         "delta: 1e-6  # below 1 over the number of records",

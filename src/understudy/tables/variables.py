@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -115,7 +115,7 @@ class Variables:
             if name not in self.names:
                 raise ConfigError(
                     f"The condition names the column {name!r:.60}, which the Release does not have.",
-                    f"Its columns are: {', '.join((*of_label, *self.names))}.",
+                    f"Its columns are: {', '.join((*of_label, *self.names))}.{_mapping((*of_label, *self.names))}",
                 )
             place = self.names.index(name)
             if self.labelled and place == 0:
@@ -153,9 +153,17 @@ def _conditions(where: str | Mapping[str, Any] | None) -> list[tuple[str, str]]:
     parts = [part.partition("=") for part in where.split(",")]
     if any(not equals or not asked.strip() for _, equals, asked in parts):
         raise ConfigError(
-            f"The condition {where!r:.80} cannot be read.", "Write NAME=VALUE,NAME=FIRST..LAST (docs/tables.md)."
+            f"The condition {where!r:.80} cannot be read.",
+            "Write NAME=VALUE,NAME=FIRST..LAST. Names or values with = or , in them stand in YAML or Python alone, as "
+            "a mapping (docs/tables.md).",
         )
     return [(name.strip(), asked.strip()) for name, _, asked in parts]
+
+
+def _mapping(names: Iterable[str]) -> str:
+    """What the flag cannot say."""
+    odd = next((name for name in names if "=" in name or "," in name), None)
+    return "" if odd is None else f" A name with = or , in it stands in YAML or Python alone: where: {{{odd!r}: ...}}."
 
 
 def _text(value: object) -> str:
