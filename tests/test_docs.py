@@ -146,7 +146,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Iter
     requests = [
         f"The {products[number % 2]} fails since {number},{products[number % 2]},{('low', 'high')[number % 3 // 2]},"
         f"{number % 50}.90,2024-{number % 12 + 1:02}-01,no"
-        for number in range(60)
+        for number in range(300)  # so that noise makes no condition impossible
     ]
     header = "message,product,priority,paid,opened,urgent"
     (tmp_path / "requests.csv").write_text("\n".join([header, *requests]), "utf-8")

@@ -47,7 +47,7 @@ STATEMENT = {"dp-kps.release", "statement.json", "statement.md"}
 def test_a_fresh_release_leaves_no_table_of_an_earlier_run(tmp_path: Path, output_format: str) -> None:
     values = settings(tmp_path)
     run(values, insecure_no_noise=True, output_format=output_format)
-    assert shareable(values) == {*STATEMENT, f"synthetic.{output_format}"}
+    assert shareable(values) == {*STATEMENT, "schema.json", f"synthetic.{output_format}"}
     running.release(run_config({**values, "fresh": True}))
     assert shareable(values) == STATEMENT
     assert NOT_PRIVATE not in (tmp_path / "out" / "release" / "statement.md").read_text("utf-8")
@@ -57,7 +57,7 @@ def test_a_fresh_run_leaves_no_table_in_another_format(tmp_path: Path) -> None:
     values = settings(tmp_path)
     run(values, insecure_no_noise=True, output_format="csv")
     run(values, fresh=True)
-    assert shareable(values) == {*STATEMENT, "synthetic.parquet"}
+    assert shareable(values) == {*STATEMENT, "schema.json", "synthetic.parquet"}
 
 
 def test_a_fresh_run_that_is_killed_while_the_model_writes_leaves_no_older_table(
@@ -89,7 +89,7 @@ def test_halves_of_files_that_a_killed_run_left_are_removed(tmp_path: Path) -> N
         (folder / name).write_text("half", "utf-8")
     (folder / "mine.txt").write_text("kept", "utf-8")
     run(values)
-    assert shareable(values) == {*STATEMENT, "synthetic.parquet", "mine.txt"}
+    assert shareable(values) == {*STATEMENT, "schema.json", "synthetic.parquet", "mine.txt"}
 
 
 def test_a_fresh_run_that_is_refused_leaves_what_was_there(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_generating_anew_that_is_killed_as_it_begins_leaves_no_older_table(
         with pytest.raises(Stop):
             running.generate(made, **options, fresh=True)
     running.generate(made, **options)
-    assert shareable(noiseless) == {"statement.json", "statement.md", "synthetic.parquet"}
+    assert shareable(noiseless) == {"schema.json", "statement.json", "statement.md", "synthetic.parquet"}
 
 
 def test_generating_anew_leaves_no_older_table_and_never_removes_its_own_release(
@@ -162,7 +162,7 @@ def test_generating_anew_leaves_no_older_table_and_never_removes_its_own_release
         running.generate(made, llm="fake", records=4, output=noiseless["output"], fresh=True)
     assert shareable(noiseless) == {"statement.json", "statement.md"}
     running.generate(made, llm="none", records=4, output=private["output"], fresh=True)
-    assert shareable(private) == {*STATEMENT, "synthetic.parquet"}
+    assert shareable(private) == {*STATEMENT, "schema.json", "synthetic.parquet"}
     assert load_release(tmp_path / "out" / "release" / "dp-kps.release").digest == made.digest
 
 

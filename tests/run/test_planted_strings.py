@@ -89,7 +89,7 @@ def test_nothing_planted_leaves_a_run_without_a_language_model(
     assert said.code == 0, said.err
     assert_clean(said.out + said.err, "what was said")
     assert_clean(caplog.text, "the log")
-    assert assert_clean_folder(tmp_path / "out" / "release") == 4
+    assert assert_clean_folder(tmp_path / "out" / "release") == 5
     said = understudy("show", str(tmp_path / "out" / "release" / "dp-kps.release"), "--json")
     assert_clean(said.out + said.err, "what was said")
 
@@ -112,7 +112,7 @@ def test_nothing_planted_reaches_an_endpoint_or_its_results(
         assert_clean(sent, "a request")
     assert_clean(said.out + said.err, "what was said")
     assert_clean(caplog.text, "the log")
-    assert assert_clean_folder(tmp_path / "out" / "release") == 4
+    assert assert_clean_folder(tmp_path / "out" / "release") == 5
 
 
 @pytest.mark.parametrize("words", [("-v",), ("-v", "--log-json"), ("-q",)])
@@ -203,7 +203,7 @@ def test_nothing_planted_leaves_a_private_evolution(
     for each in (said, *again):
         assert_clean(each.out + each.err, "what was said")
     assert_clean(caplog.text, "the log")
-    assert assert_clean_folder(tmp_path / "out" / "release") == 4
+    assert assert_clean_folder(tmp_path / "out" / "release") == 5
     assert assert_clean_folder(tmp_path / "out") > 4  # the private folder too: vectors are gone, texts never there
     assert assert_clean_folder(tmp_path / "more" / "release") >= 3
 

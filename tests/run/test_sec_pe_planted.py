@@ -44,7 +44,7 @@ def test_nothing_planted_reaches_an_endpoint_a_log_or_the_results(
         assert_clean(sent, "a request")
     assert_clean(said.out + said.err, "what was said")
     assert_clean(caplog.text, "the log")
-    assert assert_clean_folder(tmp_path / "out" / "release") == 4
+    assert assert_clean_folder(tmp_path / "out" / "release") == 5
     said = understudy("show", str(tmp_path / "out" / "release" / "sec-pe.release"), "--json")
     assert_clean(said.out + said.err, "what was said")
     template = load_template("document")
@@ -69,7 +69,7 @@ def test_nothing_planted_is_in_an_incidence_file_or_its_release(
     assert said.code == 0, said.err
     assert_clean(said.out + said.err, "what was said")
     assert assert_clean_folder(tmp_path / "shown") == 1
-    assert assert_clean_folder(tmp_path / "out" / "release") == 4
+    assert assert_clean_folder(tmp_path / "out" / "release") == 5
 
 
 @pytest.mark.usefixtures("varied_chat")

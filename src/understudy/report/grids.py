@@ -237,11 +237,16 @@ def length_rows(profiles: Mapping[str, Profile]) -> tuple[Shares, ...]:
     (shared,) = edges
     return tuple(
         Shares(
-            f"{shared[place]:,.0f} to {shared[place + 1]:,.0f}",
+            _whole_numbers(shared[place], shared[place + 1]),
             {of: profile.words.counts[place] / max(1, profile.texts) for of, profile in profiles.items()},
         )
         for place in range(len(shared) - 1)
     )
+
+
+def _whole_numbers(first: float, end: float) -> str:
+    """Those of a bin, without its end."""
+    return f"{first:,.0f}" if end - first <= 1 else f"{first:,.0f} to {end - 1:,.0f}"
 
 
 def largest(rows: Sequence[Shares]) -> float:
