@@ -185,6 +185,7 @@ ROWS: dict[str, Callable[[Path], None]] = {
     "dp-kps-few": phrases(prompt_columns=f"{SERVICE},priority"),
     "dp-kps-no-rows": phrases(prompt_columns="none"),
     "dp-kps-best-of-4": phrases(samples=4),
+    "dp-kps-few-best-of-4": phrases(prompt_columns=f"{SERVICE},priority", samples=4),
     "dp-kps-no-rows-best-of-4": phrases(prompt_columns="none", samples=4),
     "dp-kps-crossed": phrases("dp-kps-none-crossed"),
     "private-prediction": run(
