@@ -90,6 +90,18 @@ def test_the_delimiter_is_an_option_and_never_guessed(write):
         read(path)
 
 
+def test_a_table_in_another_encoding_is_told_so_and_not_that_it_lacks_a_column(write):
+    path = write("t.csv", "")
+    path.write_bytes("note,ward\none,a\n".encode("utf-16"))
+    with pytest.raises(CorpusError, match="is not text in utf-8") as caught:
+        read(path)
+    assert "--encoding" in caught.value.cure
+    assert "convert the file to UTF-8" in caught.value.cure, "which the encoding of this one needs"
+    path.write_bytes("n\u00f6te,ward\none,a\n".encode("latin-1"))
+    with pytest.raises(CorpusError, match="is not text in utf-8"):
+        read(path)
+
+
 def test_other_encodings_and_the_byte_order_mark_are_read(write):
     assert texts_of(read(write("a.csv", "note,ward\nénergie,a\n".encode("latin-1")), encoding="latin-1")) == ["énergie"]
     for encoding, name in itertools.product(["utf8", "utf-8-sig"], ["b.csv", "b.jsonl"]):

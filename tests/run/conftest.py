@@ -7,4 +7,4 @@ _TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(_TESTS / "run"), str(_TESTS / "models"), str(_TESTS / "methods" / "private_prediction")]
 
 from evolution_fixtures import embedder, varied_chat  # noqa: E402, F401
-from run_fixtures import method, own_ledger, understudy, use_chat  # noqa: E402, F401
+from run_fixtures import learnt, method, own_ledger, understudy, use_chat  # noqa: E402, F401

@@ -110,3 +110,19 @@ def files_holding(folder: Path, text: bytes) -> list[str]:
                     parts += [archive.read(name) for name in archive.namelist()]
             found += [path.name] if any(text in part for part in parts) else []
     return found
+
+
+@pytest.fixture
+def learnt(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts, with what stands before them, that private models learn in this test."""
+    from understudy.decoding.tuned import TunedModel
+
+    texts: list[str] = []
+    original = TunedModel.row
+
+    def watched(self: TunedModel, text: str, label: int, *, end: bool = True) -> Any:
+        texts.append(text)
+        return original(self, text, label, end=end)
+
+    monkeypatch.setattr(TunedModel, "row", watched)
+    return texts

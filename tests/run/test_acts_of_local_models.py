@@ -74,21 +74,13 @@ def spelled(_text: bytes, drawn: bytes) -> int:
 
 @pytest.mark.parametrize("method", ["dp-finetune", "private-prediction"])
 def test_acts_and_calls_are_learnt_with_their_turns_and_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learnt: list[str], method: str
 ) -> None:
-    learnt: list[str] = []
-    original = TunedModel.row
-
-    def watched(self: TunedModel, text: str, label: int, *, end: bool = True) -> Any:
-        learnt.append(text)
-        return original(self, text, label, end=end)
-
     def says(self: TunedModel, keys: Sequence[Any], **_: Any) -> Iterator[Completion]:
         yield from (Completion(f"\n{SAID if place % 2 else SAID[:-30]}", "stop") for place, _ in enumerate(keys))
 
     model = {"private_model": f"hf:{make_llama(tmp_path / 'llama', window=1024)}"}
     monkeypatch.setattr(tabling, "fit", simple_fit)
-    monkeypatch.setattr(TunedModel, "row", watched)
     changes: dict[str, Any] = dict(model)
     if method == "private-prediction":
         monkeypatch.setattr("understudy.models.catalog.load_causal", lambda *_, **__: ScriptModel(spelled))

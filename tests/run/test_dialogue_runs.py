@@ -235,6 +235,14 @@ def test_columns_that_cannot_be_told_are_refused(tmp_path: Path, columns: str, s
         us.read_corpus([{"messages": []}], text="messages", roles=ROLES, columns=f"{columns}; x")
 
 
+def test_a_last_act_needs_declared_acts(tmp_path: Path) -> None:
+    talks = tmp_path / "talks.jsonl"
+    talks.write_text(json.dumps({"messages": [{"role": "customer", "content": "Hello?"}], "product": "router"}) + "\n")
+    with pytest.raises(CorpusError, match="No row has the column 'ends'") as caught:
+        running.release(run_config(values(tmp_path, data=talks, **TALK, columns="ends=ask|offer")))
+    assert "--acts" in caught.value.cure
+
+
 def test_what_is_told_is_no_part_of_the_label(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="part of the label"):
         running.release(run_config(values(tmp_path, **{**TOLD, "label": "begins", "labels": None})))

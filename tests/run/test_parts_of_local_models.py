@@ -133,22 +133,15 @@ def test_tickets_of_owners_are_learnt_and_written_in_their_parts_with_their_colu
     llama: Path,
     monkeypatch: pytest.MonkeyPatch,
     use_chat: Callable[[FakeChat], FakeChat],
+    learnt: list[str],
     method: str,
 ) -> None:
-    learnt: list[str] = []
-    original = TunedModel.row
-
-    def watched(self: TunedModel, text: str, label: int, *, end: bool = True) -> Any:
-        learnt.append(text)
-        return original(self, text, label, end=end)
-
     def says(self: TunedModel, keys: Sequence[Any], **_: Any) -> Iterator[Completion]:
         yield from (Completion(f"\n{SAID}", "stop") for _ in keys)
 
     chat = use_chat(FakeChat(lambda _request: Completion(f"Of course.\n\n{SAID}", "stop", 9, 9)))
     if method == "private-prediction":
         monkeypatch.setattr("understudy.models.catalog.load_causal", lambda *_, **__: ScriptModel(spelled))
-    monkeypatch.setattr(TunedModel, "row", watched)
     values = tickets(tmp_path, method, private_model=f"hf:{llama}", **METHODS[method])
     released = running.release(run_config(values)).release
     assert not chat.asked, "a release asks no language model"

@@ -299,6 +299,18 @@ def test_an_impossible_condition_says_so(made: Release, where: str, problem: str
         us.generate(made, llm="none", records=5, where=where)
 
 
+def test_a_condition_on_a_name_that_the_flag_cannot_write_says_where_it_can(tmp_path: Path) -> None:
+    table = [{**row, "pay, €": number % 4 + 1} for number, row in enumerate(rows())]
+    write_csv(tmp_path / "notes.csv", table, list(table[0]))
+    config = run_config(tables(tmp_path, columns={"pay, €": "1..4"}, records_per_label=None, **SEEDED))
+    released = running.release(config).release
+    with pytest.raises(ConfigError, match="does not have") as caught:
+        us.generate(released, llm="none", records=5, where="pay=2")
+    assert "where: {'pay, €': ...}" in caught.value.cure
+    made = us.generate(released, llm="none", records=5, where={"pay, €": 2})
+    assert made.columns["pay, €"] == [2] * 5
+
+
 def test_records_per_label_need_rows_of_every_label(made: Release) -> None:
     with pytest.raises(ConfigError, match="No row with the label 'cardiology'"):
         us.generate(made, llm="none", records_per_label=5, where="department=dermatology")

@@ -29,6 +29,13 @@ def planned(method: str = "dp-kps", **changes: Any) -> Plan:
     return make_plan(run_config({**values, **changes}))
 
 
+def test_a_plan_counts_no_labels_that_are_not_declared() -> None:
+    """One label in place of all of them would promise more signal than there is."""
+    with pytest.raises(ConfigError, match="The label set of the column"):
+        planned(labels=None)
+    assert planned(labels=None, labels_from_data=True).charges
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_columns_and_method_together_are_within_the_budget(method: str) -> None:
     alone = [charge.name for charge in planned(method, columns=None).charges]

@@ -319,7 +319,7 @@ def _typed(config: EvaluationConfig, declared: Schema | None) -> tuple[Column, .
 
 
 def completed(config: EvaluationConfig, schema: PublicSchema | None, statement: Statement | None) -> EvaluationConfig:
-    """The configuration with the columns that the Release names, where none were given."""
+    """The configuration with the columns that the output folder names, where none were given."""
     if schema is None or config.text is not None or config.record_columns:
         return config
     told = {name: tuple(value) if isinstance(value, list) else value for name, value in schema.texts.items()}

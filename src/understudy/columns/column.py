@@ -93,7 +93,7 @@ class Column:
         if self.kind not in KINDS:
             raise no_column(self.name, f"there is no kind {self.kind!r:.40}, only {', '.join(KINDS)}")
         if not isinstance(self.required, bool):
-            raise no_column(self.name, "whether it is required is neither true nor false", "Write `required: true`.")
+            raise no_column(self.name, "`required` is neither true nor false", "Write `required: true`.")
         if self.kind == "identifier":
             if self.values or self.least is not None or self.most is not None or self.bins or self.required:
                 raise no_column(self.name, "an identifier has no values and no range, and is never required")
@@ -257,14 +257,14 @@ class Column:
                 f"{_FORMS[self.kind]}.",
             )
         low, high = (number_of(end) for end in ends)
+        if low > high:
+            raise ConfigError(
+                f"The range {part!r:.60} of the column {self.name!r:.60} ends before it begins.", "Write FIRST..LAST."
+            )
         least, most = (number_of(end) for end in (self.least, self.most))
         if self.kind == "number":  # the first and last value of so many decimals
             low, high = math.ceil(round(low / self._step, 6)), math.floor(round(high / self._step, 6))
             low, high = round(low * self._step, self.decimals), round(high * self._step, self.decimals)
-        if number_of(ends[0]) > number_of(ends[1]):
-            raise ConfigError(
-                f"The range {part!r:.60} of the column {self.name!r:.60} ends before it begins.", "Write FIRST..LAST."
-            )
         if low > high or high < least or low > most:
             shown = " to ".join(str(end) for end in (self.least, self.most))
             raise ConfigError(f"The column {self.name!r:.60} has no values in {part!r:.60}.", f"It goes from {shown}.")

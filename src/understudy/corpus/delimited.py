@@ -88,7 +88,7 @@ def csv_rows(
             yield 0, header
             return
         header = [clean(name) for name in header]
-        error = header_error(header, columns, file.shown)
+        error = header_error(header, columns, file.shown, encoding=encoding)
         if error is not None:
             yield 0, error
             return

@@ -8,7 +8,7 @@ from typing import Literal
 from understudy.corpus.arrow import is_dialogue, parquet_schema
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.delimited import csv_header
-from understudy.corpus.readers import json_keys, without_exceptions
+from understudy.corpus.readers import json_keys, undecoded, without_exceptions
 from understudy.corpus.sources import check_encoding, find_files
 from understudy.errors import CorpusError
 
@@ -44,8 +44,8 @@ def read_header(
     if isinstance(names, CorpusError):
         raise names
     assert not isinstance(names, BadRow)
-    if not all(str(name).isprintable() for name in names):  # halves of surrogate pairs are of bytes in another encoding
-        raise CorpusError(f"The header of {file.shown!r} is not text in {encoding}.", "Name another with --encoding.")
+    if error := undecoded(names, file.shown, encoding):
+        raise error
     if file.format == "csv" and delimiter is None and len(names) == 1 and _MARKS.intersection(str(names[0])):
         raise CorpusError(
             f"The header of {file.shown!r} is one column: its cells seem to be separated by another character.",

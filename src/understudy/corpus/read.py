@@ -148,7 +148,7 @@ def _require_names(names: Iterable[Iterable[object]], schema: Schema, elsewhere:
     if (missing := readers.absent(names, wanted)) is not None:
         cure = "Check the name; where only some rows lack it, it is missing there."
         if schema.form.roles and missing == ENDS:
-            cure = "It is told from dialogues whose --acts are declared; else it is a column of your own."
+            cure = "To derive it from the dialogues, declare their acts with --acts."
         raise CorpusError(f"No row has the column {missing!r}.", cure)
 
 

@@ -28,18 +28,27 @@ LINE_CELLS = 64
 """A line may have this many times as many characters as a cell may have bytes; memory holds one line."""
 
 
-def header_error(names: Sequence[str], columns: Sequence[str], shown: str) -> CorpusError | None:
+def undecoded(names: Sequence[object], shown: str, encoding: str) -> CorpusError | None:
+    """The error for a header that is not text in its encoding, if it is not: its bytes are halves of surrogate pairs
+    then."""
+    if all(str(name).isprintable() for name in names):
+        return None
+    return CorpusError(
+        f"The header of {shown!r} is not text in {encoding}.",
+        "Name another encoding with --encoding, or convert the file to UTF-8.",
+    )
+
+
+def header_error(
+    names: Sequence[str], columns: Sequence[str], shown: str, *, encoding: str = "utf-8"
+) -> CorpusError | None:
     """What is wrong with a table's column names, if anything.
 
     Quotes only the column asked for: a "header" may be the first private row of a file that has none.
     """
     missing = next((column for column in columns if column not in names), None)
     if missing is not None:
-        if not all(str(name).isprintable() for name in names):  # halves of surrogate pairs: of another encoding
-            return CorpusError(
-                f"The header of {shown!r} is not text in this encoding.", "Name another with --encoding."
-            )
-        return CorpusError(
+        return undecoded(names, shown, encoding) or CorpusError(
             f"{shown!r} has no column {missing!r}.",
             "Check the name and, in CSV, --delimiter; a file of rows begins with a header row.",
         )

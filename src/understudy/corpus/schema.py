@@ -115,10 +115,10 @@ def require_told(form: TextForm, columns: Sequence[Column], *, crossed: Sequence
     for name in (column.name for column in columns if form.roles and column.name not in told):
         kind, dot, of = name.partition(".")
         if dot and kind in (TURNS, CALLS):
-            flag = "--acts" if kind == TURNS else "--tools"
+            counted, flag = ("turns with an act", "--acts") if kind == TURNS else ("calls of a tool", "--tools")
             raise ConfigError(
-                f"The column {name!r:.60} would be told from the dialogue, and {flag} does not declare {of!r:.60}.",
-                f"Declare it there, or rename a column of your own. Told are {', '.join(form.told)}.",
+                f"The column {name!r:.60} counts {counted}, but {flag} does not declare {of!r:.60}.",
+                f"Declare it with {flag}, or rename your own column.",
             )
     for name, column in told.items():
         what, values = {BEGINS: ("roles", form.roles), ENDS: ("acts", form.acts)}.get(name, ("", ()))

@@ -355,8 +355,9 @@ def _forecast(
 
 _COMMON = 0.05
 _DROWNED = (
-    "Phrases by {names} would be mostly noise: a term that {share:.0%} of the {units} with one value hold counts for "
-    "less. They take budget from the label's phrases. Name the columns that matter with --phrase-columns, or none."
+    "Phrases by {names} would be mostly noise: a term in {share:.0%} of the {units} with a given value counts for less "
+    "than the noise. These columns take budget from the label's phrases. Name only those that matter with "
+    "--phrase-columns, or none."
 )
 _LABEL_ALONE = "With a bandwidth, phrases depend on the label alone, and not on the typed columns (--phrase-columns)."
 

@@ -37,6 +37,7 @@ from understudy.methods.dp_kps.plan import (
     VOCABULARY,
     DPKPSParameters,
     fewest_terms,
+    known_column_noise,
     known_score_noise,
     needs_embeddings,
     phrase_columns,
@@ -96,15 +97,15 @@ def release(
             else:
                 sketch = SequenceDensity(rows, labels, phases)
         arrays[name] = tools.measure(name, sketch, corpus).value
+    check = noise_check(parameters, arrays, plan, origin, vocabulary_size=len(vocabulary.terms), seed=tools.seed)
     if any(charge.name == COLUMN_DENSITY for charge in plan.charges):
         places = phrase_columns(parameters, tools.columns)
         sizes = tuple(tools.columns[place].size for place in places)
         by_cell = ColumnTermHistogram(rows, places, sizes, len(terms), parameters.noise)
         arrays[COLUMN_DENSITY] = tools.measure(COLUMN_DENSITY, by_cell, corpus).value
-    check = noise_check(parameters, arrays, plan, origin, vocabulary_size=len(vocabulary.terms), seed=tools.seed)
-    if COLUMN_DENSITY in arrays:
-        std = 0.0 if origin == "none" else plan.mechanism(COLUMN_DENSITY).noise_std
-        lifts = Lifts.of(arrays[COLUMN_DENSITY], sizes, KnownNoise("gaussian", std))
+        multiplier = plan.mechanism(COLUMN_DENSITY).noise_multiplier
+        noise = known_column_noise(parameters, multiplier, origin, columns=len(places))
+        lifts = Lifts.of(arrays[COLUMN_DENSITY], sizes, noise)
         spreads = zip(places, lifts.spreads, strict=True)
         told = ", ".join(f"{tools.columns[place].name} {spread:.2f}" for place, spread in spreads)
         check += Facts((Fact("column_lifts", told, "how much phrases depend on each column (0: not at all)"),))
