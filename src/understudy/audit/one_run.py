@@ -9,11 +9,13 @@ Source: Steinke, Nasr and Jagielski 2023, *Privacy Auditing with One (1) Trainin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from understudy.privacy.search import last_number, to_the_last_bit
 
 CEILING = 50.0
 """Epsilons above this mean nothing; no bound is larger."""
@@ -70,15 +72,7 @@ def lower_bound(correct: int, guesses: int, *, canaries: int, delta: float, conf
         low, high = high, 2 * high
         if low >= CEILING:
             return CEILING
-    return bisect(rejected, low, high)
-
-
-def bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """The largest number, about and never above, up to which ``holds``, by halving: it does at low and not at high."""
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+    return to_the_last_bit(rejected, holds_at=low, fails_at=high)
 
 
 @dataclass(frozen=True)
@@ -155,7 +149,4 @@ def canaries_needed(epsilon: float, *, delta: float, confidence: float) -> int |
         if high == MOST_CANARIES:
             return None
         low, high = high, min(2 * high, MOST_CANARIES)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return last_number(enough, holds_at=high, fails_at=low)

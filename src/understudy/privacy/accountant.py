@@ -32,11 +32,11 @@ from understudy.privacy.guarantee import (
     GDP,
     ZCDP,
     Budget,
-    bisected,
     gaussian_noise_multiplier,
     normal_quantile,
     phi_bar,
 )
+from understudy.privacy.search import to_the_last_bit
 from understudy.privacy.secrets.budget import SecretBudget
 
 CrossRunRule = Literal["basic", "rdp"]
@@ -193,7 +193,7 @@ def zcdp_within(budget: Budget) -> float:
     low, high = 0.0, 1.0
     while ZCDP(high).delta(epsilon) <= delta:
         low, high = high, 2 * high
-    return bisected(lambda rho: ZCDP(rho).delta(epsilon) <= delta, holds=low, fails=high) * (1 - 1e-9)
+    return to_the_last_bit(lambda rho: ZCDP(rho).delta(epsilon) <= delta, holds_at=low, fails_at=high) * (1 - 1e-9)
 
 
 def pure_split(budget: Budget, shares: Sequence[float]) -> tuple[float, ...]:

@@ -16,14 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.errors import ConfigError, PrivacyError
-from understudy.privacy.accountant import DISCRETE_EXCESS, Composition
-from understudy.privacy.events import Event, GaussianEvent, SubsampledGaussianEvent
+from understudy.privacy.accountant import Composition
+from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.exact import require_positive
-from understudy.privacy.guarantee import Budget
+from understudy.privacy.guarantee import Budget, gaussian_noise_multiplier
 from understudy.privacy.measurement import Batches, Query, exact_sum
 from understudy.privacy.mechanisms import Sensitivity, out_of_range
 from understudy.privacy.noise import NoiseSource, PaidInParts
-from understudy.privacy.subsampled import LEAST_NOISE, coarse_interval, subsampled_multiplier
+from understudy.privacy.search import edge, last_number
+from understudy.privacy.subsampled import LEAST_NOISE, coarse_excess, subsampled_multiplier
 
 MOST_STEPS = 1_000_000
 _LEAST_CLIP = 1e-6
@@ -214,22 +215,27 @@ def steps_within(
     budget: Budget, *, rate: float, noise_multiplier: float, others: tuple[GaussianEvent, ...] = ()
 ) -> Schedule | None:
     """The schedule with the most steps within ``budget`` beside ``others``; None where not one fits."""
-    search = _Search(budget, noise_multiplier, others)
-    if not search.fits(rate, 1):
+
+    def fits(steps: int) -> bool:
+        """As the plan will count."""
+        events = (*others, SubsampledGaussianEvent(noise_multiplier, rate, steps))
+        return Composition(events).epsilon(float(budget.delta)) <= budget.epsilon
+
+    if noise_multiplier < LEAST_NOISE or not fits(1):
         return None
-    low, high = 1, 2
-    while high <= MOST_STEPS and search.nearly_fits(rate, high):
-        low, high = high, 2 * high
-    high = min(high, MOST_STEPS + 1)
-    while high - low > max(1, low // 500):
-        middle = (low + high) // 2
-        low, high = (middle, high) if search.nearly_fits(rate, middle) else (low, middle)
-    while high <= MOST_STEPS and search.fits(rate, high):
+    about = edge(
+        lambda steps: coarse_excess(
+            budget, SubsampledGaussianEvent(noise_multiplier, rate, max(1, int(steps))), others
+        ),
+        near=(gaussian_noise_multiplier(float(budget.epsilon), float(budget.delta)) / noise_multiplier) ** -2 / rate,
+        safe=1,
+        unsafe=MOST_STEPS,
+    )
+    low = max(1, int(about or 1))
+    high = low + max(1, low // 200)
+    while high <= MOST_STEPS and fits(high):
         low, high = high, high + max(1, high // 200)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if search.fits(rate, middle) else (low, middle)
-    return Schedule(noise_multiplier, rate, low)
+    return Schedule(noise_multiplier, rate, last_number(fits, holds_at=low, fails_at=min(high, MOST_STEPS + 1)))
 
 
 @lru_cache(maxsize=16)
@@ -245,51 +251,20 @@ def rate_within(
 
     None where no rate above 1e-9 fits.
     """
-    search = _Search(budget, noise_multiplier, others)
 
     def count(rate: float) -> int:
         return max(1, round(epochs / rate)) if steps is None and epochs is not None else steps or 1
 
-    def fits(rate: float) -> bool:
-        return count(rate) <= MOST_STEPS and search.nearly_fits(rate, count(rate))
-
-    low, high = 1.0, 1.0
-    while not fits(low):
-        low, high = low / 2, low
-        if low < _LEAST_RATE or count(low) > MOST_STEPS:
-            return None
-    while high > low * _TOLERANCE:
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return Schedule(noise_multiplier, low, count(low))
+    least = max(_LEAST_RATE, (epochs or 0) / MOST_STEPS)  # a lower one would need more steps than there may be
+    if noise_multiplier < LEAST_NOISE or least > 1 or count(least) > MOST_STEPS:
+        return None
+    rate = edge(
+        lambda rate: coarse_excess(budget, SubsampledGaussianEvent(noise_multiplier, rate, count(rate)), others),
+        near=math.sqrt(least),
+        safe=least,
+        unsafe=1.0,
+    )
+    return None if rate is None else Schedule(noise_multiplier, rate, count(rate))
 
 
-_LEAST_RATE, _TOLERANCE = 1e-9, 1.001
-
-
-@dataclass(frozen=True)
-class _Search:
-    """Which schedules of this noise keep within a budget beside ``others``."""
-
-    budget: Budget
-    noise_multiplier: float
-    others: tuple[GaussianEvent, ...]
-
-    def fits(self, rate: float, steps: int) -> bool:
-        """As the plan will count."""
-        if self.noise_multiplier < LEAST_NOISE:
-            return False
-        events: tuple[Event, ...] = (*self.others, SubsampledGaussianEvent(self.noise_multiplier, rate, steps))
-        return Composition(events).epsilon(float(self.budget.delta)) <= self.budget.epsilon
-
-    def nearly_fits(self, rate: float, steps: int) -> bool:
-        """Counted on a coarser grid of losses, which says a little more and is several times as fast: what fits here
-        fits."""
-        if self.noise_multiplier < LEAST_NOISE:
-            return False
-        epsilon, delta = float(self.budget.epsilon), float(self.budget.delta) / (1 + DISCRETE_EXCESS * (steps + 1))
-        interval = coarse_interval(epsilon)
-        loss = SubsampledGaussianEvent(self.noise_multiplier, rate, steps).to_pld(interval=interval)
-        for other in self.others:
-            loss = loss.compose(other.to_pld(interval=interval))
-        return bool(loss.get_epsilon_for_delta(delta) <= epsilon)
+_LEAST_RATE = 1e-9

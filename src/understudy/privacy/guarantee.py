@@ -32,6 +32,7 @@ from understudy.privacy.exact import (
     require_nonnegative,
     require_positive,
 )
+from understudy.privacy.search import to_the_last_bit
 
 _NORMAL = NormalDist()
 EPSILON_CEILING = 1e6  # larger epsilons mean nothing; conversions report infinity
@@ -170,17 +171,7 @@ def _smallest_epsilon(delta_of: Callable[[float], float], delta: float) -> float
         high *= 2
         if high > EPSILON_CEILING:
             return math.inf
-    return bisected(lambda epsilon: delta_of(epsilon) <= delta, holds=high, fails=0.0)
-
-
-def bisected(test: Callable[[float], bool], *, holds: float, fails: float) -> float:
-    """The number nearest to ``fails`` at which ``test`` holds, to the last bit; it must be monotone between the two."""
-    while (middle := (holds + fails) / 2) not in (holds, fails):
-        if test(middle):
-            holds = middle
-        else:
-            fails = middle
-    return holds
+    return to_the_last_bit(lambda epsilon: delta_of(epsilon) <= delta, holds_at=high, fails_at=0.0)
 
 
 @lru_cache(maxsize=4096)
@@ -193,4 +184,4 @@ def gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
     high = 1.0
     while _gdp_delta(1 / high, epsilon) > delta:
         high *= 2
-    return bisected(lambda noise: _gdp_delta(1 / noise, epsilon) <= delta, holds=high, fails=1e-3)  # far too little
+    return to_the_last_bit(lambda noise: _gdp_delta(1 / noise, epsilon) <= delta, holds_at=high, fails_at=1e-3)

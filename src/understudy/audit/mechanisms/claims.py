@@ -10,10 +10,10 @@ from typing import Literal, Protocol
 import numpy as np
 
 from understudy.audit.mechanisms.bounds import ErrorLimits, Floats
-from understudy.audit.one_run import bisect
 from understudy.privacy.accountant import Composition
 from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, SubsampledGaussianEvent, ZCDPEvent
 from understudy.privacy.guarantee import GDP, ZCDP, Budget, gaussian_noise_multiplier, normal_quantile, phi_bar
+from understudy.privacy.search import to_the_last_bit
 from understudy.privacy.secrets.budget import SecretBudget
 
 Curve = Literal["Gaussian", "sampled Gaussian", "zCDP"]
@@ -145,7 +145,7 @@ def _zcdp_power(rho: float, false_positive: float) -> float:
     def too_few(missed: float) -> bool:
         return bool(ErrorLimits(np.array(false_positive), np.array(missed)).rho > rho)
 
-    return 1 - bisect(too_few, 0.0, 1 - false_positive)
+    return 1 - to_the_last_bit(too_few, holds_at=0.0, fails_at=1 - false_positive)
 
 
 def _certain(event: Event) -> bool:

@@ -10,7 +10,6 @@ Nothing here is ever understated: bounds are rounded up, calibrated noise too.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from understudy.errors import ConfigError
 from understudy.privacy.events import Inclusion
 from understudy.privacy.guarantee import normal_quantile
+from understudy.privacy.search import edge, log_ratio
 
 DISCRETE_LOSS = 2e-10
 """Noise is discrete, of sigma >= 16384 grid units (``SMALLEST_SIGMA``), where the mathematics is continuous. Such noise
@@ -85,28 +85,21 @@ def smallest(bound: Callable[[float], float], limit: float, *, low: float = 1.0)
     Args:
         bound: falls with the noise multiplier.
         limit: in (0, 1).
-        low: where to begin, best a little below the answer.
+        low: where to begin.
 
     Raises:
         ConfigError: if no amount of noise is enough.
     """
-    from scipy.optimize import brentq
-
-    target = limit * (1 - _PRECISION)
-    while bound(low) <= target:
-        if low <= LEAST_NOISE:
-            return low
-        low = max(low / 2, LEAST_NOISE)
-    high = low
-    while bound(high) > target:
-        low, high = high, high * 2
-        if high > _NOISE_CEILING:
-            raise ConfigError(
-                f"No noise keeps the posterior at {limit:g}.",
-                "Choose a posterior that is further above the prior, for example ten times the prior.",
-            )
-    root = brentq(lambda x: math.log(bound(math.exp(x)) / target), math.log(low), math.log(high), xtol=_PRECISION)
-    noise, more = math.exp(root + 2 * _PRECISION), _PRECISION
-    while bound(noise) > target:
-        noise, more = noise * (1 + more), more * 2
+    noise = edge(
+        lambda noise: log_ratio(bound(noise), limit * (1 - _PRECISION)),
+        near=low,
+        safe=_NOISE_CEILING,
+        unsafe=LEAST_NOISE,
+        tolerance=_PRECISION,
+    )
+    if noise is None:
+        raise ConfigError(
+            f"No noise keeps the posterior at {limit:g}.",
+            "Choose a posterior that is further above the prior, for example ten times the prior.",
+        )
     return noise

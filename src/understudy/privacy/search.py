@@ -1,0 +1,102 @@
+"""Searches for the edge of a promise: how little noise, how many steps, how high a rate. Never on the unsafe side.
+
+What keeps the promise is given as an *excess*: a monotone function that is 0 or less where the promise is kept, best
+the logarithm of what is spent over what may be spent. Whatever a root finder returns, the answer is a number at which
+the excess itself was computed, and was 0 or less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+TOLERANCE = 1e-3
+"""Share by which an answer may be away from the edge, on its safe side."""
+
+_FINITE = 1e3  # stands for an infinite excess: root finders need numbers
+_LARGEST_STEP = math.log(16)
+
+
+def log_ratio(spent: float, budget: float) -> float:
+    """The excess of ``spent`` over ``budget``, both 0 or more: ln(spent / budget), within +-1000."""
+    if spent <= 0:
+        return -_FINITE
+    return min(max(math.log(spent / budget), -_FINITE), _FINITE) if math.isfinite(spent) else _FINITE
+
+
+def edge(
+    excess: Callable[[float], float], *, near: float, safe: float, unsafe: float, tolerance: float = TOLERANCE
+) -> float | None:
+    """The number closest to ``unsafe`` that keeps the promise.
+
+    Args:
+        excess: monotone between ``safe`` and ``unsafe``, and 0 or less where the promise is kept.
+        near: where to begin, between the two.
+        safe: the end at which the promise is kept most easily (more noise, fewer steps), above 0.
+        unsafe: the other end, above 0.
+        tolerance: how near, as a share of the number.
+
+    Returns:
+        ``x`` with ``excess(x) <= 0``: ``unsafe`` if it keeps the promise, else a number within ``tolerance`` of one
+        that does not; None if not even ``safe`` keeps it.
+    """
+    from scipy.optimize import brentq
+
+    first, last = math.log(safe), math.log(unsafe)
+    direction = math.copysign(1.0, last - first)  # towards the unsafe end
+    known: dict[float, float] = {}
+
+    def at(log: float) -> float:
+        if log not in known:
+            known[log] = excess(safe if log == first else unsafe if log == last else math.exp(log))
+        return known[log]
+
+    def moved(log: float, step: float) -> float:
+        """``step`` further towards the unsafe end, and never beyond an end."""
+        return min(max(log + direction * step, min(first, last)), max(first, last))
+
+    kept = broken = None
+    here, step = moved(math.log(near), 0.0), 0.0
+    while kept is None or broken is None:
+        value = at(here)
+        if value <= 0:
+            kept = here
+            if here == last:
+                return unsafe
+        else:
+            broken = here
+            if here == first:
+                return None
+        # what is spent is most often about a first power of the number: a little further than where that ends
+        step = max(2 * step, min(1.1 * abs(value) + 0.01, _LARGEST_STEP))
+        here = moved(here, step if value <= 0 else -step)
+    margin = tolerance / 4
+    found = kept
+    if at(kept) + margin < 0:
+        found = brentq(lambda log: at(log) + margin, kept, broken, xtol=margin, rtol=1e-12, disp=False)
+    step = margin
+    while at(found) > 0:
+        found = moved(found, -step)
+        step *= 2
+    return safe if found == first else math.exp(found)
+
+
+def last_number(holds: Callable[[int], bool], *, holds_at: int, fails_at: int) -> int:
+    """The whole number closest to ``fails_at`` at which ``holds``; it must be monotone between the two."""
+    while abs(fails_at - holds_at) > 1:
+        middle = (holds_at + fails_at) // 2
+        if holds(middle):
+            holds_at = middle
+        else:
+            fails_at = middle
+    return holds_at
+
+
+def to_the_last_bit(holds: Callable[[float], bool], *, holds_at: float, fails_at: float) -> float:
+    """The double closest to ``fails_at`` at which ``holds``; it must be monotone between the two, and cheap."""
+    while (middle := (holds_at + fails_at) / 2) not in (holds_at, fails_at):
+        if holds(middle):
+            holds_at = middle
+        else:
+            fails_at = middle
+    return holds_at

@@ -1,0 +1,92 @@
+"""Searches end on the safe side of the edge, near it, in few steps, whatever the excess looks like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from understudy.privacy.events import SubsampledGaussianEvent
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.search import edge, last_number, log_ratio, to_the_last_bit
+from understudy.privacy.subsampled import coarse_excess, subsampled_multiplier
+
+SHAPES: dict[str, Callable[[float, float], float]] = {
+    "a power": lambda ratio, power: power * math.log(ratio),
+    "a cliff": lambda ratio, power: math.copysign(power, math.log(ratio)) if ratio != 1 else 0.0,
+    "flat, then steep": lambda ratio, power: (1 if ratio > 1 else 1e-4) * power * math.log(ratio),
+    "stairs": lambda ratio, power: math.ceil(20 * power * math.log(ratio)) / 20,
+    "infinite where it is broken": lambda ratio, power: log_ratio(math.inf if ratio > 1 else ratio, 1.0),
+}
+
+
+@given(
+    st.sampled_from(sorted(SHAPES)),
+    st.floats(1e-6, 1e6),
+    st.floats(1e-6, 1e6),
+    st.floats(0.05, 8),
+    st.booleans(),
+    st.sampled_from([1e-2, 1e-3, 1e-9]),
+)
+def test_the_answer_keeps_the_promise_and_is_near_the_edge(
+    shape: str, at: float, near: float, power: float, noise: bool, tolerance: float
+) -> None:
+    """Of noise, of which more is safe, and of steps, of which fewer are."""
+
+    def excess(x: float) -> float:
+        return SHAPES[shape](at / x if noise else x / at, power)
+
+    safe, unsafe = (1e9, 1e-9) if noise else (1e-9, 1e9)
+    found = edge(excess, near=near, safe=safe, unsafe=unsafe, tolerance=tolerance)
+    assert found is not None
+    assert excess(found) <= 0
+    slack = 1.1 * tolerance + 1e-12
+    if shape in ("a power", "flat, then steep"):  # the margin is in the excess, and these are flatter than it
+        slack *= max(1, 1 / power) * (1e4 if shape == "flat, then steep" else 1)
+    if slack < 0.5:
+        assert excess(found * (1 - slack) if noise else found * (1 + slack)) >= (0 if shape != "stairs" else -0.06)
+
+
+@pytest.mark.parametrize("near", [0.001, 1.0, 1000.0])
+def test_an_end_that_keeps_the_promise_is_the_answer_and_one_that_breaks_it_is_none(near: float) -> None:
+    assert edge(lambda _: -1.0, near=near, safe=1000.0, unsafe=0.001) == 0.001
+    assert edge(lambda _: 1.0, near=near, safe=1000.0, unsafe=0.001) is None
+    assert edge(lambda x: -1.0 if x == 1000.0 else 1.0, near=near, safe=1000.0, unsafe=0.001) == pytest.approx(1000.0)
+
+
+def test_few_computations_are_made() -> None:
+    calls = []
+
+    def excess(multiplier: float) -> float:
+        calls.append(multiplier)
+        return math.log((1 / multiplier + 0.3 / multiplier**2) / 2)
+
+    edge(excess, near=3.0, safe=1e6, unsafe=1e-3)
+    assert len(calls) <= 7
+
+
+@given(st.integers(-1000, 1000), st.integers(1, 1000), st.booleans())
+def test_the_last_whole_number_is_found_from_either_side(edge_at: int, distance: int, upwards: bool) -> None:
+    if upwards:
+        assert last_number(lambda n: n <= edge_at, holds_at=edge_at - distance, fails_at=edge_at + distance) == edge_at
+    else:
+        assert last_number(lambda n: n >= edge_at, holds_at=edge_at + distance, fails_at=edge_at - distance) == edge_at
+
+
+@given(st.floats(1e-3, 1e3))
+def test_halving_ends_at_neighbouring_doubles(at: float) -> None:
+    found = to_the_last_bit(lambda x: x >= at, holds_at=2e3, fails_at=0.0)
+    assert found == at
+
+
+@settings(max_examples=12)
+@given(st.floats(0.05, 8), st.floats(0.002, 1), st.integers(1, 300))
+def test_noise_is_never_less_than_the_budget_asks(epsilon: float, rate: float, tokens: int) -> None:
+    budget = Budget(round(epsilon, 3), "1e-6")
+    found = subsampled_multiplier(budget, rate=rate, tokens=tokens)
+    assert coarse_excess(budget, SubsampledGaussianEvent(found, rate, tokens), ()) <= 1e-12
+    if found > 0.25:
+        assert coarse_excess(budget, SubsampledGaussianEvent(found / 1.003, rate, tokens), ()) > 0
