@@ -454,7 +454,7 @@ def compare(
         names: one per run; runs of one name are one line. None: by their methods.
         shareable: show only what was released with a charge.
     """
-    from understudy.report.comparison import write_comparison
+    from understudy.report.page import write_comparison
 
     return write_comparison([Path(run) for run in runs], Path(output), names=names or None, shareable=shareable)
 

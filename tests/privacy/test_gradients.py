@@ -23,8 +23,9 @@ from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.gradients import DPSGD, MOST_STEPS, Schedule, Steps, noise_within, rate_within, steps_within
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Query
-from understudy.privacy.mechanisms import Sensitivity, mechanism_from_json, mechanism_to_json
+from understudy.privacy.mechanisms import Sensitivity
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
+from understudy.privacy.plan import mechanism_from_json, mechanism_to_json
 
 MECHANISM = DPSGD(noise_multiplier=1.0, rate=0.1, steps=5, clipping_norm=2.0)
 SIZE = 4_000

@@ -26,10 +26,9 @@ from understudy.privacy.mechanisms import (
     NoisySum,
     SampledSum,
     Sensitivity,
-    mechanism_from_json,
-    mechanism_to_json,
 )
 from understudy.privacy.noise import NoiseKind, SystemNoise
+from understudy.privacy.plan import mechanism_from_json, mechanism_to_json
 from understudy.privacy.subsampled import SubsampledTokens
 from understudy.privacy.tokens import PrivateTokens, TokenTest
 

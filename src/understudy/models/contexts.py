@@ -11,13 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from understudy.errors import ModelError
 from understudy.models.machine import single_threaded_inference
 
-if TYPE_CHECKING:
-    from understudy.models.causal import CausalModel
+
+class LocalNetwork(Protocol):
+    """What contexts and their trials need of a model: see :class:`understudy.models.causal.CausalModel`."""
+
+    model_id: str
+    device: str
+    network: Any
+    vocabulary: int
+    head: Head | None
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ class Contexts:
 
     def __init__(
         self,
-        model: CausalModel,
+        model: LocalNetwork,
         rows: Sequence[Sequence[int]],
         *,
         prefix: Sequence[int],
@@ -134,7 +141,7 @@ class _Block:
 
     def __init__(
         self,
-        model: CausalModel,
+        model: LocalNetwork,
         rows: Sequence[Sequence[int]],
         start: Any | None,
         prefix: Sequence[int],
@@ -163,7 +170,7 @@ class _Block:
         self.whole: Any | None = None  # logits over the whole vocabulary that were computed already
         self._prompt = (self._last, self.hidden)
 
-    def step(self, model: CausalModel, token: int) -> None:
+    def step(self, model: LocalNetwork, token: int) -> None:
         self.whole = None
         self._length += 1
         self._position = self._position + 1
@@ -178,7 +185,7 @@ class _Block:
             self._position = self._position - steps
             self._last, self.hidden = self._prompt
 
-    def logits(self, model: CausalModel, head: Head | None, candidates: Any | None) -> Any:
+    def logits(self, model: LocalNetwork, head: Head | None, candidates: Any | None) -> Any:
         """``[R, K]``; by the whole model once more over the last token where its head is not known."""
         if candidates is None and self.whole is not None:
             return self.whole
@@ -189,7 +196,7 @@ class _Block:
         logits = output.logits[:, -1, : model.vocabulary]
         return logits if candidates is None else logits[:, candidates]
 
-    def _forward(self, model: CausalModel, tokens: Any, position: Any) -> Any:
+    def _forward(self, model: LocalNetwork, tokens: Any, position: Any) -> Any:
         """Run the model over new tokens ``[R, T]``; the hidden states ``[R, H]`` of the last."""
         return hidden_states(model.network, **self._inputs(tokens, position))[:, -1].clone()
 
@@ -205,7 +212,7 @@ class _Block:
         }
 
 
-def _prefilled(model: CausalModel, prefix: Sequence[int]) -> Any | None:
+def _prefilled(model: LocalNetwork, prefix: Sequence[int]) -> Any | None:
     """The cache of one row that holds the prefix; None for an empty one."""
     import torch
     from transformers import DynamicCache

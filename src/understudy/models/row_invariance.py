@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from understudy.errors import ModelError, PrivacyError
-from understudy.models.contexts import Contexts
+from understudy.models.contexts import Contexts, LocalNetwork
 from understudy.models.machine import worker_pool
 from understudy.models.weights import KERNELS
-
-if TYPE_CHECKING:
-    from understudy.models.causal import CausalModel
 
 _NO_ROUTING = ("shared", "per_tok")
 _EXPERTS = ("expert", "moe", "router")  # in the names of modules
@@ -165,7 +162,7 @@ class Shape:
         return min(self.tokens, columns(prompt) - prompt + 1)
 
 
-def require_row_invariance(model: CausalModel, shape: Shape, *, in_flight: int) -> None:
+def require_row_invariance(model: LocalNetwork, shape: Shape, *, in_flight: int) -> None:
     """Try, on this device with this shape, that a row's logits stay the same bit for bit beside others.
 
     A block of random rows of all lengths must give every second of them the same logits half a block further on beside

@@ -7,9 +7,9 @@ in :mod:`understudy.privacy.measurement`.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from functools import cache, cached_property
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -288,59 +288,3 @@ def _with_noise(
 ) -> NDArray[np.float64]:
     sampled = source.draw(noise, scale=scale, size=exact.size).reshape(exact.shape)
     return np.asarray((exact + sampled) / grid, dtype=np.float64)
-
-
-def mechanism_to_json(mechanism: Mechanism) -> dict[str, Any]:
-    """A mechanism as JSON fields."""
-    fields = {} if isinstance(mechanism, Declared) else asdict(mechanism)  # type: ignore[call-overload]
-    return {"kind": mechanism.kind, **fields}
-
-
-def mechanism_from_json(fields: dict[str, Any], event: Event) -> Mechanism:
-    """What :func:`mechanism_to_json` made, which may come from anybody.
-
-    Args:
-        event: of the charge.
-
-    Raises:
-        ValueError: if the kind is unknown, a field is missing or of another type, or the event is another's.
-        ConfigError: if a number is out of its range.
-    """
-    named = dict(fields)
-    kind = named.pop("kind", None)
-    if kind == Declared.kind:
-        if named:
-            raise ValueError("a declared mechanism has no numbers")
-        return Declared(event)
-    if not isinstance(kind, str) or kind not in _adapters():
-        raise ValueError("a mechanism is of an unknown kind")
-    _require_plain(named)
-    made: Mechanism = _adapters()[kind].validate_python(named, strict=False)
-    if {**mechanism_to_json(made), "kind": kind}.keys() != fields.keys():
-        raise ValueError("a mechanism has fields that it does not have")
-    if made.event != event:
-        raise ValueError("a charge's event is not that of its mechanism")
-    return made
-
-
-def _require_plain(fields: dict[str, Any]) -> None:
-    """See that no number is written as a string, and that a sensitivity is all that it says."""
-    words = {"noise", "incidence"}
-    if any(isinstance(value, str | bool) for name, value in fields.items() if name not in words):
-        raise ValueError("a number of a mechanism is none")
-    sensitivity = fields.get("sensitivity", {"l1": 1, "l2": 1, "grid": 1})
-    if not isinstance(sensitivity, dict) or sensitivity.keys() != {"l1", "l2", "grid"}:
-        raise ValueError("a sensitivity has other fields")
-    if any(isinstance(value, str | bool) for value in sensitivity.values()):
-        raise ValueError("a number of a sensitivity is none")
-
-
-@cache
-def _adapters() -> dict[str, Any]:
-    from pydantic import TypeAdapter
-
-    from understudy.privacy.gradients import DPSGD
-    from understudy.privacy.subsampled import SubsampledTokens
-    from understudy.privacy.tokens import PrivateTokens
-
-    return {made.kind: TypeAdapter(made) for made in (NoisySum, SampledSum, PrivateTokens, SubsampledTokens, DPSGD)}

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from understudy.metrics.overview import Point, Profile
 from understudy.metrics.value import REAL, REAL_ALL, SYNTHETIC, MetricValue
+from understudy.report.comparison import Comparison
 from understudy.report.grids import FLOORS, REFERENCES, Grid, table_words, training_words
 from understudy.report.numbers import cut, percent, short, span
-from understudy.report.svg import Frame, Scale, padded, path, svg_image, tag, x_axis, y_axis
+from understudy.report.svg import COLOURS, Frame, Scale, padded, path, svg_image, tag, x_axis, y_axis
 from understudy.statement.rounding import in_a_hundred
 
-if TYPE_CHECKING:
-    from understudy.report.comparison import Comparison
-
-COLOURS = 8
 FEW = 500
 """Texts that are few enough for larger dots on the map."""
 _THICK = 8  # of a bar

@@ -18,13 +18,9 @@ from understudy.outputs import OutputFolder
 from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.report.charts import COLOURS, against_epsilon
 from understudy.report.contents import read_statement
 from understudy.report.grids import (
-    BETTER,
-    MOST_VALUES,
     REFERENCES,
-    SIGNS,
     Grid,
     Row,
     first_values,
@@ -35,7 +31,7 @@ from understudy.report.grids import (
     training_words,
 )
 from understudy.report.numbers import short
-from understudy.report.page import page_of, render, write_page
+from understudy.report.svg import COLOURS
 from understudy.statement import Statement
 
 T = TypeVar("T")
@@ -253,45 +249,3 @@ def compare(runs: Sequence[Run]) -> tuple[Comparison, ...]:
             columns = dict.fromkeys(setting_words(measured) for measured in values if measured.metric.name == name)
             found.append(Comparison(dataset, metric, tuple(columns), tuple(own)))
     return tuple(found)
-
-
-def write_comparison(
-    runs: Sequence[Path], output: Path, *, names: Sequence[str] | None = None, shareable: bool = False
-) -> Path:
-    """Write one page that shows what the texts of each run are good for, against the epsilon that it promised.
-
-    Args:
-        runs: folders of runs, each with ``private/evaluation.json``.
-        output: the file to write, readable by its owner only unless ``shareable``.
-        names: one per run; runs of one name are one line. None: by their methods, and by their folders where several
-            promise the same epsilon.
-        shareable: show only values that were released with a charge, from ``release/metrics.json``.
-
-    Raises:
-        ConfigError: if a folder is none of a run, nothing was measured there, a run protects secrets, or the file
-            cannot be written.
-    """
-    with page_of(*runs):
-        found = read_runs(runs, names=names, shareable=shareable)
-        comparisons = []
-        for number, each in enumerate(compare(found)):
-            charts = [
-                (column, against_epsilon(f"chart-{number}-{place}", each, column))
-                for place, column in enumerate(each.columns)
-            ]
-            comparisons.append((each, [pair for pair in charts if pair[1] is not None]))
-        text = render(
-            "comparison.html",
-            runs=found,
-            comparisons=comparisons,
-            together=together(found),
-            datasets=list(dict.fromkeys(run.statement.dataset for run in found)),
-            internal=not shareable,
-            left_out=sum(run.left_out for run in found),
-            better=BETTER,
-            signs=SIGNS,
-            typed=as_typed,
-            most_values=MOST_VALUES,
-        )
-    write_page(output, text, private=not shareable)
-    return output

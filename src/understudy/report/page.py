@@ -6,18 +6,18 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from understudy import __version__
 from understudy.config import EMBEDDING_CACHE_GB
 from understudy.errors import ConfigError, UnderstudyError
 from understudy.files import PRIVATE_MODE, SHARED_MODE, atomic_file
@@ -25,7 +25,11 @@ from understudy.models.types import Embedder
 from understudy.models.vectors import FOLDER, remembering
 from understudy.notebook import frame, paragraph
 from understudy.outputs import OutputFolder
+from understudy.privacy.exact import as_typed
+from understudy.report.charts import against_epsilon
+from understudy.report.comparison import compare, read_runs, together
 from understudy.report.contents import Contents, internal, shareable
+from understudy.report.grids import BETTER, MOST_VALUES, SIGNS
 from understudy.report.numbers import hundredths, paragraphs, percent, short, span
 from understudy.report.views import view
 
@@ -43,7 +47,7 @@ def render(template: str, **values: Any) -> str:
             policy=policy(style, script),
             style=Markup(style),
             script=Markup(script),
-            version=__version__,
+            version=version("understudy"),
             **values,
         )
     )
@@ -194,3 +198,45 @@ def _write_reports(folder: OutputFolder, *, embedder: Embedder | None, seed: int
 def page(contents: Contents, *, seed: int) -> str:
     """The report as HTML."""
     return render("report.html", **view(contents, seed=seed))
+
+
+def write_comparison(
+    runs: Sequence[Path], output: Path, *, names: Sequence[str] | None = None, shareable: bool = False
+) -> Path:
+    """Write one page that shows what the texts of each run are good for, against the epsilon that it promised.
+
+    Args:
+        runs: folders of runs, each with ``private/evaluation.json``.
+        output: the file to write, readable by its owner only unless ``shareable``.
+        names: one per run; runs of one name are one line. None: by their methods, and by their folders where several
+            promise the same epsilon.
+        shareable: show only values that were released with a charge, from ``release/metrics.json``.
+
+    Raises:
+        ConfigError: if a folder is none of a run, nothing was measured there, a run protects secrets, or the file
+            cannot be written.
+    """
+    with page_of(*runs):
+        found = read_runs(runs, names=names, shareable=shareable)
+        comparisons = []
+        for number, each in enumerate(compare(found)):
+            charts = [
+                (column, against_epsilon(f"chart-{number}-{place}", each, column))
+                for place, column in enumerate(each.columns)
+            ]
+            comparisons.append((each, [pair for pair in charts if pair[1] is not None]))
+        text = render(
+            "comparison.html",
+            runs=found,
+            comparisons=comparisons,
+            together=together(found),
+            datasets=list(dict.fromkeys(run.statement.dataset for run in found)),
+            internal=not shareable,
+            left_out=sum(run.left_out for run in found),
+            better=BETTER,
+            signs=SIGNS,
+            typed=as_typed,
+            most_values=MOST_VALUES,
+        )
+    write_page(output, text, private=not shareable)
+    return output

@@ -20,7 +20,6 @@ from understudy.privacy.exact import as_typed
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.report.budget import MOST_SECONDS, seconds_of_losses, spending, tradeoff
 from understudy.report.charts import (
-    COLOURS,
     bars,
     colours_of,
     dots_chart,
@@ -51,6 +50,7 @@ from understudy.report.grids import (
 )
 from understudy.report.numbers import cut, power_of_ten
 from understudy.report.recipe import recipe
+from understudy.report.svg import COLOURS
 from understudy.statement import FALSE_ALARMS, Statement
 from understudy.statement.rounding import in_a_hundred, round_up
 

@@ -9,9 +9,8 @@ from datetime import datetime, timedelta
 
 from markupsafe import Markup
 
-from understudy.report.charts import COLOURS
 from understudy.report.numbers import short
-from understudy.report.svg import Frame, Scale, padded, path, svg_image, tag, x_axis, y_axis
+from understudy.report.svg import COLOURS, Frame, Scale, padded, path, svg_image, tag, x_axis, y_axis
 
 _STEEP = 8.0
 """Where the largest value is so many times the smallest, the scale is logarithmic."""
