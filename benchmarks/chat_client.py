@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from understudy.ledger.store.database import AnswerStore, Database
 from understudy.models.cached import CachedChat
 from understudy.models.collect import collect
 from understudy.models.dialect import Dialect
 from understudy.models.endpoint import EndpointChat
 from understudy.models.types import ChatModel, ChatRequest, Message
-from understudy.store.database import AnswerStore, Database
 
 SERVER = Path(__file__).parent.parent / "tests" / "models" / "server.py"
 GOAL = 500.0

@@ -23,14 +23,14 @@ import pyarrow.parquet as pq
 import understudy as us
 from benchmarks import comparison_speed
 from benchmarks.comparison_rows import REAL, ROWS, SIZES, Place, Remembering
-from understudy.metrics.fidelity.embeddings import kernel_values
-from understudy.metrics.leakage import measure_leakage
-from understudy.metrics.results import Evaluation, load_evaluation
-from understudy.metrics.sample import Sample
-from understudy.metrics.utility.classifiers import ACCURACY, accuracy, accuracy_interval, kind_named, numbered
-from understudy.metrics.value import HOLDOUT, SYNTHETIC, MetricValue
-from understudy.outputs import OutputFolder
+from understudy.evaluate.metrics.fidelity.embeddings import kernel_values
+from understudy.evaluate.metrics.leakage import measure_leakage
+from understudy.evaluate.metrics.results import Evaluation, load_evaluation
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.utility.classifiers import ACCURACY, accuracy, accuracy_interval, kind_named, numbered
+from understudy.evaluate.metrics.value import HOLDOUT, SYNTHETIC, MetricValue
 from understudy.report import write_comparison
+from understudy.run.outputs import OutputFolder
 
 KINDS = ("tf-idf", "embedding")
 LINES = {

@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 import understudy as us
 import understudy.models.catalog as catalog
 from benchmarks.sets import DATA, VOCABULARIES, embed, embedder
-from understudy.evolution.parameters import EvolutionParameters
-from understudy.evolution.variation import TextAPI, keywords_of_labels
 from understudy.ledger import Ledger
 from understudy.methods.few_shot.method import FewShot
+from understudy.methods.shared.evolution.parameters import EvolutionParameters
+from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import load_template
-from understudy.writing.writer import Writer
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import load_template
+from understudy.text.writing.writer import Writer
 
 DELTA = "1e-6"
 PRIOR, POSTERIOR = "1e-4", "1e-3"

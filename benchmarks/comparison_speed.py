@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.sets import DATA, embed
-from understudy.metrics.fidelity.embeddings import frechet_values, kernel_values, neighbour_values
-from understudy.metrics.fidelity.mauve import mauve_values
-from understudy.metrics.fidelity.texts import (
+from understudy.evaluate.metrics.fidelity.embeddings import frechet_values, kernel_values, neighbour_values
+from understudy.evaluate.metrics.fidelity.mauve import mauve_values
+from understudy.evaluate.metrics.fidelity.texts import (
     distinct_values,
     label_distance_values,
     label_share_values,
@@ -29,14 +29,14 @@ from understudy.metrics.fidelity.texts import (
     self_bleu_values,
     vocabulary_values,
 )
-from understudy.metrics.leakage import measure_copying
-from understudy.metrics.leakage.near import measure_near_duplicates, measure_neighbours
-from understudy.metrics.leakage.phrases import normal_words
-from understudy.metrics.leakage.replay import measure_replay
-from understudy.metrics.overview import make_overview
-from understudy.metrics.sample import Sample
-from understudy.metrics.utility.classifiers import measure_classifiers
-from understudy.vocabulary.words import split_words
+from understudy.evaluate.metrics.leakage import measure_copying
+from understudy.evaluate.metrics.leakage.near import measure_near_duplicates, measure_neighbours
+from understudy.evaluate.metrics.leakage.phrases import normal_words
+from understudy.evaluate.metrics.leakage.replay import measure_replay
+from understudy.evaluate.metrics.overview import make_overview
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
+from understudy.text.vocabulary.words import split_words
 
 COUNT = 10_000
 DRAWN: dict[str, Any] = {"seed": 0, "resamples": 100}

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from understudy.models.types import ChatRequest, Completion
-from understudy.vocabulary.terms import built_in_terms
+from understudy.text.vocabulary.terms import built_in_terms
 
 SEED = 0
 LABELS = 4

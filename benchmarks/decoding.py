@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.measuring import by_turns, in_own_process, peak_mb, rounded, say
 from benchmarks.results import Row
-from understudy.decoding.sums import TokenSums, public_candidates
+from understudy.methods.shared.decoding.sums import TokenSums, public_candidates
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts

@@ -23,16 +23,16 @@ import understudy as us
 from benchmarks import corpora
 from benchmarks.measuring import ONE_THREAD, in_own_process, rounded, say
 from benchmarks.results import Row
-from understudy.config import EngineParameters
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
+from understudy.methods.shared.queries.counts import TermHistogram, TermRows
+from understudy.methods.shared.queries.guide import GuideSums
 from understudy.privacy.measurement import Query, exact_sum
 from understudy.privacy.unit import Unit
-from understudy.queries.counts import TermHistogram, TermRows
-from understudy.queries.guide import GuideSums
+from understudy.run.settings import EngineParameters
 from understudy.run.working import open_engine
-from understudy.vocabulary.matcher import TermMatcher
-from understudy.vocabulary.terms import built_in_terms
+from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.terms import built_in_terms
 
 SEED = corpora.SEED
 _KEY = b"benchmark"

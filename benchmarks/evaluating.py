@@ -23,18 +23,23 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from understudy.metrics.fidelity import measure_fidelity
-from understudy.metrics.fidelity.embeddings import frechet_values, kernel_values, neighbour_values
-from understudy.metrics.fidelity.mauve import mauve_values
-from understudy.metrics.fidelity.texts import distinct_values, length_values, self_bleu_values, vocabulary_values
-from understudy.metrics.leakage import measure_copying, measure_leakage
-from understudy.metrics.leakage.near import measure_near_duplicates, measure_neighbours
-from understudy.metrics.leakage.phrases import normal_words
-from understudy.metrics.leakage.replay import measure_replay
-from understudy.metrics.overview import make_overview
-from understudy.metrics.sample import Sample, words_of
-from understudy.metrics.value import REAL, SYNTHETIC
-from understudy.vocabulary.words import split_words
+from understudy.evaluate.metrics.fidelity import measure_fidelity
+from understudy.evaluate.metrics.fidelity.embeddings import frechet_values, kernel_values, neighbour_values
+from understudy.evaluate.metrics.fidelity.mauve import mauve_values
+from understudy.evaluate.metrics.fidelity.texts import (
+    distinct_values,
+    length_values,
+    self_bleu_values,
+    vocabulary_values,
+)
+from understudy.evaluate.metrics.leakage import measure_copying, measure_leakage
+from understudy.evaluate.metrics.leakage.near import measure_near_duplicates, measure_neighbours
+from understudy.evaluate.metrics.leakage.phrases import normal_words
+from understudy.evaluate.metrics.leakage.replay import measure_replay
+from understudy.evaluate.metrics.overview import make_overview
+from understudy.evaluate.metrics.sample import Sample, words_of
+from understudy.evaluate.metrics.value import REAL, SYNTHETIC
+from understudy.text.vocabulary.words import split_words
 
 DIMENSION = 384
 SAMPLING = {"seed": 0, "resamples": 100}

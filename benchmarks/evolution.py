@@ -27,19 +27,19 @@ import understudy as us
 import understudy.models.catalog as catalog
 from benchmarks.sets import CACHE, DATA, embed, embedder
 from understudy.corpus.bounding import BoundedBatch
-from understudy.evolution.embeddings import PrivateEmbeddings, integer_vectors
-from understudy.evolution.loop import Round, evolve
-from understudy.evolution.variation import TextAPI, keywords_of_labels
-from understudy.evolution.voting import nearest
 from understudy.ledger import Ledger
+from understudy.ledger.store import RunStore
 from understudy.methods.sec_pe.generate import CentreVotes
+from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
+from understudy.methods.shared.evolution.loop import Round, evolve
+from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels
+from understudy.methods.shared.evolution.voting import nearest
 from understudy.models.cached import CachedChat
 from understudy.models.types import ChatModel
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import load_template
-from understudy.store import RunStore
-from understudy.writing.writer import Writer
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import load_template
+from understudy.text.writing.writer import Writer
 
 TYPES = {"yelp_augpe": "review", "pubmed": "medical abstract"}
 DELTA = "1e-6"

@@ -21,14 +21,14 @@ import pyarrow.parquet as pq
 
 import understudy as us
 from benchmarks.sets import DATA
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.utility.language import UNTUNED
+from understudy.evaluate.metrics.utility.released import measure_released_model
 from understudy.ledger import Ledger
+from understudy.ledger.store import RunStore
 from understudy.methods.dp_finetune.method import DPFinetune, NonPrivateFinetune
-from understudy.metrics.sample import Sample
-from understudy.metrics.utility.language import UNTUNED
-from understudy.metrics.utility.released import measure_released_model
 from understudy.models.catalog import load_causal
 from understudy.run.session import Listener
-from understudy.store import RunStore
 
 DELTA = "1e-6"
 LABELS = {"ag_news": "label_name"}

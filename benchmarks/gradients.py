@@ -22,12 +22,12 @@ import torch
 
 from benchmarks.measuring import by_turns, in_own_process, rounded, say
 from benchmarks.results import Row
+from understudy.methods.shared.queries.gradients import clipped_sum
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.lora import ALL, SCALE, UP
 from understudy.models.training import Block, LoRA, Shapes, TokenRow, random_rows, row_losses
 from understudy.privacy.gradients import DPSGD
-from understudy.queries.gradients import clipped_sum
 
 SEED = 0
 RANK, ROWS, PROMPT, TARGET = 8, 8, 16, 48

@@ -31,12 +31,12 @@ from numpy.typing import NDArray
 import understudy as us
 import understudy.models.catalog as catalog
 from benchmarks.sets import CACHE, DATA
+from understudy.evaluate.metrics.fidelity.embeddings import neighbour_values
+from understudy.evaluate.metrics.fidelity.texts import distinct_values, self_bleu_values
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
 from understudy.ledger import Ledger
-from understudy.metrics.fidelity.embeddings import neighbour_values
-from understudy.metrics.fidelity.texts import distinct_values, self_bleu_values
-from understudy.metrics.sample import Sample
-from understudy.metrics.utility.classifiers import measure_classifiers
-from understudy.vocabulary.words import split_words
+from understudy.text.vocabulary.words import split_words
 
 LABELS = {
     **{"trec": "label_name", "banking77": "label_name", "ag_news": "label_name", "dbpedia14": "label_name"},

@@ -22,12 +22,12 @@ import understudy.models.catalog as catalog
 from benchmarks.evolution import TYPES
 from benchmarks.guided import KeptEmbedder
 from benchmarks.sets import CACHE, DATA
+from understudy.evaluate.metrics.fidelity.embeddings import frechet_values, kernel_values, neighbour_values
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.utility.language import PERPLEXITY, measure_language_model
 from understudy.ledger import Ledger
-from understudy.metrics.fidelity.embeddings import frechet_values, kernel_values, neighbour_values
-from understudy.metrics.sample import Sample
-from understudy.metrics.utility.language import PERPLEXITY, measure_language_model
+from understudy.ledger.store import RunStore
 from understudy.models.cached import CachedChat
-from understudy.store import RunStore
 
 _SAMPLING = {"seed": 0, "resamples": 2}
 

@@ -18,10 +18,10 @@ from benchmarks.ratios import PAIRS
 from benchmarks.registry import BENCHMARKS
 from benchmarks.results import FOLDER, Result, Row
 from benchmarks.scaling import CASES
-from understudy.evolution.embeddings import _row_type
 from understudy.methods.dp_finetune.plan import _BATCH, _STEPS
 from understudy.methods.private_prediction.plan import PrivatePredictionParameters
 from understudy.methods.seq_pate.plan import _TEACHERS
+from understudy.methods.shared.evolution.embeddings import _row_type
 from understudy.report.numbers import percent
 
 PAGE = Path("docs") / "performance.md"

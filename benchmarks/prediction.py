@@ -35,13 +35,13 @@ import understudy as us
 import understudy.models.catalog as catalog
 from benchmarks.sets import CACHE, DATA
 from benchmarks.textquality import known_pairs, known_words, nearness, right_label
-from understudy.decoding.prompting import LabelPrompts
-from understudy.decoding.structured import Fault
 from understudy.ledger import Ledger
 from understudy.methods.private_prediction import plan, sampler
 from understudy.methods.private_prediction import release as releasing
+from understudy.methods.shared.decoding.prompting import LabelPrompts
+from understudy.methods.shared.decoding.structured import Fault
 from understudy.privacy import tokens as private_tokens
-from understudy.prompts.template import PromptTemplate, load_template
+from understudy.text.prompts.template import PromptTemplate, load_template
 
 DELTA = "1e-6"
 

@@ -40,8 +40,8 @@ def _reading(texts: int, repetitions: int) -> Turns:
 
 
 def _matching(texts: int, repetitions: int) -> Turns:
-    from understudy.vocabulary.matcher import TermMatcher
-    from understudy.vocabulary.terms import load_vocabulary
+    from understudy.text.vocabulary.matcher import TermMatcher
+    from understudy.text.vocabulary.terms import load_vocabulary
 
     made = [text for some, _ in corpora.texts(texts) for text in some]
     matcher = TermMatcher(load_vocabulary().terms)

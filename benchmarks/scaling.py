@@ -25,9 +25,9 @@ from benchmarks.results import Row
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.ledger import Ledger
+from understudy.methods.shared.queries.counts import LabelCounts
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.unit import Unit
-from understudy.queries.counts import LabelCounts
 
 SEED = corpora.SEED
 PUBLIC_TEXTS = 2_000

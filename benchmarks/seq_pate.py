@@ -22,15 +22,15 @@ import pyarrow.parquet as pq
 
 from benchmarks.sets import DATA
 from benchmarks.teachers import TOKENS, faculty_of, student
-from understudy.decoding.tuned import Sampling, TunedModel
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.utility.language import UNTUNED
+from understudy.evaluate.metrics.utility.released import measure_released_model
 from understudy.methods.registry import load_release, make_method, method_class
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.plan import SeqPATEParameters, noise_of, query_count, round_sizes
 from understudy.methods.seq_pate.student import Lessons, PseudoTexts, Student, project, shares_of
 from understudy.methods.seq_pate.teachers import Faculty, Group
-from understudy.metrics.sample import Sample
-from understudy.metrics.utility.language import UNTUNED
-from understudy.metrics.utility.released import measure_released_model
+from understudy.methods.shared.decoding.tuned import Sampling, TunedModel
 from understudy.models.catalog import load_causal
 from understudy.models.machine import worker_pool
 from understudy.models.training import TokenRow

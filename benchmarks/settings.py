@@ -12,7 +12,7 @@ from benchmarks import corpora
 from benchmarks.measuring import in_own_process, say
 from benchmarks.results import Row
 from benchmarks.scaling import PLAIN, Case, measure_release, releasing
-from understudy.vocabulary.terms import built_in_terms
+from understudy.text.vocabulary.terms import built_in_terms
 
 SEED = corpora.SEED
 _LABELS = (4, 40, 400)

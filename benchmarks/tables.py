@@ -36,30 +36,30 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import understudy as us
+import understudy.methods.shared.tables.fitting as fitting
+import understudy.methods.shared.tables.plan as tables_plan
 import understudy.models.catalog as catalog
-import understudy.tables.fitting as fitting
-import understudy.tables.plan as tables_plan
 from benchmarks import tables_sets
 from benchmarks.guided import KeptEmbedder
 from benchmarks.sets import CACHE
 from benchmarks.tables_sets import LABEL, CellTable
-from understudy.columns import Column
+from understudy.base.columns import Column
+from understudy.base.labels import LabelSet
 from understudy.corpus.bounding import BoundedBatch
-from understudy.labels import LabelSet
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
 from understudy.ledger import Ledger
-from understudy.metrics.sample import Sample
-from understudy.metrics.utility.classifiers import measure_classifiers
+from understudy.methods.shared.queries.marginals import Marginals, PairScores, independent
+from understudy.methods.shared.tables.distribution import Distribution
+from understudy.methods.shared.tables.fitting import fit
+from understudy.methods.shared.tables.parameters import SELECTED, TREE, TablesParameters
+from understudy.methods.shared.tables.plan import COLUMNS, PAIRS, SCORES, column_charges, require_measurable
+from understudy.methods.shared.tables.selection import select_pairs, shares
+from understudy.methods.shared.tables.variables import Variables
 from understudy.privacy.accountant import zcdp_within
 from understudy.privacy.measurement import measure
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.noise import SystemNoise
-from understudy.queries.marginals import Marginals, PairScores, independent
-from understudy.tables.distribution import Distribution
-from understudy.tables.fitting import fit
-from understudy.tables.parameters import SELECTED, TREE, TablesParameters
-from understudy.tables.plan import COLUMNS, PAIRS, SCORES, column_charges, require_measurable
-from understudy.tables.selection import select_pairs, shares
-from understudy.tables.variables import Variables
 
 DELTA = "1e-6"
 SAMPLED, MOST_CELLS = 1_000_000, 50_000

@@ -29,11 +29,11 @@ from benchmarks import tables_sets
 from benchmarks.guided import KeptEmbedder
 from benchmarks.sets import CACHE
 from benchmarks.tables import apart, learned, show
-from understudy.columns import Column, declared_columns
+from understudy.base.columns import Column, declared_columns
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.utility.classifiers import kind_named
+from understudy.evaluate.metrics.utility.linear import Predict
 from understudy.ledger import Ledger
-from understudy.metrics.sample import Sample
-from understudy.metrics.utility.classifiers import kind_named
-from understudy.metrics.utility.linear import Predict
 
 AREA, SERVICE = "area", tables_sets.LABEL
 SERVICES = {

@@ -27,7 +27,7 @@ import understudy as us
 from benchmarks import tables_methods, tables_sets
 from benchmarks.sets import DATA
 from benchmarks.tables import DELTA, learned, show
-from understudy.columns import declared_columns
+from understudy.base.columns import declared_columns
 from understudy.ledger import Ledger
 
 RECORDS = 1_200

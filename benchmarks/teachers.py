@@ -7,15 +7,15 @@ from itertools import islice
 
 from benchmarks import corpora
 from benchmarks.measuring import by_turns
-from understudy.decoding.tuned import TunedModel, build_instructions
 from understudy.methods.seq_pate.plan import SeqPATEParameters
 from understudy.methods.seq_pate.teachers import Faculty, Recipe
+from understudy.methods.shared.decoding.tuned import TunedModel, build_instructions
 from understudy.methods.tuned.model import model_to_tune
 from understudy.models.catalog import load_causal
 from understudy.models.training import LoRA, TokenRow
 from understudy.models.trunk import Trunk
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import Prompts, load_template
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import Prompts, load_template
 
 TOKENS = 64
 TEXTS = 4

@@ -28,11 +28,13 @@ from numpy.typing import NDArray
 from script_model import ScriptModel
 
 import understudy.models.catalog
-from understudy.assess.parameters import ChargeParameters, EvaluationParameters
-from understudy.assess.tables import ResultParameters
+from understudy.base.parameters import Parameters
 from understudy.cli import cli
-from understudy.config import RUN_GROUPS
-from understudy.guide.parameters import ChoosingParameters, GuideParameters
+from understudy.evaluate.metrics.utility import in_context, released
+from understudy.evaluate.metrics.utility import language as tuned_language
+from understudy.evaluate.metrics.value import Metric
+from understudy.evaluate.parameters import ChargeParameters, EvaluationParameters
+from understudy.evaluate.tables import ResultParameters
 from understudy.methods.aug_pe.plan import AugPEParameters
 from understudy.methods.dp_finetune.plan import DPFinetuneParameters
 from understudy.methods.dp_kps.plan import DPKPSParameters
@@ -41,13 +43,11 @@ from understudy.methods.guided_evolution.plan import GuidedEvolutionParameters
 from understudy.methods.private_prediction.plan import PrivatePredictionParameters
 from understudy.methods.sec_pe.plan import ReleaseParameters, SecPEParameters
 from understudy.methods.seq_pate.plan import SeqPATEParameters
-from understudy.metrics.utility import in_context, released
-from understudy.metrics.utility import language as tuned_language
-from understudy.metrics.value import Metric
+from understudy.methods.shared.guide.parameters import ChoosingParameters, GuideParameters
 from understudy.models.causal import CausalModel
 from understudy.models.types import ChatRequest, Completion
-from understudy.parameters import Parameters
-from understudy.prompts.template import PromptTemplate
+from understudy.run.settings import RUN_GROUPS
+from understudy.text.prompts.template import PromptTemplate
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(

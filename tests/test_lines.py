@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from understudy.base.errors import UnderstudyError
+from understudy.base.files import UnreadableText, lines_of
 from understudy.corpus import read_corpus
 from understudy.corpus.labels import declared_labels
 from understudy.corpus.secrets import secret_finder
-from understudy.errors import UnderstudyError
-from understudy.files import UnreadableText, lines_of
-from understudy.prompts.template import read_examples
-from understudy.vocabulary.terms import load_stop_words, load_vocabulary
+from understudy.text.prompts.template import read_examples
+from understudy.text.vocabulary.terms import load_stop_words, load_vocabulary
 
 READERS: dict[str, Callable[[Path], object]] = {
     "secrets": lambda path: secret_finder(read_corpus([{"note": "x"}], text="note"), file=path).numbered,

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from understudy import files
-from understudy.assess.evaluate import _schema as evaluated_schema
-from understudy.config import read_config
+from understudy.base import files
+from understudy.base.errors import UnderstudyError
+from understudy.base.files import UnreadableText, read_whole
 from understudy.corpus import read_corpus
 from understudy.corpus.labels import declared_labels
 from understudy.corpus.secrets import Incidence, secret_finder
-from understudy.decoding.structured import JSONSchema
-from understudy.errors import UnderstudyError
-from understudy.evolution.variation import _read as read_keywords
-from understudy.files import UnreadableText, read_whole
+from understudy.evaluate.evaluate import _schema as evaluated_schema
 from understudy.methods.sec_pe.plan import read_per_secret_budgets
-from understudy.prompts.template import load_template, read_examples
-from understudy.vocabulary.terms import load_stop_words, load_vocabulary
+from understudy.methods.shared.decoding.structured import JSONSchema
+from understudy.methods.shared.evolution.variation import _read as read_keywords
+from understudy.run.settings import read_config
+from understudy.text.prompts.template import load_template, read_examples
+from understudy.text.vocabulary.terms import load_stop_words, load_vocabulary
 
 READERS: dict[str, Callable[[Path], object]] = {
     "vocabulary.txt": load_vocabulary,

@@ -20,15 +20,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from test_release_file import make
-from understudy.errors import ConfigError, ReleaseError
-from understudy.parquet import count_values
+from understudy.base.errors import ConfigError, ReleaseError
+from understudy.base.parquet import count_values
 from understudy.privacy.events import GaussianEvent, PureEvent, ZCDPEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge
 from understudy.release.members import arrays_from_bytes, strings_from_bytes, terms_from_bytes
 from understudy.release.reading import ALWAYS_BYTES, MOST_BYTES, MOST_RATIO, read_method, read_release, unpacked_bound
-from understudy.statement.form import load_statement
+from understudy.release.statement.form import load_statement
 
 MEGABYTE = 1 << 20
 LIMIT = 64 * MEGABYTE

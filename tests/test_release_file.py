@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.errors import ReleaseError
+from understudy.base.errors import ReleaseError
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
@@ -22,7 +22,7 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
 from understudy.release import FORMAT_VERSION, PublicSchema, Release
 from understudy.release.reading import read_release
-from understudy.statement import Sealed, Statement
+from understudy.release.statement import Sealed, Statement
 
 
 def make(**changes: Any) -> Release:

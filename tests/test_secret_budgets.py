@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
+from understudy.base.errors import ConfigError
 from understudy.cli.make import _forecast
-from understudy.config import RunConfig, run_config
-from understudy.errors import ConfigError
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.facts import Facts
 from understudy.privacy.guarantee import Budget
@@ -18,6 +17,7 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.run.forecast import Forecast
+from understudy.run.settings import RunConfig, run_config
 
 EPSILON = {"epsilon": 3, "delta": "1e-6"}
 SECRETS = {"secret_prior": "1e-4", "secret_posterior": "1e-3", "max_records_per_secret": 5}

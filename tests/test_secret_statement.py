@@ -14,9 +14,9 @@ from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
-from understudy.statement import NOT_PRIVATE, Sealed, Statement
-from understudy.statement.rounding import round_up
-from understudy.statement.secrets import NOT_COVERED, PRIORS
+from understudy.release.statement import NOT_PRIVATE, Sealed, Statement
+from understudy.release.statement.rounding import round_up
+from understudy.release.statement.secrets import NOT_COVERED, PRIORS
 
 BUDGET = SecretBudget("1e-4", "1e-3")
 ALL_DRAWN = MixtureEvent(5 * 1.5905, (((1.0, 5),),))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Composition, gaussian_split, pure_split
 from understudy.privacy.events import Event, GaussianEvent, PureEvent
 from understudy.privacy.guarantee import GDP, Budget
@@ -21,10 +21,10 @@ from understudy.privacy.mechanisms import Declared, NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import NoiseOrigin, Seal
 from understudy.privacy.unit import Unit
-from understudy.statement import NOT_PRIVATE, Sealed, Statement
-from understudy.statement.epsilon import DELTAS, NOT_COVERED
-from understudy.statement.form import StatementForm, load_statement
-from understudy.statement.rounding import round_up
+from understudy.release.statement import NOT_PRIVATE, Sealed, Statement
+from understudy.release.statement.epsilon import DELTAS, NOT_COVERED
+from understudy.release.statement.form import StatementForm, load_statement
+from understudy.release.statement.rounding import round_up
 
 PUBLIC = {"vocabulary": {"source": "built-in", "sha256": "ab" * 32}, "prompt": {"source": "general"}}
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.errors import ConfigError
-from understudy.transcript import PLAIN, TOOL, Part, TextForm, json_line, text_columns
+from understudy.base.errors import ConfigError
+from understudy.base.transcript import PLAIN, TOOL, Part, TextForm, json_line, text_columns
 
 DIALOGUE = TextForm(roles=("customer", "agent", "Frau Öz"))
 TICKET = TextForm(fields=("subject", "message", "answer"))

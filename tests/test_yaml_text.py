@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.files import UnreadableText
-from understudy.parameters import Parameters
-from understudy.yaml_text import load_yaml
+from understudy.base.files import UnreadableText
+from understudy.base.parameters import Parameters
+from understudy.base.yaml_text import load_yaml
 
 
 def test_yes_and_no_are_words_and_true_and_false_are_not() -> None:

@@ -24,7 +24,7 @@ _PUBLIC = {
         "understudy.audit.mechanisms.audit": "MechanismAudit",
         "understudy.audit.result": "RunAudit",
         "understudy.corpus": "Corpus read_corpus",
-        "understudy.errors": "UnderstudyError UnderstudyWarning",
+        "understudy.base.errors": "UnderstudyError UnderstudyWarning",
         "understudy.methods.aug_pe.method": "AugPE",
         "understudy.methods.dp_kps.method": "DPKPS",
         "understudy.methods.dp_finetune.method": "DPFinetune NonPrivateFinetune",
@@ -34,7 +34,7 @@ _PUBLIC = {
         "understudy.methods.private_prediction.method": "PrivatePrediction",
         "understudy.methods.guided_evolution.method": "GuidedEvolution",
         "understudy.methods.sec_pe.method": "SecPE",
-        "understudy.metrics.results": "Evaluation",
+        "understudy.evaluate.metrics.results": "Evaluation",
         "understudy.privacy.guarantee": "Budget",
         "understudy.privacy.secrets.budget": "SecretBudget",
         "understudy.release": "Release",
@@ -42,7 +42,7 @@ _PUBLIC = {
         "understudy.run.forecast": "Forecast",
         "understudy.run.session": "Listener",
         "understudy.run.generating": "Result",
-        "understudy.statement": "Statement",
+        "understudy.release.statement": "Statement",
     }.items()
     for name in names.split()
 }
@@ -61,10 +61,11 @@ if TYPE_CHECKING:
     from understudy.api import run as run
     from understudy.audit.mechanisms.audit import MechanismAudit as MechanismAudit
     from understudy.audit.result import RunAudit as RunAudit
+    from understudy.base.errors import UnderstudyError as UnderstudyError
+    from understudy.base.errors import UnderstudyWarning as UnderstudyWarning
     from understudy.corpus import Corpus as Corpus
     from understudy.corpus import read_corpus as read_corpus
-    from understudy.errors import UnderstudyError as UnderstudyError
-    from understudy.errors import UnderstudyWarning as UnderstudyWarning
+    from understudy.evaluate.metrics.results import Evaluation as Evaluation
     from understudy.methods.aug_pe.method import AugPE as AugPE
     from understudy.methods.dp_finetune.method import DPFinetune as DPFinetune
     from understudy.methods.dp_finetune.method import NonPrivateFinetune as NonPrivateFinetune
@@ -75,15 +76,14 @@ if TYPE_CHECKING:
     from understudy.methods.registry import load_release as load_release
     from understudy.methods.sec_pe.method import SecPE as SecPE
     from understudy.methods.seq_pate.method import SeqPATE as SeqPATE
-    from understudy.metrics.results import Evaluation as Evaluation
     from understudy.privacy.guarantee import Budget as Budget
     from understudy.privacy.secrets.budget import SecretBudget as SecretBudget
     from understudy.release import Release as Release
+    from understudy.release.statement import Statement as Statement
     from understudy.report.page import ReportPaths as ReportPaths
     from understudy.run.forecast import Forecast as Forecast
     from understudy.run.generating import Result as Result
     from understudy.run.session import Listener as Listener
-    from understudy.statement import Statement as Statement
 
 __all__ = [*_PUBLIC]
 

@@ -1,9 +1,9 @@
 """The Python face: one function per verb of the command line, with typed keywords.
 
 An option has the name, the type and the default of the verb's flag (``docs/configuration.md``). The families below say
-which options a verb takes, for type checkers and editors; the pydantic models in :mod:`understudy.config` and beside it
-check the values, and a test sees that both agree. What is wrong is an :class:`~understudy.errors.UnderstudyError`, of
-a kind that ``docs/errors.md`` lists.
+which options a verb takes, for type checkers and editors; the pydantic models in :mod:`understudy.run.settings` and
+beside it check the values, and a test sees that both agree. What is wrong is an
+:class:`~understudy.base.errors.UnderstudyError`, of a kind that ``docs/errors.md`` lists.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from understudy.columns import Column
-from understudy.config import RunConfig, budget_fields, run_config
+from understudy.base.columns import Column
+from understudy.base.errors import ConfigError, ModelError, UnderstudyWarning
+from understudy.base.files import require_local
 from understudy.corpus import Corpus, Label, LabelType, OnBadRow, TableSource, is_frame, read_corpus
-from understudy.errors import ConfigError, ModelError, UnderstudyWarning
-from understudy.files import require_local
 from understudy.methods.base import Method
 from understudy.methods.registry import require_method
-from understudy.outputs import OutputFolder
 from understudy.privacy.exact import Number
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
@@ -32,15 +30,17 @@ from understudy.run import pipeline
 from understudy.run.baseline import write_baseline
 from understudy.run.forecast import Forecast, forecast
 from understudy.run.generating import Result
+from understudy.run.outputs import OutputFolder
 from understudy.run.session import Listener
+from understudy.run.settings import RunConfig, budget_fields, run_config
 from understudy.run.showing import shown
-from understudy.writing.records import SyntheticRecord
+from understudy.text.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:
-    from understudy.assess.tables import Table
     from understudy.audit.mechanisms.audit import MechanismAudit
     from understudy.audit.result import RunAudit
-    from understudy.metrics.results import Evaluation
+    from understudy.evaluate.metrics.results import Evaluation
+    from understudy.evaluate.tables import Table
     from understudy.report.page import Reports
 
 Folder = str | PathLike[str]
@@ -368,7 +368,7 @@ def evaluate(
         options: column names are taken from the output folder of the synthetic table where there is one and they are
             not given.
     """
-    from understudy.assess.evaluate import evaluate
+    from understudy.evaluate.evaluate import evaluate
 
     with shown(listener) as told:
         return evaluate(real, synthetic, listener=told, **options)
@@ -515,7 +515,7 @@ def export(
     Returns:
         The output.
     """
-    from understudy.export import export_run
+    from understudy.report.export import export_run
 
     require_local(output)
     if isinstance(made, Result):

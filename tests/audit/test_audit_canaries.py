@@ -19,11 +19,11 @@ from understudy.audit.canaries import (
     on_the_copy,
     plant,
 )
-from understudy.config import RunConfig, run_config
+from understudy.base.errors import ConfigError, CorpusError, ResumeError
+from understudy.base.labels import Label
 from understudy.corpus.secrets import records_per_secret, secret_finder
-from understudy.errors import ConfigError, CorpusError, ResumeError
-from understudy.labels import Label
-from understudy.vocabulary.matcher import TermMatcher
+from understudy.run.settings import RunConfig, run_config
+from understudy.text.vocabulary.matcher import TermMatcher
 
 RARE = [f"zq{a}{b}{c}" for a in "abcdef" for b in "abcdefghij" for c in "abcdefghij"]
 TEXTS = ["Chest pain since Monday, pulse fast", "A rash on both ankles", "Pulse normal, no chest pain at all"]

@@ -13,7 +13,6 @@ import pytest
 from audited import BUDGET, LOUD, audited
 from numpy.typing import NDArray
 
-from understudy.assess.counting import MetricCounts
 from understudy.audit.mechanisms.audit import VIOLATION
 from understudy.audit.mechanisms.claims import EpsilonClaim
 from understudy.audit.mechanisms.gradients import CANARY, OPPOSITE, OTHER, dp_sgd
@@ -41,16 +40,21 @@ from understudy.audit.mechanisms.teachers import (
     trained,
 )
 from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
+from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch
-from understudy.decoding.sums import Sums, TokenSums
-from understudy.errors import PrivacyError
-from understudy.evolution.embeddings import Block
-from understudy.guide.form import COUNT_WEIGHT, GRID, VECTOR_WEIGHT
+from understudy.evaluate.counting import MetricCounts
 from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.methods.dp_kps.density import WEIGHT_GRID, SequenceDensity, TermDensity
 from understudy.methods.sec_pe.clusters import ClusterSums
 from understudy.methods.seq_pate.answers import TeacherAnswers
 from understudy.methods.seq_pate.teachers import Teachers
+from understudy.methods.shared.decoding.sums import Sums, TokenSums
+from understudy.methods.shared.evolution.embeddings import Block
+from understudy.methods.shared.guide.form import COUNT_WEIGHT, GRID, VECTOR_WEIGHT
+from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermCounts, TermHistogram, TermRows
+from understudy.methods.shared.queries.gradients import ClippedGradients, clipped_sum
+from understudy.methods.shared.queries.guide import GuideSums
+from understudy.methods.shared.queries.marginals import Marginals
 from understudy.models.training import TokenRow
 from understudy.privacy.accountant import Composition
 from understudy.privacy.gradients import DPSGD
@@ -59,10 +63,6 @@ from understudy.privacy.mechanisms import Sensitivity
 from understudy.privacy.noise import InsecureSeededNoise, NoiseKind
 from understudy.privacy.subsampled import Sample, SubsampledTokens
 from understudy.privacy.unit import Unit
-from understudy.queries.counts import ColumnTermHistogram, TermCounts, TermHistogram, TermRows
-from understudy.queries.gradients import ClippedGradients, clipped_sum
-from understudy.queries.guide import GuideSums
-from understudy.queries.marginals import Marginals
 
 
 class Less(InsecureSeededNoise):

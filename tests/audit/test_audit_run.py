@@ -18,13 +18,13 @@ from secret_fixtures import protecting
 from understudy.audit import running
 from understudy.audit.result import RunAudit
 from understudy.audit.running import AuditParameters, audit_run, promise
-from understudy.config import RunConfig, run_config
-from understudy.errors import ConfigError, PrivacyError, ResumeError
+from understudy.base.errors import ConfigError, PrivacyError, ResumeError
 from understudy.privacy.guarantee import GDP
-from understudy.run import Result
+from understudy.run.generating import Result
 from understudy.run.pipeline import run
 from understudy.run.planning import make_plan
 from understudy.run.session import Listener
+from understudy.run.settings import RunConfig, run_config
 
 RARE = ["".join(("zq", *letters)) for letters in product("abcdefghijkl", repeat=3)]
 PRIVATE_WORDS = ("Seen today", "Number 1", "zq")
@@ -337,7 +337,7 @@ def test_a_file_in_the_place_of_the_folder_is_an_error(tmp_path: Path, understud
 
 
 def test_two_audits_cannot_use_one_folder_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.store.folder.LOCK_SECONDS", 0)
+    monkeypatch.setattr("understudy.ledger.store.folder.LOCK_SECONDS", 0)
 
     def second(*_: Any, **__: Any) -> Result:
         audit_run(config(tmp_path), PARAMETERS)

@@ -27,8 +27,8 @@ from understudy.audit.scoring import (
     score,
     term_scores,
 )
-from understudy.errors import ConfigError
-from understudy.labels import LabelSet
+from understudy.base.errors import ConfigError
+from understudy.base.labels import LabelSet
 from understudy.methods.dp_kps.plan import DPKPSParameters, make_plan
 from understudy.methods.public import PublicFacts
 from understudy.privacy.guarantee import Budget

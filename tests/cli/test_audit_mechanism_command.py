@@ -10,7 +10,7 @@ from run_fixtures import Said
 
 from understudy.audit.mechanisms import registry
 from understudy.audit.mechanisms.registry import MECHANISMS
-from understudy.errors import PrivacyError
+from understudy.base.errors import PrivacyError
 
 
 def test_the_list_names_every_mechanism_with_its_neighbours(understudy: Callable[..., Said]) -> None:

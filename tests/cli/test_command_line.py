@@ -18,11 +18,11 @@ import yaml
 from clinic import FakeChat, flags, settings
 from run_fixtures import Said, runs_charged
 
+from understudy.base.errors import ModelError
 from understudy.cli import VERBS
 from understudy.cli.options import given
-from understudy.config import json_schema, run_config
-from understudy.errors import ModelError
 from understudy.release import Release
+from understudy.run.settings import json_schema, run_config
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("opendp", "scipy", "dp_accounting", "torch", "sqlalchemy", "openai", "pyarrow", "transformers", "numpy")

@@ -19,8 +19,8 @@ from run_fixtures import Said
 from understudy.cli import VERBS, cli, logs
 from understudy.cli.environment import TypedOption, must_be_typed, variable
 from understudy.cli.options import ParametersCommand, options_of
-from understudy.config import RUN_GROUPS
 from understudy.methods.registry import method_class, method_names
+from understudy.run.settings import RUN_GROUPS
 
 GROUPS = [*RUN_GROUPS, *(method_class(name).parameters for name in method_names())]
 PLAN = ("plan", "--label", "department", "--labels", "cardiology,other", "--expected-records", "900")
@@ -171,7 +171,7 @@ def test_verbose_says_more_and_the_next_command_does_not(
 ) -> None:
     use_chat(FakeChat())
     said = understudy("run", "-v", *flags(settings(tmp_path, llm="builtin")))
-    assert "[understudy.store.run_store] Stage reached: released." in said.err
+    assert "[understudy.ledger.store.run_store] Stage reached: released." in said.err
     assert "[understudy.models.cached] Of 8 requests, 0 have stored answers." in said.err
     again = settings(tmp_path, llm="builtin", output=str(tmp_path / "second"))
     assert "[understudy" not in understudy("run", *flags(again)).err

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from understudy.base.errors import UnderstudyError
 from understudy.cli import INTERNAL_ERROR, INTERRUPTED
-from understudy.errors import UnderstudyError
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "errors.md").read_text("utf-8")
 

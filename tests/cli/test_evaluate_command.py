@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
 from run_fixtures import Said
 
 from understudy.cli import output
-from understudy.metrics.results import Evaluation
-from understudy.metrics.value import HOLDOUT, Family, Interval, Metric, MetricValue
+from understudy.evaluate.metrics.results import Evaluation
+from understudy.evaluate.metrics.value import HOLDOUT, Family, Interval, Metric, MetricValue
 
 HEADS = "metric\tof\tvalue\tinterval\tsettings\tnote"
 
@@ -40,7 +41,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, understudy: Callable[..., Said]) -> C
         assert said.code == 0, said.err
         return said.out
 
-    monkeypatch.setattr("understudy.assess.evaluate.evaluate", measure)
+    monkeypatch.setattr(import_module("understudy.evaluate.evaluate"), "evaluate", measure)
     return show
 
 

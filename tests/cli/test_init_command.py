@@ -10,10 +10,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from understudy.base.errors import UnderstudyError
 from understudy.cli import cli
-from understudy.config import run_config
 from understudy.corpus.header import read_header
-from understudy.errors import UnderstudyError
+from understudy.run.settings import run_config
 
 PRIVATE = "zanzibar"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from understudy.base.errors import ConfigError
 from understudy.cli import cli
 from understudy.corpus.secrets import Incidence
-from understudy.errors import ConfigError
 
 TABLE = 'text,who,dept\n"Ann Quill, x@quill.example",Ann Quill,a\n"ann quill",,b\nnothing,,a\n'
 

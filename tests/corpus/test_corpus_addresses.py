@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from corpus_tables import COMPRESS, everything_in, rows_of, texts_of
 
-from understudy.config import RunConfig
+from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.addresses import asked, parse_address
 from understudy.corpus.sources import find_files
 from understudy.corpus.verified import VerifiedCorpus, contents
-from understudy.errors import ConfigError, CorpusError
+from understudy.run.settings import RunConfig
 
 KEY = b"key"
 NOTES = [f"note {number}, öh" for number in range(500)]

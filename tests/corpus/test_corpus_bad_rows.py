@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from corpus_tables import everything_in, rows_of, texts_of
 
+from understudy.base.errors import CorpusError
 from understudy.corpus import read_corpus
 from understudy.corpus.bad_rows import BadRow
-from understudy.errors import CorpusError
 
 SECRET = "Zebra-quux"
 OPTIONS = {"text": "note", "label": "ward", "labels": ["a", "b"], "owner": "who"}

@@ -15,11 +15,11 @@ from corpus_tables import everything_in, rows_of, texts_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import read_corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.secrets.finder import SecretFinder
 from understudy.corpus.secrets.incidence import secrets_of_records
-from understudy.errors import ConfigError, CorpusError
 from understudy.ledger.values import Sketch
 from understudy.privacy.unit import Unit
 

@@ -10,9 +10,9 @@ import pkgutil
 import pytest
 from corpus_tables import texts_of
 
+from understudy.base.errors import ConfigError
 from understudy.corpus import read_corpus
 from understudy.corpus.sources import check_encoding
-from understudy.errors import ConfigError
 
 LEADS = [bytes(pair) for pair in itertools.product(range(256), repeat=2)]
 LEADS += [bytes(triple) for triple in itertools.product((0x30, 0x41, 0x81, 0x8E, 0x8F, 0xA4, 0xE3, 0xFF), repeat=3)]

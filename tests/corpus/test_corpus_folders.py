@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from corpus_tables import everything_in, rows_of, texts_of
 
+from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import read_corpus
 from understudy.corpus.read import proposed_name
 from understudy.corpus.sources import find_files
-from understudy.errors import ConfigError, CorpusError
 
 KEY = b"key"
 

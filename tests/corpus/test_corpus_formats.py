@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from corpus_tables import rows_of, texts_of
 
+from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import Schema, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.errors import ConfigError, CorpusError
 from understudy.privacy.unit import Unit
 
 CSV = 'note,ward\r\n"pain, ""sharp""",a\r\n"two\r\nlines",b\r\n'

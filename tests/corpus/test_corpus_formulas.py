@@ -10,14 +10,14 @@ from corpus_tables import rows_of, texts_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.assess.synthetic import read_synthetic
-from understudy.assess.tables import Named, open_table
+from understudy.base.errors import ConfigError
 from understudy.corpus import read_corpus, write_table
 from understudy.corpus.delimited import escaped, unescaped
-from understudy.errors import ConfigError
-from understudy.outputs import OutputFolder
+from understudy.evaluate.synthetic import read_synthetic
+from understudy.evaluate.tables import Named, open_table
 from understudy.release import PublicSchema
-from understudy.writing.records import SyntheticRecord
+from understudy.run.outputs import OutputFolder
+from understudy.text.writing.records import SyntheticRecord
 
 RUN = [
     '=HYPERLINK("http://x")', "+1+cmd|' /C calc'!A0", "-1+1", "@SUM(1)", "\t=1", "\r=1", "\n=1", " =1", "'=1", "''-x",

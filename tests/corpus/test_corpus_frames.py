@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from corpus_tables import texts_of
 
+from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import Corpus, read_corpus
-from understudy.errors import ConfigError, CorpusError
 
 ROWS = {
     "note": ["Chest pain, stent.", "Itchy mole.", None, "Palpitations, pulse 40."],

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from corpus_tables import rows_of
 
+from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import canonical, read_corpus
 from understudy.corpus.labels import declared_labels, output_type, typed_labels
-from understudy.errors import ConfigError, CorpusError
 
 
 def jsonl(write, labels):

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from understudy.base.errors import ConfigError
 from understudy.corpus import read_corpus
-from understudy.errors import ConfigError
 
 
 def owners_of(source, **more) -> list[str]:

@@ -12,11 +12,11 @@ from corpus_tables import everything_in, rows_of, texts_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.config import run_config
+from understudy.base.errors import CorpusError
 from understudy.corpus import read_corpus
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.delimited import _records
-from understudy.errors import CorpusError
+from understudy.run.settings import run_config
 
 STRAY = 'note,ward\none,a\n"Zebra-quux,a\ntwo,b\n5"" nail",a\nthree,b\n'
 

@@ -11,10 +11,10 @@ import pytest
 from corpus_tables import texts_of
 
 import understudy as us
-from understudy.config import RunConfig
+from understudy.base.errors import ConfigError
 from understudy.corpus import read_corpus
-from understudy.errors import ConfigError
 from understudy.methods.dp_kps.method import DPKPS
+from understudy.run.settings import RunConfig
 
 
 class DataFrame:

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from corpus_tables import texts_of
 
+from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import read_corpus, write_table
 from understudy.corpus.readers import without_exceptions
-from understudy.errors import ConfigError, CorpusError
 
 KEY = b"a key of the dataset"
 ROWS = [("one é", 1, "anna"), ("two", 2, "bert"), ("two", 2, "bert"), ("three", 1, "anna")]

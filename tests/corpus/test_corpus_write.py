@@ -13,8 +13,8 @@ from corpus_tables import rows_of, texts_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import read_corpus, write_table
-from understudy.errors import ConfigError, CorpusError
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40).filter(lambda text: text.strip())
 ROWS = st.lists(st.tuples(TEXTS, st.sampled_from(["a", "b,", 'c"\r\n', "d\n"])), max_size=8)

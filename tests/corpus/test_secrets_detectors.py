@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from understudy.base.errors import ConfigError
 from understudy.corpus.secrets import BUILT_IN, make_detectors
 from understudy.corpus.secrets.detectors import IBAN_LENGTHS, luhn, mod11, mod97
-from understudy.errors import ConfigError
 
 FOUND = {
     "email": {

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.secrets import (
     Incidence,
@@ -22,7 +23,6 @@ from understudy.corpus.secrets import (
     secret_finder,
     secrets_of_records,
 )
-from understudy.errors import ConfigError, CorpusError
 
 PLANTED = "Xanthippe Quillfeather"
 

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
+from understudy.base.errors import ConfigError
 from understudy.corpus.secrets import SecretFinder, detectors, make_detectors
-from understudy.errors import ConfigError
 
 
 @pytest.fixture

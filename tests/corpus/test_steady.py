@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from understudy.base.errors import CorpusError
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.verified import VerifiedCorpus, contents
-from understudy.errors import CorpusError
 
 KEY = b"key"
 COLUMNS = ("t", "l", "o", "s")

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from run_fixtures import Said, runs_charged
 from working import Pickling
 
 import understudy as us
-from understudy.config import run_config
-from understudy.errors import ConfigError, EngineError, ModelError
+from understudy.base.errors import ConfigError, EngineError, ModelError
 from understudy.run import pipeline as running
+from understudy.run.settings import run_config
 from understudy.run.working import embedding_on
 
 
@@ -72,7 +73,9 @@ def use(embedder: WordEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def use_pickling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every engine be one of this process."""
-    monkeypatch.setattr("understudy.assess.evaluate.open_engine", lambda _config, _scratch: nullcontext(Pickling()))
+    monkeypatch.setattr(
+        import_module("understudy.evaluate.evaluate"), "open_engine", lambda _config, _scratch: nullcontext(Pickling())
+    )
 
 
 def evaluated(made: dict[str, Any], **changes: Any) -> us.Evaluation:

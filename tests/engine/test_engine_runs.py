@@ -23,11 +23,11 @@ from secret_fixtures import protecting
 from working import PLANTED, Pickling
 
 import understudy as us
-from understudy.config import EngineParameters, run_config
+from understudy.base.errors import ConfigError, EngineError
 from understudy.corpus import parts
-from understudy.errors import ConfigError, EngineError
 from understudy.run import pipeline as running
 from understudy.run import working as run_working
+from understudy.run.settings import EngineParameters, run_config
 
 RAY = [pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")]
 GUIDED: dict[str, Any] = {"method": "dp-kps", "guide": True}

@@ -20,10 +20,7 @@ from tiny_corpora import Row, bounded
 from working import PLANTED, Pickling
 
 import understudy as us
-from understudy.config import run_config
-from understudy.decoding.tuned import Instructions, TunedModel
-from understudy.engine.calls import Call
-from understudy.errors import EngineError, PrivacyError, UnderstudyWarning
+from understudy.base.errors import EngineError, PrivacyError, UnderstudyWarning
 from understudy.methods.seq_pate import preparing, teachers
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.teachers import (
@@ -34,12 +31,15 @@ from understudy.methods.seq_pate.teachers import (
     require_same_teachers,
     require_separate_teachers,
 )
+from understudy.methods.shared.decoding.tuned import Instructions, TunedModel
 from understudy.models import causal as causal_module
 from understudy.models.causal import CausalModel
 from understudy.models.training import LoRA, TokenRow
 from understudy.models.trunk import Trunk
 from understudy.privacy.measurement import exact_sum
 from understudy.run import pipeline as running
+from understudy.run.engine.calls import Call
+from understudy.run.settings import run_config
 
 RAY = [pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")]
 pytestmark = pytest.mark.filterwarnings(f"ignore:Most answers:{UnderstudyWarning.__module__}.UnderstudyWarning")

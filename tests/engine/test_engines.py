@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from working import PLANTED, DiesAt, double, fail, pid
 
-from understudy.engine.calls import TRIES, Call, Outcome
-from understudy.engine.processes import Processes
-from understudy.errors import CorpusError, EngineError
+from understudy.base.errors import CorpusError, EngineError
+from understudy.run.engine.calls import TRIES, Call, Outcome
+from understudy.run.engine.processes import Processes
 
 
 def _problem(_item: int) -> int:
@@ -27,7 +27,7 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     else:
         if find_spec("ray") is None:
             pytest.skip("Ray is not installed")
-        from understudy.engine.cluster import RayCluster
+        from understudy.run.engine.cluster import RayCluster
 
         made = RayCluster(workers=2, scratch=tmp_path_factory.mktemp("ray"))
     yield made

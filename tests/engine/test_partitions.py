@@ -14,19 +14,19 @@ import pytest
 from evolution_fixtures import WordEmbedder
 from working import Pickling
 
+from understudy.base.errors import CorpusError
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus import parts as corpus_parts
 from understudy.corpus import read as corpus_read
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
-from understudy.errors import CorpusError
-from understudy.evolution.embeddings import PrivateEmbeddings, integer_vectors
 from understudy.methods.aug_pe.votes import VoteHistogram
+from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
+from understudy.methods.shared.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows
+from understudy.methods.shared.queries.guide import GuideSums
 from understudy.privacy.measurement import Query, exact_sum
 from understudy.privacy.unit import Unit
-from understudy.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows
-from understudy.queries.guide import GuideSums
-from understudy.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.matcher import TermMatcher
 
 KEY = b"dataset key"
 WORDS = ("heart", "pain", "cough", "fever", "knee", "blood", "skin", "eye")

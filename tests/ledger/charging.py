@@ -10,7 +10,7 @@ import sys
 
 from ledger_plans import RECORD, pure_plan
 
-from understudy.errors import BudgetExceeded
+from understudy.base.errors import BudgetExceeded
 from understudy.ledger import Ledger
 from understudy.privacy.guarantee import Budget
 

@@ -20,7 +20,7 @@ from typing import Any
 import sqlalchemy as sa
 from ledger_plans import RECORD, pure_plan, seal_of
 
-from understudy.errors import BudgetExceeded, LedgerError
+from understudy.base.errors import BudgetExceeded, LedgerError
 from understudy.ledger import Ledger
 from understudy.privacy.guarantee import Budget
 

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from click.testing import CliRunner, Result
 from ledger_plans import CAP, RECORD, pure_plan
 
+from understudy.base.errors import LedgerError, UnderstudyWarning
 from understudy.cli import cli
-from understudy.errors import LedgerError, UnderstudyWarning
 from understudy.ledger import Ledger
 from understudy.ledger.database import Database
 from understudy.ledger.location import parse_location

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from ledger_plans import CAP, RECORD, gaussian_plan, pure_plan, seal_of
 
+from understudy.base.errors import LedgerError
 from understudy.cli import cli
-from understudy.errors import LedgerError
 from understudy.ledger import Ledger
 from understudy.ledger.values import Sketch
 

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from understudy.errors import LedgerError, UnderstudyWarning
+from understudy.base.errors import LedgerError, UnderstudyWarning
 from understudy.ledger import Ledger, location
 
 _LINUX = """\

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 from ledger_plans import CAP, RECORD, gaussian_plan, pure_plan, seal_of
 
-from understudy.errors import BudgetExceeded, ConfigError, LedgerError, PrivacyError
+from understudy.base.errors import BudgetExceeded, ConfigError, LedgerError, PrivacyError
 from understudy.ledger import Ledger, rows
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget

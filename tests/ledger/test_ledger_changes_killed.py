@@ -14,7 +14,7 @@ from ledger_workers import started
 from ledgers import new_ledger
 from test_beginning import as_version_1, in_a_log
 
-from understudy.errors import LedgerError
+from understudy.base.errors import LedgerError
 from understudy.ledger import Ledger
 from understudy.ledger.database import Database
 from understudy.ledger.location import parse_location

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from ledger_plans import pure_plan
 
+from understudy.base.errors import ConfigError, LedgerError
 from understudy.cli import cli
-from understudy.errors import ConfigError, LedgerError
 from understudy.ledger import Ledger
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger_plans import CAP, RECORD, pure_plan
 
-from understudy.errors import BudgetExceeded, LedgerError
+from understudy.base.errors import BudgetExceeded, LedgerError
 from understudy.ledger import Ledger
 from understudy.ledger.database import Database
 from understudy.ledger.location import parse_location

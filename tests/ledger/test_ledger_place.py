@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from ledger_plans import CAP, RECORD, pure_plan
 
-from understudy.errors import LedgerError
+from understudy.base.errors import LedgerError
 from understudy.ledger import Ledger, default_location
 from understudy.ledger.database import Database
 from understudy.ledger.location import parse_location

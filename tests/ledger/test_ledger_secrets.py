@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from ledger_plans import CAP, RECORD, SECRET, SECRET_CAP, pure_plan, secret_plan
 
-from understudy.errors import BudgetExceeded, ConfigError, LedgerError
+from understudy.base.errors import BudgetExceeded, ConfigError, LedgerError
 from understudy.ledger import Ledger
 from understudy.privacy.events import event_from_json
 from understudy.privacy.guarantee import Budget

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 from ledger_plans import SECRET, SECRET_CAP, pure_plan, secret_plan
 
+from understudy.base.errors import ConfigError, LedgerError
 from understudy.cli import cli
-from understudy.errors import ConfigError, LedgerError
 from understudy.ledger import Ledger
 
 OPEN = "open clinic --secret-detectors email --secret-prior 1e-4 --secret-posterior 1e-3 --max-records-per-secret 5"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from ledger_plans import RECORD, pure_plan
 
-from understudy.errors import BudgetExceeded, LedgerError
+from understudy.base.errors import BudgetExceeded, LedgerError
 from understudy.ledger import Ledger, locking
 from understudy.privacy.guarantee import Budget
 

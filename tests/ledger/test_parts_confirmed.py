@@ -12,14 +12,14 @@ import pytest
 import sqlalchemy as sa
 from ledger_plans import CAP, RECORD, pure_plan
 
-from understudy.errors import LedgerError, PrivacyError
+from understudy.base.errors import LedgerError, PrivacyError
 from understudy.ledger import Ledger, rows
 from understudy.ledger.schema import draws
+from understudy.ledger.store import RunStore
 from understudy.privacy.noise import SystemNoise
 from understudy.privacy.plan import Receipt
 from understudy.privacy.sealed import Seal
 from understudy.run.measuring import Measurements
-from understudy.store import RunStore
 
 THREADS = 4
 PLAN = pure_plan("1/2")

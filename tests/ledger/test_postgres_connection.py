@@ -14,7 +14,7 @@ from cutting_proxy import Cut, CuttingProxy
 from ledger_plans import CAP, RECORD, pure_plan
 from ledgers import new_ledger
 
-from understudy.errors import LedgerError
+from understudy.base.errors import LedgerError
 from understudy.ledger import Ledger
 from understudy.ledger.database import Database
 from understudy.ledger.location import parse_location

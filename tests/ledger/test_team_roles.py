@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from ledger_plans import CAP, RECORD, pure_plan
 
-from understudy.errors import LedgerError
+from understudy.base.errors import LedgerError
 from understudy.ledger import Ledger
 from understudy.ledger.values import Sketch
 from understudy.privacy.guarantee import Budget

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from ledger_plans import CAP, RECORD, pure_plan
 
-from understudy.errors import LedgerError
+from understudy.base.errors import LedgerError
 from understudy.ledger import Ledger, location
 from understudy.privacy.guarantee import Budget
 

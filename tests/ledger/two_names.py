@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ledger_plans import pure_plan
 
-from understudy.errors import BudgetExceeded
+from understudy.base.errors import BudgetExceeded
 from understudy.ledger import Ledger, ledger
 
 where, run, rounds = sys.argv[1:]

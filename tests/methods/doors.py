@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from understudy.errors import PrivacyError
+from understudy.base.errors import PrivacyError
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.sealed import Arrays, Seal, SealedValue
@@ -13,7 +13,7 @@ from understudy.run.measuring import Measurements
 
 
 class MemoryStore:
-    """As a :class:`~understudy.store.RunStore`: a value is stored once, under its name."""
+    """As a :class:`~understudy.ledger.store.RunStore`: a value is stored once, under its name."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, Arrays] = {}

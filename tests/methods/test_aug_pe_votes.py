@@ -27,11 +27,11 @@ from tiny_corpora import (
     random_rows,
 )
 
-from understudy.errors import PrivacyError
-from understudy.evolution.embeddings import Block, PrivateEmbeddings, integer_vectors, private_vectors
-from understudy.evolution.voting import nearest
+from understudy.base.errors import PrivacyError
 from understudy.methods.aug_pe.plan import vote_sensitivity
 from understudy.methods.aug_pe.votes import VoteHistogram
+from understudy.methods.shared.evolution.embeddings import Block, PrivateEmbeddings, integer_vectors, private_vectors
+from understudy.methods.shared.evolution.voting import nearest
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.measurement import exact_sum, measure
 from understudy.privacy.mechanisms import COUNT_GRID, SMALLEST_SIGMA, NoisySum

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.errors import ConfigError
-from understudy.labels import LabelSet
+from understudy.base.errors import ConfigError
+from understudy.base.labels import LabelSet
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity
 from understudy.methods.dp_kps.generate import sample_sequences
 from understudy.methods.dp_kps.method import DPKPS
@@ -24,13 +24,13 @@ from understudy.methods.dp_kps.plan import (
     score_noise,
 )
 from understudy.methods.public import PublicFacts
+from understudy.methods.shared.queries.counts import TermHistogram, TermRows
 from understudy.privacy.guarantee import GDP, Budget
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
-from understudy.queries.counts import TermHistogram, TermRows
-from understudy.vocabulary.matcher import TermMatcher
-from understudy.vocabulary.shrinkage import KnownNoise
+from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.shrinkage import KnownNoise
 
 BUDGET = Budget(6, "1e-6")
 

@@ -15,8 +15,8 @@ from doors import MemoryStore, door_of
 from numpy.typing import NDArray
 from tiny_corpora import LABELS, OWNER, RECORD, WORDS, HashEmbedder, Row, bounded
 
-from understudy.errors import ConfigError, ModelError, PrivacyError, ReleaseError
-from understudy.labels import LabelSet
+from understudy.base.errors import ConfigError, ModelError, PrivacyError, ReleaseError
+from understudy.base.labels import LabelSet
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.dp_kps.generate import released_noise, sample_sequences, sampling_scores
 from understudy.methods.dp_kps.method import DPKPS
@@ -27,7 +27,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.noise import InsecureNoNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Receipt
 from understudy.privacy.unit import Unit
-from understudy.vocabulary.shrinkage import KnownNoise
+from understudy.text.vocabulary.shrinkage import KnownNoise
 
 BUDGET = Budget(6, "1e-6")
 NAMES = LabelSet(tuple("abc"[:LABELS]))

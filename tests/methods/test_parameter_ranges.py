@@ -7,11 +7,11 @@ from typing import Any, get_args
 
 import pytest
 
-from understudy.assess.parameters import EvaluationParameters
-from understudy.config import RunConfig
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
+from understudy.base.parameters import Parameters
+from understudy.evaluate.parameters import EvaluationParameters
 from understudy.methods.registry import method_class, method_names
-from understudy.parameters import Parameters
+from understudy.run.settings import RunConfig
 
 MODELS: dict[str, type[Parameters]] = {
     **{name: method_class(name).parameters for name in method_names()},

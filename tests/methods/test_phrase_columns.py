@@ -13,25 +13,25 @@ import pytest
 from numpy.typing import NDArray
 from tiny_corpora import OWNER, RECORD, WORDS, Neighbours, Row, bounded, movement, random_neighbours
 
-from understudy.columns import declared_columns
+from understudy.base.columns import declared_columns
+from understudy.base.errors import ConfigError
+from understudy.base.labels import LabelSet
 from understudy.corpus.bounding import BoundedBatch
-from understudy.errors import ConfigError
-from understudy.labels import LabelSet
 from understudy.methods.dp_kps.lifts import Lifts
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.dp_kps.plan import COLUMN_DENSITY, DPKPSParameters, make_plan, phrase_columns
 from understudy.methods.dp_kps.rows import SequenceRows
 from understudy.methods.dp_kps.sequences import sample_independent
 from understudy.methods.public import PublicFacts
+from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermRows, weights_of_terms
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
 from understudy.privacy.unit import Unit
-from understudy.queries.counts import ColumnTermHistogram, TermRows, weights_of_terms
-from understudy.vocabulary.matcher import TermMatcher
-from understudy.vocabulary.shrinkage import KnownNoise
-from understudy.writing.records import Row as SampledRow
-from understudy.writing.records import Seed
+from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.shrinkage import KnownNoise
+from understudy.text.writing.records import Row as SampledRow
+from understudy.text.writing.records import Seed
 
 SIZES = (4, 2, 3)
 COLUMNS = declared_columns("ward=A|B|C; night; beds=1..2")

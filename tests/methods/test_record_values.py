@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from understudy.corpus import read_corpus
 from understudy.corpus.bounding import BoundedCorpus
+from understudy.methods.shared.queries.counts import TermCounts, TermRows
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
-from understudy.queries.counts import TermCounts, TermRows
-from understudy.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.matcher import TermMatcher
 
 WORDS = ["title", "body", "null", "true", "n", "chest", "pain", "inner", "seven", "7"]
 ROWS = [

@@ -24,10 +24,10 @@ from tiny_corpora import HashEmbedder
 
 import understudy as us
 from understudy.corpus.bounding import BoundedBatch
-from understudy.evolution.embeddings import integer_vectors
 from understudy.methods.public import PublicFacts
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums
 from understudy.methods.sec_pe.plan import public_rates
+from understudy.methods.shared.evolution.embeddings import integer_vectors
 from understudy.privacy.events import Inclusion, MixtureEvent
 from understudy.privacy.measurement import measure
 from understudy.privacy.mechanisms import SampledSum

@@ -24,12 +24,12 @@ from tiny_corpora import (
     random_rows,
 )
 
+from understudy.base.errors import ConfigError
 from understudy.corpus.bounding import BoundedBatch
-from understudy.errors import ConfigError
-from understudy.evolution.embeddings import STEPS, private_vectors
 from understudy.methods.sec_pe.clusters import GRID, Clusters, ClusterSums, make_clusters, noisy_centres
 from understudy.methods.sec_pe.plan import CLUSTER_SENSITIVITY, SamplingRates
 from understudy.methods.sec_pe.release import _without_secrets
+from understudy.methods.shared.evolution.embeddings import STEPS, private_vectors
 from understudy.privacy.measurement import exact_sum, measure
 from understudy.privacy.mechanisms import SampledSum
 from understudy.privacy.noise import InsecureNoNoise

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 import understudy as us
-from understudy.errors import ConfigError
-from understudy.labels import LabelSet
+from understudy.base.errors import ConfigError
+from understudy.base.labels import LabelSet
 from understudy.methods.public import PublicFacts
 from understudy.methods.sec_pe.plan import SamplingRates, make_plan, private_rates, public_rates
 from understudy.privacy.events import MixtureEvent

@@ -28,20 +28,20 @@ from tiny_corpora import (
     random_neighbours,
 )
 
+from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch
-from understudy.errors import PrivacyError
 from understudy.methods.dp_kps.density import (
     WEIGHT_GRID,
     SequenceDensity,
     TermDensity,
 )
 from understudy.methods.dp_kps.features import GRID, Frequencies, integer_features
+from understudy.methods.shared.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows, weights_of_terms
 from understudy.privacy.measurement import exact_sum, measure
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
 from understudy.privacy.noise import InsecureNoNoise, NoiseKind
 from understudy.privacy.unit import Unit
-from understudy.queries.counts import LabelCounts, TermCounts, TermHistogram, TermRows, weights_of_terms
-from understudy.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.matcher import TermMatcher
 
 S = 4
 MATCHER = TermMatcher(WORDS)

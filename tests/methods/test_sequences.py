@@ -24,9 +24,9 @@ from understudy.methods.dp_kps.sequences import (
     structures,
     term_scores,
 )
+from understudy.methods.shared.queries.counts import TermRows
 from understudy.privacy.measurement import exact_sum
-from understudy.queries.counts import TermRows
-from understudy.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.matcher import TermMatcher
 
 ALPHA = 1e-6
 

@@ -13,14 +13,14 @@ from batch_server import Batches, echo
 from endpoint_fixtures import ask, clean_environment_fixture, questions  # noqa: F401
 from server import FakeEndpoint, Reply, answer, error
 
-from understudy.errors import ConfigError, ModelError
+from understudy.base.errors import ConfigError, ModelError
+from understudy.ledger.store.database import AnswerStore, Database, JobStore
 from understudy.models import batches
 from understudy.models.batches import BatchChat
 from understudy.models.cached import CachedChat
 from understudy.models.collect import collect
 from understudy.models.endpoint import EndpointChat
 from understudy.models.types import ChatRequest, Completion
-from understudy.store.database import AnswerStore, Database, JobStore
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from understudy.errors import ModelError
+from understudy.base.errors import ModelError
 from understudy.models import builtin
 from understudy.models.builtin import CHAT, EMBEDDER, BuiltinModel, Wheel, builtin_path, is_pulled, pull_builtin
 

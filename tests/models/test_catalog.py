@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 from local_fixtures import make_bert, make_llama
 
+from understudy.base.errors import ConfigError, ModelError
 from understudy.cli.manage import models
-from understudy.errors import ConfigError, ModelError
 from understudy.models.catalog import language_note, load_chat, load_embedder
 
 

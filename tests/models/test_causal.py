@@ -23,7 +23,7 @@ from transformers import (
     Qwen2Config,
 )
 
-from understudy.errors import ModelError
+from understudy.base.errors import ModelError
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts

@@ -11,7 +11,7 @@ import pytest
 import torch
 from local_fixtures import make_llama
 
-from understudy.errors import ModelError, PrivacyError
+from understudy.base.errors import ModelError, PrivacyError
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts, _Block

@@ -10,7 +10,7 @@ import pytest
 from local_fixtures import make_bert
 from transformers import BertConfig, BertModel, MixtralConfig, MixtralModel
 
-from understudy.errors import ModelError
+from understudy.base.errors import ModelError
 from understudy.models.embedder import SentenceEmbedder
 from understudy.models.types import Embedder
 

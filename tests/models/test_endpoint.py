@@ -11,7 +11,7 @@ import pytest
 from endpoint_fixtures import ask, chat, clean_environment_fixture, echo, endpoint_fixture, questions  # noqa: F401
 from server import FakeEndpoint, answer, models
 
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 from understudy.models.collect import collect
 from understudy.models.endpoint import EndpointChat
 from understudy.models.types import ChatModel, Message

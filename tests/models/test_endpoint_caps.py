@@ -7,7 +7,7 @@ from endpoint_fixtures import ask, chat, clean_environment_fixture, echo, endpoi
 from server import FakeEndpoint, answer, error
 from test_cached import MemoryStore
 
-from understudy.errors import ModelError
+from understudy.base.errors import ModelError
 from understudy.models.cached import CachedChat
 from understudy.models.collect import collect
 

@@ -11,7 +11,7 @@ import pytest
 from endpoint_fixtures import ask, by_prompt, chat, clean_environment_fixture, echo, endpoint_fixture, questions  # noqa: F401
 from server import FakeEndpoint, Reply, answer, error
 
-from understudy.errors import ModelError
+from understudy.base.errors import ModelError
 from understudy.models.collect import collect
 from understudy.models.endpoint import EndpointChat
 from understudy.models.limits import LONGEST_WAIT, Pace, backoff, retry_after

@@ -13,7 +13,7 @@ import pytest
 from endpoint_fixtures import chat, clean_environment_fixture, echo, endpoint_fixture, questions  # noqa: F401
 from server import FakeEndpoint, Reply
 
-from understudy.errors import ModelError
+from understudy.base.errors import ModelError
 from understudy.models.collect import collect
 from understudy.models.endpoint import EndpointChat
 from understudy.models.presets import PRESETS

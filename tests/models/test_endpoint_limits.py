@@ -12,7 +12,7 @@ import pytest
 from endpoint_fixtures import ask, by_prompt, chat, clean_environment_fixture, echo, endpoint_fixture, questions  # noqa: F401
 from server import FakeEndpoint, Reply, answer, error
 
-from understudy.errors import ModelError
+from understudy.base.errors import ModelError
 from understudy.models import endpoint as endpoints
 from understudy.models import limits
 from understudy.models.collect import collect

@@ -14,7 +14,7 @@ import pytest
 import torch
 from local_fixtures import WINDOW, make_llama
 
-from understudy.errors import ModelError
+from understudy.base.errors import ModelError
 from understudy.models import local, machine
 from understudy.models.local import Decoder, LocalChat
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from understudy.errors import ModelError
+from understudy.base.errors import ModelError
 from understudy.models.trials import ODD_TEXTS, require_embeds_all, require_encodes_all
 
 

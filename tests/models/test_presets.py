@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from endpoint_fixtures import ask, clean_environment_fixture, endpoint_fixture, questions  # noqa: F401
 from server import FakeEndpoint, Reply, answer, error
 
+from understudy.base.errors import ConfigError, ModelError
 from understudy.cli.manage import models
-from understudy.errors import ConfigError, ModelError
 from understudy.models.catalog import load_chat
 from understudy.models.collect import collect
 from understudy.models.endpoint import EndpointChat

@@ -11,7 +11,7 @@ import torch
 from local_fixtures import make_llama
 from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig
 
-from understudy.errors import ModelError, PrivacyError
+from understudy.base.errors import ModelError, PrivacyError
 from understudy.models.causal import CausalModel
 from understudy.models.row_invariance import require_separate_rows, separate_positions
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from local_fixtures import make_llama
 
-from understudy.errors import PrivacyError
+from understudy.base.errors import PrivacyError
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import Contexts, Head, _Block
 from understudy.models.kv_cache import columns

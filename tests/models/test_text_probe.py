@@ -15,9 +15,9 @@ from local_fixtures import make_bert
 from numpy.typing import NDArray
 from transformers import LlamaConfig, LlamaModel
 
-from understudy.errors import ModelError
-from understudy.evolution.embeddings import Block, integer_vectors, private_vectors
-from understudy.evolution.voting import nearest
+from understudy.base.errors import ModelError
+from understudy.methods.shared.evolution.embeddings import Block, integer_vectors, private_vectors
+from understudy.methods.shared.evolution.voting import nearest
 from understudy.models.embedder import SentenceEmbedder
 from understudy.models.trials import require_text_invariance, require_trusted, trusted_with_texts
 

@@ -14,7 +14,7 @@ import torch
 from local_fixtures import make_llama
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from understudy.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError
 from understudy.models.causal import CausalModel
 from understudy.models.lora import SCALE, Adapters, find_sites
 from understudy.models.training import (

@@ -18,8 +18,8 @@ from local_fixtures import make_bert
 from numpy.typing import NDArray
 from test_text_probe import ByPlace, Hashing
 
-from understudy.errors import ModelError
-from understudy.files import atomic_file
+from understudy.base.errors import ModelError
+from understudy.base.files import atomic_file
 from understudy.models import vectors
 from understudy.models.embedder import SentenceEmbedder
 from understudy.models.trials import require_embeds_all, require_text_invariance

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 from understudy.privacy.accountant import Composition, gaussian_split, pure_split, renyi_epsilon
 from understudy.privacy.events import (
     Event,

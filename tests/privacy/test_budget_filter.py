@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.errors import PrivacyError
+from understudy.base.errors import PrivacyError
 from understudy.privacy.accountant import BudgetFilter, CrossRunRule, Spending, gaussian_split, renyi_epsilon
 from understudy.privacy.events import GaussianEvent, MixtureEvent, ZCDPEvent
 from understudy.privacy.guarantee import ZCDP, Budget

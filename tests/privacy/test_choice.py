@@ -12,7 +12,7 @@ from noise_tests import ALPHA
 from numpy.typing import NDArray
 from scipy import stats
 
-from understudy.errors import PrivacyError
+from understudy.base.errors import PrivacyError
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise, _chooser
 
 DRAWS = 6_000

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.config import RunConfig, read_config
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 from understudy.privacy.exact import as_typed, exact
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
+from understudy.run.settings import RunConfig, read_config
 
 NO_NUMBERS = [
     "six", "", "nan", "inf", "-Infinity", "\u0661", "\uff11", "1_0", "0x10", "1e", "e5", ".", "1/0", "1/-3", "1 2",

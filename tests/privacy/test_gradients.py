@@ -16,7 +16,7 @@ from noise_tests import ALPHA, dependence_p_value, mean_p_value, scale_p_value
 from numpy.typing import NDArray
 from scipy import stats
 
-from understudy.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy import gradients
 from understudy.privacy.accountant import Composition
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent

@@ -12,13 +12,13 @@ from noise_tests import ALPHA, scale_p_value
 from numpy.typing import NDArray
 from scipy import stats
 
+from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch
-from understudy.errors import PrivacyError
+from understudy.methods.shared.queries.counts import LabelCounts
 from understudy.privacy.events import Inclusion
 from understudy.privacy.measurement import Query, Rates, exact_sum, measure
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, SampledSum, Sensitivity, Shape
 from understudy.privacy.noise import InsecureNoNoise, NoiseKind, NoiseSource, SystemNoise
-from understudy.queries.counts import LabelCounts
 
 COINS = 20_000
 ONE = Sensitivity.of_counts(1)

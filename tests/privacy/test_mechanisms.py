@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from noise_tests import ALPHA, scale_p_value
 
-from understudy.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent
 from understudy.privacy.mechanisms import (
     COUNT_GRID,

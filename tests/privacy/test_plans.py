@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from understudy.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, PureEvent, event_to_json
 from understudy.privacy.guarantee import Budget

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from understudy.errors import PrivacyError
+from understudy.base.errors import PrivacyError
 from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import Declared

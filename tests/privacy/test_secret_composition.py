@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEvent, PureEvent, ZCDPEvent
 from understudy.privacy.guarantee import normal_quantile, phi_bar
 from understudy.privacy.secrets.bounds import poisson_binomial

@@ -11,7 +11,7 @@ from auditing import epsilon_found
 from noise_tests import ALPHA, scale_p_value
 from numpy.typing import NDArray
 
-from understudy.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.mechanisms import LARGEST_SCALE
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseKind, NoiseSource, SystemNoise
 from understudy.privacy.tokens import Run, SparseVector

@@ -12,7 +12,7 @@ from noise_tests import ALPHA
 from numpy.typing import NDArray
 from scipy import stats
 
-from understudy.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import DISCRETE_EXCESS, Composition, renyi_epsilon
 from understudy.privacy.events import (
     GaussianEvent,

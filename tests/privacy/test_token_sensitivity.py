@@ -16,7 +16,7 @@ from understudy.privacy.tokens import PrivateTokens, TokenTest
 
 torch = pytest.importorskip("torch")
 
-from understudy.decoding.sums import (  # noqa: E402
+from understudy.methods.shared.decoding.sums import (  # noqa: E402
     Candidates,
     Sums,
     TokenSums,

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from understudy.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Composition, zcdp_within
 from understudy.privacy.events import ZCDPEvent, event_from_json, event_to_json
 from understudy.privacy.guarantee import ZCDP, Budget, gaussian_noise_multiplier

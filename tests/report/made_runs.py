@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from understudy.assess.synthetic import table_sha256
 from understudy.audit.one_run import GuessRule
 from understudy.audit.result import Attack, Guesses, RunAudit
-from understudy.files import private_folder
-from understudy.metrics.overview import Histogram, Overview, Point, Profile, Topic
-from understudy.metrics.results import Evaluation, ReleasedMetrics
-from understudy.metrics.value import Interval, Metric, MetricValue
-from understudy.outputs import OutputFolder, find_table
+from understudy.base.files import private_folder
+from understudy.evaluate.metrics.overview import Histogram, Overview, Point, Profile, Topic
+from understudy.evaluate.metrics.results import Evaluation, ReleasedMetrics
+from understudy.evaluate.metrics.value import Interval, Metric, MetricValue
+from understudy.evaluate.synthetic import table_sha256
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.guarantee import Budget
@@ -26,8 +25,9 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release
-from understudy.statement import Sealed, Statement
-from understudy.writing.records import SyntheticRecord
+from understudy.release.statement import Sealed, Statement
+from understudy.run.outputs import OutputFolder, find_table
+from understudy.text.writing.records import SyntheticRecord
 
 LABELS = ("cardiology", "neurology", "skin")
 PLANTED = "zyxomma-private-string"

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 from made_runs import make_run, measure
 
+from understudy.base.errors import ConfigError, ModelError, UnderstudyWarning
 from understudy.cli import cli
-from understudy.errors import ConfigError, ModelError, UnderstudyWarning
 
 
 @pytest.fixture(autouse=True)

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from made_runs import PLANTED, charge_metrics, made_statement, make_run, measure
 
-from understudy.assess.synthetic import MOST_BYTES
-from understudy.errors import ConfigError
-from understudy.outputs import OutputFolder
+from understudy.base.errors import ConfigError
+from understudy.evaluate.synthetic import MOST_BYTES
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
+from understudy.release.statement import Sealed
 from understudy.report import comparison, grids, page, write_comparison, write_reports
 from understudy.report.charts import against_epsilon
 from understudy.report.comparison import compare, read_runs, together
-from understudy.statement import Sealed
+from understudy.run.outputs import OutputFolder
 
 
 @pytest.fixture

@@ -26,11 +26,11 @@ from made_runs import (
     measure,
 )
 
-from understudy.errors import ConfigError
-from understudy.outputs import FORMATS, OutputFolder
+from understudy.base.errors import ConfigError
 from understudy.privacy.exact import as_typed
 from understudy.report import write_comparison, write_reports
 from understudy.report.page import policy
+from understudy.run.outputs import FORMATS, OutputFolder
 
 NASTY = [
     "<script>alert('x')</script>",

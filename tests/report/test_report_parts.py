@@ -11,15 +11,15 @@ import yaml
 from made_runs import ACCURACY, LABELS, made_statement, made_values, make_run
 from scipy.stats import norm
 
-from understudy.assess.synthetic import SyntheticText, read_synthetic
-from understudy.config import run_config
+from understudy.evaluate.metrics.value import MetricValue
+from understudy.evaluate.synthetic import SyntheticText, read_synthetic
 from understudy.methods.registry import load_release
-from understudy.metrics.value import MetricValue
 from understudy.privacy.events import GaussianEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
+from understudy.release.statement import FALSE_ALARMS, Statement
 from understudy.report.budget import spending, tradeoff
 from understudy.report.grids import by_table, by_training
 from understudy.report.numbers import paragraphs, short
@@ -27,7 +27,7 @@ from understudy.report.recipe import recipe
 from understudy.report.svg import Scale, tag, ticks
 from understudy.report.views import samples_of
 from understudy.run.planning import check_wanted
-from understudy.statement import FALSE_ALARMS, Statement
+from understudy.run.settings import run_config
 
 
 def stated(*events: object, epsilon: float, delta: str) -> Statement:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from made_runs import PLANTED, charge_metrics, make_run, measure
 
-from understudy.outputs import OutputFolder
 from understudy.report import ReportPaths, write_reports
+from understudy.run.outputs import OutputFolder
 
 
 @pytest.fixture

@@ -15,16 +15,16 @@ import pytest
 from click.testing import CliRunner
 from made_runs import charge_metrics, make_run, measure
 
-from understudy.assess import synthetic
-from understudy.assess.synthetic import MOST_CHARACTERS, read_rows, read_synthetic, release_named_in
-from understudy.assess.tables import EvaluationConfig, open_synthetic
+from understudy.base.errors import ConfigError, ModelError
 from understudy.cli import cli
-from understudy.errors import ConfigError, ModelError
-from understudy.metrics.results import load_evaluation
-from understudy.outputs import OutputFolder
+from understudy.evaluate import synthetic
+from understudy.evaluate.metrics.results import load_evaluation
+from understudy.evaluate.synthetic import MOST_CHARACTERS, read_rows, read_synthetic, release_named_in
+from understudy.evaluate.tables import EvaluationConfig, open_synthetic
 from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, SubsampledGaussianEvent
 from understudy.report import write_comparison
 from understudy.report.budget import MOST_SECONDS, seconds_of_losses, seconds_of_secrets
+from understudy.run.outputs import OutputFolder
 
 HUGE = 10**400
 Edit = Callable[[dict[str, Any]], object]

@@ -9,7 +9,7 @@ from typing import Any
 
 from understudy.ledger import Ledger
 from understudy.models.types import ChatRequest, Completion
-from understudy.prompts.template import load_template
+from understudy.text.prompts.template import load_template
 
 TERMS = (
     *("chest pain", "heart", "pulse", "oedema", "angina", "stent", "murmur", "ankle"),

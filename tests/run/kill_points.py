@@ -40,9 +40,9 @@ class Moment:
     transaction: str | None = None
 
 
-_STORE, _LEDGER = "understudy.store.database:Database.transaction", "understudy.ledger.database:Database.write"
-_PUT = "understudy.store.database:AnswerStore.put_many"
-_KEEP, _CONFIRM = "understudy.store.run_store:RunStore.keep", "understudy.ledger.ledger:Ledger.confirm"
+_STORE, _LEDGER = "understudy.ledger.store.database:Database.transaction", "understudy.ledger.database:Database.write"
+_PUT = "understudy.ledger.store.database:AnswerStore.put_many"
+_KEEP, _CONFIRM = "understudy.ledger.store.run_store:RunStore.keep", "understudy.ledger.ledger:Ledger.confirm"
 MOMENTS = {
     # values that are paid for
     "a value is drawn": Moment(_KEEP, "before", 1),
@@ -51,7 +51,7 @@ MOMENTS = {
     "a value is being confirmed": Moment(_CONFIRM, name_at=1, transaction=_LEDGER),
     "a value is confirmed": Moment(_CONFIRM, name_at=1),
     # private prediction
-    "a sum over private rows is made": Moment("understudy.decoding.sums:TokenSums.over", "before"),
+    "a sum over private rows is made": Moment("understudy.methods.shared.decoding.sums:TokenSums.over", "before"),
     "a token is drawn": Moment("understudy.privacy.tokens:BatchTokens.choose"),
     # a language model on this machine
     "a token is chosen": Moment("understudy.models.local:choose_tokens", "before"),
@@ -59,10 +59,10 @@ MOMENTS = {
     "answers are being stored": Moment(_PUT, transaction=_STORE),
     "answers are stored": Moment(_PUT),
     # what is written
-    "the records are written": Moment("understudy.outputs:OutputFolder.write_records", "before"),
-    "the records stand there": Moment("understudy.outputs:OutputFolder.write_records"),
-    "charged metrics are written": Moment("understudy.metrics.results:ReleasedMetrics.save", "before"),
-    "charged metrics stand there": Moment("understudy.metrics.results:ReleasedMetrics.save"),
+    "the records are written": Moment("understudy.run.outputs:OutputFolder.write_records", "before"),
+    "the records stand there": Moment("understudy.run.outputs:OutputFolder.write_records"),
+    "charged metrics are written": Moment("understudy.evaluate.metrics.results:ReleasedMetrics.save", "before"),
+    "charged metrics stand there": Moment("understudy.evaluate.metrics.results:ReleasedMetrics.save"),
 }
 
 

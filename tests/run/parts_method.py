@@ -16,18 +16,18 @@ from clinic import settings
 from pydantic import Field
 
 import understudy as us
+from understudy.base.errors import ReleaseError
+from understudy.base.parameters import Parameters
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.errors import ReleaseError
 from understudy.methods.base import Method, Needs, Released, ReleaseTools
 from understudy.methods.public import GenerationTools, PublicFacts
 from understudy.methods.registry import GROUP
-from understudy.parameters import Parameters
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import Arrays
-from understudy.writing.records import SyntheticRecord
+from understudy.text.writing.records import SyntheticRecord
 
 CHARGE = "tokens"
 BATCHES = 2

@@ -115,7 +115,7 @@ def files_holding(folder: Path, text: bytes) -> list[str]:
 @pytest.fixture
 def learnt(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The texts, with what stands before them, that private models learn in this test."""
-    from understudy.decoding.tuned import TunedModel
+    from understudy.methods.shared.decoding.tuned import TunedModel
 
     texts: list[str] = []
     original = TunedModel.row

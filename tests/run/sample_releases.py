@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.columns import declared_columns
+from understudy.base.columns import declared_columns
 from understudy.methods.dp_kps.features import Frequencies
 from understudy.methods.registry import make_method
 from understudy.privacy.events import (
@@ -26,7 +26,7 @@ from understudy.privacy.plan import Charge
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release
-from understudy.statement import Sealed, Statement
+from understudy.release.statement import Sealed, Statement
 
 LABELS = ("cardiology", "dermatology")
 DIMENSION = 16

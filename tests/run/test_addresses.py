@@ -9,10 +9,10 @@ import pytest
 from run_fixtures import Said
 
 import understudy as us
+from understudy.base.errors import ConfigError
+from understudy.base.files import private_folder, require_local
 from understudy.corpus import read_corpus, write_table
-from understudy.errors import ConfigError
-from understudy.files import private_folder, require_local
-from understudy.outputs import OutputFolder
+from understudy.run.outputs import OutputFolder
 
 ADDRESSES = ["s3://bucket/x", "gs://b/x.csv", "file:///tmp/x.csv", "hdfs://h/x", "abfss://c@a.net/x", "https://h/x.csv"]
 

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from run_fixtures import Said, runs_charged
 
 import understudy as us
-from understudy.config import run_config
-from understudy.errors import ConfigError
-from understudy.evolution.loop import candidates_per_round
+from understudy.base.errors import ConfigError
 from understudy.methods.aug_pe.votes import VoteHistogram
+from understudy.methods.shared.evolution.loop import candidates_per_round
 from understudy.models.types import Completion
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Receipt
 from understudy.run import pipeline as running
+from understudy.run.settings import run_config
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
 BUDGET = us.Budget(4, "1e-6")

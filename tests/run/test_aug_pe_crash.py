@@ -22,10 +22,11 @@ from run_fixtures import runs_charged
 from test_copies import assert_refused, copied, run, stopped
 from test_crash import forgetful
 
-from understudy.evolution.embeddings import PrivateEmbeddings
-from understudy.evolution.loop import Population
 from understudy.ledger import Ledger
+from understudy.ledger.store import AnswerStore, RunStore
 from understudy.methods.registry import load_release
+from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings
+from understudy.methods.shared.evolution.loop import Population
 from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.plan import Receipt
 from understudy.privacy.sealed import SealedValue
@@ -33,7 +34,6 @@ from understudy.release import Release
 from understudy.run import measuring
 from understudy.run.measuring import Measurements
 from understudy.run.session import Session
-from understudy.store import AnswerStore, RunStore
 
 pytestmark = pytest.mark.usefixtures("embedder")
 SMALL = {"label": None, "labels": None, "records_per_label": None, "population": 2, "variations": 2}

@@ -13,11 +13,11 @@ from evolution_fixtures import evolving, varied
 from run_fixtures import runs_charged
 
 import understudy as us
-from understudy.config import run_config
-from understudy.errors import ModelError
+from understudy.base.errors import ModelError
+from understudy.ledger.store.database import MOST_BLANK
 from understudy.models.types import ChatRequest, Completion
 from understudy.run import pipeline as running
-from understudy.store.database import MOST_BLANK
+from understudy.run.settings import run_config
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
 

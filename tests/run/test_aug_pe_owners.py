@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from run_fixtures import Said
 
 import understudy as us
-from understudy.config import run_config
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.evolution.embeddings import PrivateEmbeddings, integer_vectors
 from understudy.methods.aug_pe.votes import VoteHistogram
+from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
 from understudy.run import pipeline as running
+from understudy.run.settings import run_config
 
 LABELS = ("cardiology", "dermatology", "surgery")
 OWNER = Unit("owner", 4, "clinician")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,11 @@ from script_model import ScriptModel
 from secret_fixtures import protecting
 
 import understudy as us
-from understudy.config import run_config
-from understudy.errors import ConfigError, ModelError, StorageError, UnderstudyError
+from understudy.base.errors import ConfigError, ModelError, StorageError, UnderstudyError
 from understudy.release import reading
-from understudy.run import Result
+from understudy.run.generating import Result
 from understudy.run.pipeline import release, run
+from understudy.run.settings import run_config
 
 
 def refused(
@@ -85,7 +86,7 @@ def test_an_output_folder_that_cannot_be_written_is_told_before_the_charge(
     def full(*_args: Any, **_options: Any) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("understudy.outputs.TemporaryFile", full)
+    monkeypatch.setattr(import_module("understudy.run.outputs"), "TemporaryFile", full)
     refused(settings(tmp_path), StorageError, "cannot be written .Read-only file system")
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +17,20 @@ from run_fixtures import Said, runs_charged
 from secret_fixtures import protecting
 
 import understudy as us
-from understudy.assess.charged import ChargedMetrics
-from understudy.assess.counting import MetricCounts
-from understudy.assess.synthetic import read_evaluation, read_released, table_sha256
-from understudy.assess.tables import read_sample
-from understudy.config import run_config
+from understudy.base.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ResumeError
 from understudy.corpus.write import write_table
-from understudy.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ResumeError
+from understudy.evaluate.charged import ChargedMetrics
+from understudy.evaluate.counting import MetricCounts
+from understudy.evaluate.synthetic import read_evaluation, read_released, table_sha256
+from understudy.evaluate.tables import read_sample
 from understudy.ledger import Ledger
-from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.run import measuring
 from understudy.run import pipeline as running
+from understudy.run.outputs import OutputFolder
 from understudy.run.session import Listener
+from understudy.run.settings import run_config
 
 
 class Crash(BaseException):
@@ -366,7 +367,7 @@ def test_a_table_that_is_replaced_while_it_is_read_is_not_charged_for(
         pq.write_table(pq.read_table(path).slice(1), path)
         return sample
 
-    monkeypatch.setattr("understudy.assess.evaluate.read_sample", replaced)
+    monkeypatch.setattr(import_module("understudy.evaluate.evaluate"), "read_sample", replaced)
     for charged in (options(tmp_path), options(tmp_path, charge_metrics=None)):
         with pytest.raises(ConfigError, match="changed while it was read"):
             us.evaluate(tmp_path / "notes.csv", made.root, **charged)

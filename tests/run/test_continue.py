@@ -14,12 +14,12 @@ from parts_method import BATCHES, Drawing, InParts, WithModel, install, parts
 from run_fixtures import Said, runs_charged
 
 import understudy as us
-from understudy.config import run_config
-from understudy.errors import ConfigError, LedgerError, ReleaseError, ResumeError
+from understudy.base.errors import ConfigError, LedgerError, ReleaseError, ResumeError
+from understudy.ledger.store import RunStore
 from understudy.methods.registry import load_release
 from understudy.release import Release
 from understudy.run import pipeline as running
-from understudy.store import RunStore
+from understudy.run.settings import run_config
 
 LABELS = 2
 

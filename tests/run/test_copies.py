@@ -12,9 +12,9 @@ import pytest
 from clinic import settings
 from run_fixtures import runs_charged
 
-from understudy.config import run_config
-from understudy.errors import LedgerError
+from understudy.base.errors import LedgerError
 from understudy.ledger import Ledger
+from understudy.ledger.store import RunStore
 from understudy.methods.registry import load_release
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.sealed import Seal
@@ -22,7 +22,7 @@ from understudy.privacy.unit import Unit
 from understudy.release import Release
 from understudy.run import measuring
 from understudy.run import pipeline as running
-from understudy.store import RunStore
+from understudy.run.settings import run_config
 
 REFUSED = r"sampled and used already, from another copy of this folder.*--fresh"
 

@@ -16,17 +16,16 @@ import pytest
 from clinic import FakeChat, settings
 from run_fixtures import runs_charged
 
-import understudy.outputs
-from understudy.config import run_config
 from understudy.corpus import Corpus
 from understudy.ledger import Ledger
-from understudy.outputs import OutputFolder
+from understudy.ledger.store import AnswerStore, RunStore
 from understudy.privacy.sealed import Seal, SealedValue
 from understudy.release import Release
-from understudy.run import measuring
+from understudy.run import measuring, outputs
 from understudy.run import pipeline as running
 from understudy.run.measuring import Measurements
-from understudy.store import AnswerStore, RunStore
+from understudy.run.outputs import OutputFolder
+from understudy.run.settings import run_config
 
 STEPS = (
     *((Ledger, name) for name in ("check", "open_dataset", "identify", "charge", "confirm")),
@@ -36,7 +35,7 @@ STEPS = (
         (OutputFolder, "clear"),
         (OutputFolder, "write_statement"),
         (AnswerStore, "put_many"),
-        (understudy.outputs, "write_table"),
+        (outputs, "write_table"),
     ),
 )
 

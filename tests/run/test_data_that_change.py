@@ -17,16 +17,16 @@ from run_fixtures import runs_charged
 from secret_fixtures import protecting, public_rows, secret_rows
 
 import understudy as us
-from understudy.config import run_config
+from understudy.base.errors import ConfigError, CorpusError, ResumeError
 from understudy.corpus.secrets import Incidence, incidence, secret_finder
-from understudy.errors import ConfigError, CorpusError, ResumeError
-from understudy.evolution.embeddings import integer_vectors
+from understudy.ledger.store import RunStore
 from understudy.methods.aug_pe.votes import VoteHistogram
+from understudy.methods.shared.evolution.embeddings import integer_vectors
 from understudy.privacy.noise import SystemNoise
 from understudy.run import measuring
 from understudy.run import pipeline as running
 from understudy.run.session import Listener
-from understudy.store import RunStore
+from understudy.run.settings import run_config
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
 Table = list[dict[str, str]]

@@ -16,15 +16,15 @@ from run_fixtures import runs_charged
 from test_table_runs import simple_fit
 
 import understudy as us
-from understudy.config import run_config
-from understudy.errors import ConfigError, CorpusError
+from understudy.base.errors import ConfigError, CorpusError
+from understudy.base.transcript import Part
 from understudy.models.types import Completion
 from understudy.run import pipeline as running
 from understudy.run import tabling
-from understudy.transcript import Part
-from understudy.writing.answers import NoText
-from understudy.writing.records import SyntheticRecord
-from understudy.writing.writer import MOST_TRIES
+from understudy.run.settings import run_config
+from understudy.text.writing.answers import NoText
+from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing.writer import MOST_TRIES
 
 LABELS = "router,phone"
 ROLES = ("customer", "agent")

@@ -17,16 +17,16 @@ from test_copies import stopped
 from test_planted_strings import PLANT, assert_clean, assert_clean_folder, planted_settings
 
 import understudy as us
-from understudy.config import run_config
-from understudy.errors import ConfigError
-from understudy.evolution.embeddings import PrivateEmbeddings
+from understudy.base.errors import ConfigError
 from understudy.ledger import Ledger
+from understudy.ledger.store import RunStore
+from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings
+from understudy.methods.shared.queries.guide import GuideSums
 from understudy.models.vectors import _TRIED, FOLDER
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
-from understudy.queries.guide import GuideSums
 from understudy.run import pipeline as running
-from understudy.store import RunStore
+from understudy.run.settings import run_config
 
 pytestmark = pytest.mark.usefixtures("varied_chat")
 

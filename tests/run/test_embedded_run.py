@@ -8,9 +8,9 @@ import pytest
 from clinic import settings
 from run_fixtures import runs_charged
 
-from understudy.config import run_config
 from understudy.models.builtin import BUILTIN, is_pulled
 from understudy.run import pipeline as running
+from understudy.run.settings import run_config
 
 pytestmark = [
     pytest.mark.slow,

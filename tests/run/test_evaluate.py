@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,21 +20,21 @@ from local_fixtures import make_llama
 from run_fixtures import Said
 
 import understudy as us
-from understudy.assess.parameters import CLASSIFIERS, EvaluationParameters
-from understudy.assess.synthetic import table_sha256
-from understudy.config import run_config
+from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.corpus.write import write_table
-from understudy.errors import ConfigError, UnderstudyError
+from understudy.evaluate.metrics.results import Evaluation, load_evaluation
+from understudy.evaluate.metrics.utility.classifiers import KINDS
+from understudy.evaluate.metrics.value import MetricValue
+from understudy.evaluate.parameters import CLASSIFIERS, EvaluationParameters
+from understudy.evaluate.synthetic import table_sha256
 from understudy.methods.registry import load_release
-from understudy.metrics.results import Evaluation, load_evaluation
-from understudy.metrics.utility.classifiers import KINDS
-from understudy.metrics.value import MetricValue
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
 from understudy.models.training import TokenRow
-from understudy.outputs import OutputFolder
 from understudy.run import pipeline as running
+from understudy.run.outputs import OutputFolder
 from understudy.run.session import Listener
+from understudy.run.settings import run_config
 
 FEW: dict[str, Any] = {"embedder": "none", "seeds": 1}
 
@@ -243,9 +244,9 @@ def test_language_models_are_measured_when_asked_for_and_on_the_model_that_is_na
     def told(name: str) -> Callable[..., tuple[()]]:
         return lambda *args, **options: asked.append((name, options)) or ()
 
-    utility = "understudy.metrics.utility"
-    monkeypatch.setattr(f"{utility}.language.measure_language_model", told("tuned"))
-    monkeypatch.setattr(f"{utility}.in_context.measure_in_context", told("shown"))
+    utility = "understudy.evaluate.metrics.utility"
+    monkeypatch.setattr(import_module(f"{utility}.language"), "measure_language_model", told("tuned"))
+    monkeypatch.setattr(import_module(f"{utility}.in_context"), "measure_in_context", told("shown"))
     us.evaluate(tmp_path / "notes.csv", made.root, metrics="utility", **FEW)
     assert asked == []
     words = {"metrics": "utility", "language_model": True, "in_context": "0,4", "local_model": "hf:./tiny", "seed": 5}
@@ -281,7 +282,7 @@ def tuned(tmp_path: Path, made: OutputFolder, monkeypatch: pytest.MonkeyPatch) -
     release = load_release(path)
     replace(release, statement=replace(release.statement, public_inputs=named)).save(path)
     found = Tuning()
-    monkeypatch.setattr("understudy.assess.evaluate.make_method", lambda _name, _parameters: found)
+    monkeypatch.setattr(import_module("understudy.evaluate.evaluate"), "make_method", lambda _name, _parameters: found)
     return found
 
 

@@ -79,7 +79,7 @@ def test_a_result_is_a_frame_of_pandas_and_polars_and_a_dataset(result: us.Resul
 def test_typed_columns_keep_their_types_beside_missing_values(method: us.DPKPS, result: us.Result) -> None:
     from dataclasses import replace
 
-    from understudy.columns import declared_columns
+    from understudy.base.columns import declared_columns
 
     pandas = pytest.importorskip("pandas")
     declared = declared_columns("stars=1..5; urgent; paid=0.0..9.9/3; opened=2024-01-01..2024-12-31/12")

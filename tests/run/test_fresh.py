@@ -12,16 +12,16 @@ import pytest
 from clinic import FakeChat, settings
 from run_fixtures import runs_charged
 
-from understudy.config import run_config
-from understudy.errors import BudgetExceeded, ResumeError, UnderstudyError
+from understudy.base.errors import BudgetExceeded, ResumeError, UnderstudyError
 from understudy.ledger import Ledger
 from understudy.methods.registry import load_release
 from understudy.models.types import ChatRequest, Completion
-from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
+from understudy.release.statement import NOT_PRIVATE
 from understudy.run import pipeline as running
-from understudy.statement import NOT_PRIVATE
+from understudy.run.outputs import OutputFolder
+from understudy.run.settings import run_config
 
 
 class Stop(BaseException):

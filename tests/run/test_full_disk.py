@@ -22,12 +22,12 @@ from run_fixtures import Said, runs_charged
 from secret_fixtures import protecting
 
 import understudy as us
-from understudy.config import run_config
-from understudy.errors import StorageError
+from understudy.base.errors import StorageError
 from understudy.ledger import Ledger
+from understudy.ledger.store import database
 from understudy.privacy.guarantee import Budget
 from understudy.run import pipeline as running
-from understudy.store import database
+from understudy.run.settings import run_config
 
 TMPFS = 4 * 1024  # KiB
 CURE = r"Free some space, then repeat the same command: it resumes, and nothing is charged twice\.$"

@@ -25,15 +25,15 @@ from test_planted_strings import assert_clean, assert_clean_folder, plant
 from test_private_embedder import ByNeighbour, Elsewhere, Silent
 
 import understudy as us
-from understudy.config import run_config
-from understudy.errors import ConfigError, ModelError, ReleaseError
-from understudy.guide.released import guide_of
+from understudy.base.errors import ConfigError, ModelError, ReleaseError
+from understudy.methods.shared.guide.released import guide_of
+from understudy.methods.shared.queries.guide import GuideSums
 from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.plan import Receipt
-from understudy.queries.guide import GuideSums
 from understudy.release import Release
 from understudy.run import pipeline as running
+from understudy.run.settings import run_config
 
 pytestmark = pytest.mark.usefixtures("embedder")
 SEEDED = {"insecure_noise_seed": 1}

@@ -15,16 +15,16 @@ from evolution_fixtures import DIMENSION, WordEmbedder, evolving
 from run_fixtures import Said, runs_charged
 
 import understudy as us
-from understudy.config import run_config
-from understudy.errors import ConfigError, ModelError, ReleaseError
-from understudy.guide.released import guide_of
+from understudy.base.errors import ConfigError, ModelError, ReleaseError
 from understudy.ledger import Ledger
 from understudy.methods.public import GenerationTools
+from understudy.methods.shared.guide.released import guide_of
 from understudy.models.types import ChatRequest, Completion
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import load_template
 from understudy.run import pipeline as running
-from understudy.writing.writer import Writer
+from understudy.run.settings import run_config
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import load_template
+from understudy.text.writing.writer import Writer
 
 pytestmark = pytest.mark.usefixtures("embedder")
 SEEDED = {"insecure_noise_seed": 1}

@@ -11,13 +11,13 @@ from clinic import COLUMNS, flags, rows, settings, write_csv
 from run_fixtures import Said, runs_charged
 
 import understudy as us
-from understudy.config import run_config
-from understudy.errors import ConfigError, LedgerError, ResumeError
+from understudy.base.errors import ConfigError, LedgerError, ResumeError
 from understudy.ledger import Ledger
 from understudy.methods.registry import load_release
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.run import pipeline as running
+from understudy.run.settings import run_config
 
 
 def release(values: dict[str, Any], **changes: Any) -> running.Result:

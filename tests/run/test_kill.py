@@ -15,10 +15,10 @@ from clinic import flags, settings
 from run_fixtures import runs_charged
 from server import FakeEndpoint, Reply, Seen, answer
 
+from understudy.ledger.store import RunStore
+from understudy.ledger.store.database import Database
 from understudy.methods.registry import load_release
 from understudy.models.types import Completion
-from understudy.store import RunStore
-from understudy.store.database import Database
 
 COMMAND = [sys.executable, "-c", "from understudy.cli import main; main()", "run"]
 AT_ONCE = 2

@@ -30,12 +30,12 @@ from local_fixtures import make_llama
 from run_fixtures import runs_charged
 
 from understudy.ledger import Ledger
+from understudy.ledger.store import RunStore
 from understudy.methods.registry import load_release
 from understudy.models.builtin import CHAT, is_pulled
 from understudy.models.types import Completion
 from understudy.privacy.guarantee import Budget
 from understudy.release import Release
-from understudy.store import RunStore
 
 _TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(_TESTS / "methods" / "private_prediction"))

@@ -17,14 +17,14 @@ from clinic import COLUMNS, flags, rows, settings, write_csv
 from run_fixtures import Said, runs_charged
 
 import understudy as us
-from understudy.config import run_config
+from understudy.base.errors import CorpusError, LedgerError, ResumeError, UnderstudyWarning
 from understudy.corpus import read_corpus
 from understudy.corpus.identity import Lines
-from understudy.errors import CorpusError, LedgerError, ResumeError, UnderstudyWarning
 from understudy.ledger import Ledger
 from understudy.ledger.values import Sketch
 from understudy.privacy.unit import Unit
 from understudy.run import pipeline as running
+from understudy.run.settings import run_config
 
 KEY = b"key"
 

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from understudy.base.errors import LedgerError, PrivacyError
 from understudy.corpus.bounding import BoundedBatch
-from understudy.errors import LedgerError, PrivacyError
 from understudy.ledger import Ledger
+from understudy.ledger.store import RunStore
+from understudy.methods.shared.queries.counts import LabelCounts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseKind, NoiseSource, SystemNoise
@@ -26,9 +28,7 @@ from understudy.privacy.sealed import NoiseOrigin, SealedValue
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.subsampled import SubsampledTokens
 from understudy.privacy.unit import Unit
-from understudy.queries.counts import LabelCounts
 from understudy.run.measuring import Measurements
-from understudy.store import RunStore
 
 QUERY = LabelCounts(3)
 COUNTS = NoisySum("laplace", 2.0, QUERY.sensitivity, (3,))

@@ -17,16 +17,16 @@ from pydantic import Field
 from run_fixtures import Said, runs_charged
 
 import understudy as us
+from understudy.base.parameters import Parameters
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.methods.base import Method, Released, ReleaseTools
 from understudy.methods.public import GenerationTools, PublicFacts
 from understudy.methods.registry import GROUP, method_class, method_names
-from understudy.parameters import Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
-from understudy.writing.records import Seed, SyntheticRecord
+from understudy.text.writing.records import Seed, SyntheticRecord
 
 
 class WordParameters(Parameters):

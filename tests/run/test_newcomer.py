@@ -12,13 +12,13 @@ from clinic import flags, settings
 from run_fixtures import Said
 
 import understudy as us
-from understudy.config import run_config
-from understudy.errors import ConfigError, ModelError, ResumeError, UnderstudyWarning
+from understudy.base.errors import ConfigError, ModelError, ResumeError, UnderstudyWarning
 from understudy.models.machine import best_device
 from understudy.models.types import ChatRequest, Completion
 from understudy.run import pipeline as running
 from understudy.run.pipeline import release
 from understudy.run.session import Listener
+from understudy.run.settings import run_config
 
 ROWS = [{"note": "fever and cough", "ward": "a", "owner": "x"}, {"note": "rash", "ward": "b", "owner": "y"}]
 METHOD = us.DPKPS(vocabulary_size=50, top_terms=10, length=2)

@@ -20,17 +20,17 @@ from run_fixtures import Said, runs_charged
 from secret_fixtures import protecting
 
 import understudy as us
-from understudy.assess.counting import NAME
-from understudy.config import run_config
-from understudy.errors import ConfigError, PrivacyError, ResumeError
+from understudy.base.errors import ConfigError, PrivacyError, ResumeError
+from understudy.evaluate.counting import NAME
 from understudy.ledger import Ledger
+from understudy.ledger.store import RunStore
 from understudy.methods.registry import load_release
-from understudy.outputs import OutputFolder
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.sealed import NoiseOrigin
+from understudy.release.statement import NOT_PRIVATE
 from understudy.run import pipeline as running
-from understudy.statement import NOT_PRIVATE
-from understudy.store import RunStore
+from understudy.run.outputs import OutputFolder
+from understudy.run.settings import run_config
 
 INSECURE = [{"insecure_noise_seed": 0}, {"insecure_noise_seed": 3}, {"insecure_no_noise": True}]
 INSECURE_IDS = ["seed 0", "seed 3", "no noise"]
@@ -138,7 +138,7 @@ def test_what_metrics_say_of_themselves_is_read_off_the_stored_values(tmp_path: 
 def test_the_report_of_seeded_metrics_says_so_and_that_of_private_ones_does_not(
     tmp_path: Path, made: OutputFolder
 ) -> None:
-    from understudy.metrics.results import load_released
+    from understudy.evaluate.metrics.results import load_released
 
     for changes, private in [({"insecure_noise_seed": 0}, False), ({}, True)]:
         evaluate(tmp_path, made, **changes)

@@ -15,8 +15,8 @@ from clinic import LABELS, FakeChat, rows
 from run_fixtures import runs_charged
 
 import understudy as us
-from understudy import notebook
-from understudy.metrics.value import Metric, MetricValue
+from understudy.base import notebook
+from understudy.evaluate.metrics.value import Metric, MetricValue
 from understudy.models.types import ChatRequest, Completion
 from understudy.report.page import Reports
 from understudy.run import showing

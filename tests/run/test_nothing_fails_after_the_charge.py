@@ -22,10 +22,10 @@ from script_model import ScriptModel, echo
 from secret_fixtures import PUBLIC_COLUMNS, public_rows, secret_rows
 
 import understudy as us
-from understudy.config import run_config
-from understudy.errors import UnderstudyError
+from understudy.base.errors import UnderstudyError
 from understudy.models.causal import CausalModel
 from understudy.run.pipeline import run
+from understudy.run.settings import run_config
 
 Rows = Sequence[Mapping[str, Any]]
 

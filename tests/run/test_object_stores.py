@@ -11,9 +11,9 @@ import pytest
 from clinic import flags, rows, settings
 from run_fixtures import Said, runs_charged, stops_after_the_charge
 
-from understudy.config import run_config
-from understudy.errors import CorpusError, LedgerError, ResumeError
+from understudy.base.errors import CorpusError, LedgerError, ResumeError
 from understudy.run import pipeline as running
+from understudy.run.settings import run_config
 
 Store = Callable[[str, bytes], str]
 

@@ -21,9 +21,9 @@ from parts_method import BATCHES, CHARGE, Drawing, InParts, install, parts
 from run_fixtures import runs_charged
 from test_crash import forgetful
 
-from understudy.config import run_config
-from understudy.errors import LedgerError, PrivacyError
+from understudy.base.errors import LedgerError, PrivacyError
 from understudy.ledger import Ledger
+from understudy.ledger.store import RunStore
 from understudy.methods.public import PublicFacts
 from understudy.privacy.events import PureEvent
 from understudy.privacy.guarantee import Budget
@@ -34,7 +34,7 @@ from understudy.privacy.unit import Unit
 from understudy.release import Release
 from understudy.run import pipeline as running
 from understudy.run.measuring import Measurements
-from understudy.store import RunStore
+from understudy.run.settings import run_config
 
 REFUSED = r"sampled and used already, from another copy of this folder.*--fresh"
 

@@ -15,12 +15,12 @@ from script_model import END, ScriptModel
 from test_table_runs import simple_fit
 
 import understudy as us
-from understudy.config import run_config
-from understudy.decoding.tuned import TunedModel
-from understudy.errors import UnderstudyWarning
+from understudy.base.errors import UnderstudyWarning
+from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models.types import Completion
 from understudy.run import pipeline as running
 from understudy.run import tabling
+from understudy.run.settings import run_config
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore:The gradients hardly:{UnderstudyWarning.__module__}.UnderstudyWarning"),

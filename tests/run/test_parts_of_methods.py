@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from test_dialogue_runs import LABELS, ROLES, TALK, write_table
 
 import understudy as us
-from understudy.config import run_config
+from understudy.base.transcript import TextForm
 from understudy.models.parts import ContentsEmbedder
 from understudy.models.types import ChatRequest, Completion
 from understudy.models.vectors import uncached
 from understudy.run import pipeline as running
-from understudy.transcript import TextForm
+from understudy.run.settings import run_config
 
 FORM = TextForm(roles=ROLES)
 

@@ -12,12 +12,12 @@ from clinic import LABELS, TERMS, FakeChat, settings, write_csv
 from test_table_runs import simple_fit
 
 import understudy as us
-from understudy.config import run_config
-from understudy.errors import ConfigError, ReleaseError
+from understudy.base.errors import ConfigError, ReleaseError
 from understudy.methods.dp_kps.plan import COLUMN_DENSITY
 from understudy.release import Release
 from understudy.run import pipeline as running
 from understudy.run import tabling
+from understudy.run.settings import run_config
 
 WARDS = ("A", "B")
 SAID = {

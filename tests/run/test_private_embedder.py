@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from run_fixtures import Said, runs_charged
 
 import understudy as us
-from understudy.config import run_config
-from understudy.errors import ModelError, ResumeError
+from understudy.base.errors import ModelError, ResumeError
 from understudy.ledger import Ledger
 from understudy.methods.registry import method_class
 from understudy.models.trials import ODD_TEXTS
 from understudy.privacy.guarantee import Budget
 from understudy.run import pipeline as running
+from understudy.run.settings import run_config
 
 pytestmark = pytest.mark.usefixtures("varied_chat")
 GUIDED = "dp-kps with a guide"

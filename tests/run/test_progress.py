@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from clinic import settings
 
-from understudy.config import run_config
-from understudy.errors import ConfigError
-from understudy.files import private_folder
-from understudy.outputs import PROGRESS, OutputFolder
+from understudy.base.errors import ConfigError
+from understudy.base.files import private_folder
+from understudy.ledger.store import RunStore, is_in_use
 from understudy.run import pipeline
+from understudy.run.outputs import PROGRESS, OutputFolder
 from understudy.run.progress import Progress, Stage, read_progress, recorded
 from understudy.run.session import SILENT, Listener
-from understudy.store import RunStore, is_in_use
+from understudy.run.settings import run_config
 
 
 @pytest.fixture

@@ -21,23 +21,23 @@ from run_fixtures import runs_charged
 
 import understudy as us
 from understudy import api
-from understudy.assess.tables import EvaluationConfig
 from understudy.audit.running import AuditParameters
-from understudy.config import (
+from understudy.base.parameters import Parameters
+from understudy.evaluate.tables import EvaluationConfig
+from understudy.ledger import Ledger
+from understudy.methods.registry import method_class, method_names
+from understudy.methods.shared.guide.parameters import ChoosingParameters
+from understudy.methods.shared.tables.parameters import RowsParameters
+from understudy.privacy.exact import Number
+from understudy.run.baseline import BaselineParameters
+from understudy.run.settings import (
     EmbedderParameters,
     ModelParameters,
     OutputParameters,
     PlanParameters,
     RunConfig,
 )
-from understudy.guide.parameters import ChoosingParameters
-from understudy.ledger import Ledger
-from understudy.methods.registry import method_class, method_names
-from understudy.parameters import Parameters
-from understudy.privacy.exact import Number
-from understudy.prompts.parameters import WritingParameters
-from understudy.run.baseline import BaselineParameters
-from understudy.tables.parameters import RowsParameters
+from understudy.text.prompts.parameters import WritingParameters
 
 BUDGET = us.Budget(3, "1e-6")
 
@@ -317,7 +317,7 @@ def test_fewer_records_than_labels(tmp_path: Path, method: us.DPKPS, ledger: str
 def test_yaml_flags_and_python_are_one_configuration(tmp_path: Path, method: us.DPKPS) -> None:
     from understudy.api import corpus_config
     from understudy.cli.options import given
-    from understudy.config import run_config
+    from understudy.run.settings import run_config
 
     flags = settings(tmp_path)
     (tmp_path / "run.yaml").write_text(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from understudy.config import run_config
 from understudy.methods.registry import load_release
 from understudy.run.pipeline import release
+from understudy.run.settings import run_config
 
 
 def test_the_private_vocabulary_of_json_records_holds_no_key(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from run_fixtures import Said
 from sample_releases import SAMPLES, dp_kps, sec_pe
 
-from understudy.errors import ReleaseError, UnderstudyError
+from understudy.base.errors import ReleaseError, UnderstudyError
 from understudy.methods.registry import load_release
 from understudy.models.causal import CausalModel
 from understudy.privacy.facts import Fact, Facts

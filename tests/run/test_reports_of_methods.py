@@ -10,11 +10,11 @@ from evolution_fixtures import evolving
 from sample_releases import SAMPLES
 from secret_fixtures import protecting
 
-from understudy.config import run_config
-from understudy.outputs import OutputFolder
 from understudy.report import write_reports
 from understudy.run import pipeline as running
-from understudy.writing.records import SyntheticRecord
+from understudy.run.outputs import OutputFolder
+from understudy.run.settings import run_config
+from understudy.text.writing.records import SyntheticRecord
 
 
 @pytest.mark.parametrize("method", SAMPLES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,7 @@ from clinic import TERMS, FakeChat, flags, rows, settings, write_csv
 from run_fixtures import Said, runs_charged, stops_after_the_charge
 from server import FakeEndpoint, answer
 
-from understudy.config import run_config
-from understudy.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ModelError, ResumeError
+from understudy.base.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ModelError, ResumeError
 from understudy.ledger import Ledger
 from understudy.methods.registry import load_release
 from understudy.models.types import ChatRequest, Completion
@@ -20,6 +20,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.release import Release
 from understudy.run import pipeline as running
+from understudy.run.settings import run_config
 
 
 def run(values: dict[str, Any], **changes: Any) -> running.Result:
@@ -200,7 +201,7 @@ def test_two_runs_beyond_the_cap_end_before_the_private_file_is_opened(
     def opened(*arguments: object, **named: object) -> None:
         raise AssertionError("the private file was opened")
 
-    monkeypatch.setattr("understudy.config.read_corpus", opened)
+    monkeypatch.setattr(import_module("understudy.run.settings"), "read_corpus", opened)
     (tmp_path / "notes.csv").unlink()
     with pytest.raises(BudgetExceeded, match="no epsilon remains"):
         run(values, output=str(tmp_path / "second"))
@@ -241,7 +242,7 @@ def test_failed_answers_are_dropped_counted_and_asked_again_by_the_same_command(
 
 
 def test_a_second_process_in_the_same_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.store.folder.LOCK_SECONDS", 0)
+    monkeypatch.setattr("understudy.ledger.store.folder.LOCK_SECONDS", 0)
     values = settings(tmp_path)
 
     def meanwhile(line: str) -> None:

@@ -12,10 +12,10 @@ from evolution_fixtures import evolving
 from test_table_runs import COLUMNS, simple_fit, tables
 
 import understudy as us
-from understudy.config import run_config
 from understudy.run import pipeline as running
 from understudy.run import tabling
-from understudy.writing.records import SyntheticRecord, shown
+from understudy.run.settings import run_config
+from understudy.text.writing.records import SyntheticRecord, shown
 
 pytestmark = pytest.mark.usefixtures("embedder")
 

@@ -16,15 +16,15 @@ from run_fixtures import Said, runs_charged
 from secret_fixtures import MOST, PUBLIC_COLUMNS, protecting, public_rows, secret_rows
 
 import understudy as us
-from understudy.config import run_config
+from understudy.base.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ReleaseError
 from understudy.corpus.secrets import Incidence, incidence, secret_finder
-from understudy.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ReleaseError
 from understudy.ledger import Ledger
 from understudy.methods.sec_pe.clusters import Clusters, noisy_centres
 from understudy.methods.sec_pe.generate import CentreVotes
 from understudy.privacy.events import MixtureEvent
 from understudy.privacy.secrets.composition import calibrate
 from understudy.run import pipeline as running
+from understudy.run.settings import run_config
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
 BUDGET = us.SecretBudget("1e-3", "1e-2")

@@ -18,9 +18,9 @@ from secret_fixtures import protecting
 from test_crash import Machine, files, forgetful, steps_of
 
 from understudy.ledger import Ledger
+from understudy.ledger.store import RunStore
 from understudy.run import measuring
 from understudy.run.measuring import Measurements
-from understudy.store import RunStore
 
 pytestmark = pytest.mark.usefixtures("embedder")
 SMALL = {

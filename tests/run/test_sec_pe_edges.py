@@ -14,13 +14,13 @@ from run_fixtures import runs_charged
 from secret_fixtures import protecting, secret_rows
 
 import understudy as us
-from understudy.config import run_config
+from understudy.base.errors import ModelError
 from understudy.corpus import read_corpus
 from understudy.corpus.secrets import incidence, secret_finder
-from understudy.errors import ModelError
+from understudy.ledger.store.database import MOST_BLANK
 from understudy.models.types import ChatRequest, Completion
 from understudy.run import pipeline as running
-from understudy.store.database import MOST_BLANK
+from understudy.run.settings import run_config
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
 

@@ -15,8 +15,8 @@ from secret_fixtures import protecting, secret_rows
 from server import FakeEndpoint, answer
 from test_planted_strings import PLANT, assert_clean, assert_clean_folder, plant
 
-from understudy.prompts.template import load_template
-from understudy.vocabulary.words import split_words
+from understudy.text.prompts.template import load_template
+from understudy.text.vocabulary.words import split_words
 
 pytestmark = pytest.mark.usefixtures("embedder")
 

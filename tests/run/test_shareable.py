@@ -10,7 +10,7 @@ import pytest
 import understudy as us
 from understudy.cli.options import given
 from understudy.methods.registry import load_release
-from understudy.writing.writer import public_name
+from understudy.text.writing.writer import public_name
 
 
 def test_a_release_names_the_vocabulary_file_and_not_its_folder(tmp_path: Path) -> None:

@@ -14,16 +14,16 @@ from clinic import write_csv
 from test_table_runs import COLUMNS, NAMES, simple_fit, tables
 
 import understudy as us
-from understudy.assess.synthetic import read_synthetic, table_sha256
-from understudy.config import run_config
-from understudy.errors import ConfigError, UnderstudyError
-from understudy.metrics import overview
-from understudy.metrics.results import load_evaluation
-from understudy.outputs import OutputFolder
+from understudy.base.errors import ConfigError, UnderstudyError
+from understudy.evaluate.metrics import overview
+from understudy.evaluate.metrics.results import load_evaluation
+from understudy.evaluate.synthetic import read_synthetic, table_sha256
 from understudy.report import write_reports
 from understudy.report.recipe import recipe
 from understudy.run import pipeline as running
 from understudy.run import tabling
+from understudy.run.outputs import OutputFolder
+from understudy.run.settings import run_config
 
 FEW: dict[str, Any] = {"embedder": "none", "metrics": "fidelity"}
 

@@ -23,15 +23,15 @@ from run_fixtures import Said, files_holding, runs_charged, stops_after_the_char
 
 import understudy as us
 from understudy.audit.running import AuditParameters, audit_run
-from understudy.config import run_config
-from understudy.errors import ConfigError, CorpusError, ReleaseError, ResumeError
-from understudy.labels import canonical
-from understudy.outputs import OutputFolder
+from understudy.base.errors import ConfigError, CorpusError, ReleaseError, ResumeError
+from understudy.base.labels import canonical
+from understudy.methods.shared.tables.distribution import Distribution
 from understudy.release import Release
 from understudy.report import write_reports
 from understudy.run import pipeline as running
 from understudy.run import tabling
-from understudy.tables.distribution import Distribution
+from understudy.run.outputs import OutputFolder
+from understudy.run.settings import run_config
 
 COLUMNS = "ward=A|B; beds=1..4; fee=0.0..90.0/3; night; seen=2024-01-01..2024-12-31/12"
 NAMES = ("ward", "beds", "fee", "night", "seen")
@@ -522,7 +522,7 @@ def test_another_condition_is_another_run(tmp_path: Path, made: Release) -> None
 
 
 def test_without_the_extra_nothing_is_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.tables.fitting.find_spec", lambda name: None)
+    monkeypatch.setattr("understudy.methods.shared.tables.fitting.find_spec", lambda name: None)
     values = tables(tmp_path)
     with pytest.raises(ConfigError, match="mbi, which is not installed"):
         run(values)

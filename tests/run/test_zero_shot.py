@@ -13,9 +13,9 @@ from clinic import FakeChat, settings
 from run_fixtures import Said
 
 import understudy as us
-from understudy.config import run_config
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 from understudy.run import pipeline as running
+from understudy.run.settings import run_config
 
 
 def test_the_floor_has_so_many_texts_of_each_label_and_charges_nothing(

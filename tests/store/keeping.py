@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from understudy.store import RunStore
+from understudy.ledger.store import RunStore
 
 store = RunStore.open(Path(sys.argv[1]), noise="system")
 number = len(store.stages())

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.errors import PrivacyError, ResumeError, StorageError
+from understudy.base.errors import PrivacyError, ResumeError, StorageError
+from understudy.ledger.store import RunStore, database
+from understudy.ledger.store import folder as locking
+from understudy.ledger.store.folder import FolderLock
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.sealed import NoiseOrigin, Seal
 from understudy.privacy.unit import Unit
-from understudy.store import RunStore, database
-from understudy.store import folder as locking
-from understudy.store.folder import FolderLock
 
 SEAL = Seal("noise", GaussianEvent(2.0), Unit(), "system", "1" * 32, "2" * 32, 1, rows="3" * 64)
 posix = pytest.mark.skipif(os.name != "posix", reason="Windows has no file modes")
@@ -311,8 +311,8 @@ def test_threads_may_share_a_store(store: RunStore) -> None:
 
 
 def test_one_process_uses_a_folder_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.store.folder.LOCK_SECONDS", 0)
-    code = "import sys; from pathlib import Path; from understudy.store import RunStore\n"
+    monkeypatch.setattr("understudy.ledger.store.folder.LOCK_SECONDS", 0)
+    code = "import sys; from pathlib import Path; from understudy.ledger.store import RunStore\n"
     code += "RunStore.open(Path(sys.argv[1]), noise='system')"
     command = [sys.executable, "-c", code, str(folder)]
     with RunStore.open(folder, noise="system") as store:
@@ -352,7 +352,7 @@ def test_fresh_begins_a_new_run_and_keeps_the_old_file(folder: Path) -> None:
 def test_fresh_is_refused_while_another_uses_the_folder(
     folder: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("understudy.store.folder.LOCK_SECONDS", 0)
+    monkeypatch.setattr("understudy.ledger.store.folder.LOCK_SECONDS", 0)
     with pytest.raises(ResumeError, match="Another process"):
         RunStore.open(folder, noise="system", fresh=True)
     assert len(list(folder.glob("run*.sqlite"))) == 1
@@ -441,5 +441,5 @@ def test_a_store_that_cannot_grow_is_a_full_disk_and_goes_on_once_it_can(
 
 
 def test_importing_the_store_loads_no_numpy() -> None:
-    code = "import sys, understudy.store; assert not {'numpy', 'safetensors'} & sys.modules.keys()"
+    code = "import sys, understudy.ledger.store; assert not {'numpy', 'safetensors'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)

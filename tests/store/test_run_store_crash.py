@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.errors import StorageError
-from understudy.store import RunStore
+from understudy.base.errors import StorageError
+from understudy.ledger.store import RunStore
 
 _SCRIPT = Path(__file__).with_name("keeping.py")
 
@@ -88,7 +88,7 @@ def test_a_value_that_was_not_committed_is_absent(tmp_path: Path) -> None:
     code = """if True:
         import os, sys, numpy as np
         from pathlib import Path
-        from understudy.store import RunStore
+        from understudy.ledger.store import RunStore
         store = RunStore.open(Path(sys.argv[1]), noise="system")
         store.keep("one", {"x": np.zeros(3)})
         with store._database.transaction() as connection:

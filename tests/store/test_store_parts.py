@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from understudy.errors import PrivacyError
-from understudy.store import RunStore
+from understudy.base.errors import PrivacyError
+from understudy.ledger.store import RunStore
 
 THREADS = 4
 

@@ -14,7 +14,7 @@ from made_runs import made_statement, make_run, measure
 from markupsafe import escape
 from starlette.testclient import TestClient
 
-from understudy.files import private_folder
+from understudy.base.files import private_folder
 from understudy.ledger import Ledger
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.events import GaussianEvent

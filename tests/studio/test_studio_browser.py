@@ -16,9 +16,9 @@ from made_runs import make_run
 from studio_fixtures import make_world, running
 from test_report_browser import CHROMIUM, CONTRAST, QUIET
 
-from understudy.config import run_config
 from understudy.models.types import ChatRequest, Completion
 from understudy.run import pipeline
+from understudy.run.settings import run_config
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")

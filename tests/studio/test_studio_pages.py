@@ -15,19 +15,19 @@ from click.testing import CliRunner
 from made_runs import PLANTED, made_statement, make_run, measure
 from studio_fixtures import SCRIPT, Studio, book_charges, make_world
 
+from understudy.base.files import private_folder
 from understudy.cli import cli
-from understudy.files import private_folder
 from understudy.ledger.location import begins_by_itself
+from understudy.ledger.store import RunStore
 from understudy.methods.registry import method_names
-from understudy.outputs import PROGRESS
 from understudy.release import PublicSchema
+from understudy.run.outputs import PROGRESS
 from understudy.run.progress import recorded
 from understudy.run.session import SILENT
-from understudy.store import RunStore
 from understudy.studio import plans
 from understudy.studio.accounts import read_ledger
 from understudy.studio.queue import Forecasts
-from understudy.writing.records import SyntheticRecord
+from understudy.text.writing.records import SyntheticRecord
 
 
 @pytest.fixture(scope="module")

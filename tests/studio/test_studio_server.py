@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 from studio_fixtures import running
 
+from understudy.base.errors import ConfigError, StorageError
 from understudy.cli import cli
-from understudy.errors import ConfigError, StorageError
 from understudy.studio import server
 
 

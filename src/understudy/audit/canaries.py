@@ -18,19 +18,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.config import RunConfig
+from understudy.base.errors import ConfigError, CorpusError, ResumeError
+from understudy.base.files import PRIVATE_MODE, atomic_file
+from understudy.base.labels import Label, canonical
+from understudy.base.transcript import Part
 from understudy.corpus import Corpus
 from understudy.corpus.schema import Schema
 from understudy.corpus.secrets import SecretFinder, secret_finder
 from understudy.corpus.secrets.incidence import read_secrets
 from understudy.corpus.write import write_table
-from understudy.errors import ConfigError, CorpusError, ResumeError
-from understudy.files import PRIVATE_MODE, atomic_file
-from understudy.labels import Label, canonical
-from understudy.tables.variables import cells_of_label
-from understudy.transcript import Part
-from understudy.vocabulary.matcher import TermMatcher
-from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
+from understudy.methods.shared.tables.variables import cells_of_label
+from understudy.run.settings import RunConfig
+from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.audit.one_run import GuessRule, lower_bound
-from understudy.metrics.intervals import LEVEL, bootstrap
-from understudy.metrics.results import read_result, result_json, write_result
-from understudy.metrics.value import Count, Interval, Number, Share
+from understudy.evaluate.metrics.intervals import LEVEL, bootstrap
+from understudy.evaluate.metrics.results import read_result, result_json, write_result
+from understudy.evaluate.metrics.value import Count, Interval, Number, Share
 
 Verdict = Literal["consistent", "VIOLATION"]
 FALSE_POSITIVES = 0.01

@@ -37,21 +37,21 @@ from understudy.audit.canaries import (
 from understudy.audit.one_run import MOST_CANARIES, canaries_needed, guess_rules, largest_bound
 from understudy.audit.result import RunAudit, judge
 from understudy.audit.scoring import EMBEDDING, attacks_of, score
-from understudy.config import RunConfig
+from understudy.base.errors import ConfigError
+from understudy.base.files import disk_faults, private_folder
+from understudy.base.parameters import CommaSeparated, Parameters
 from understudy.corpus import Corpus
-from understudy.errors import ConfigError
-from understudy.files import disk_faults, private_folder
+from understudy.ledger.store.folder import FolderLock
 from understudy.models.presets import preset_of
 from understudy.models.trials import require_trusted
 from understudy.models.vectors import remembering
-from understudy.outputs import OutputFolder
-from understudy.parameters import CommaSeparated, Parameters
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
+from understudy.run.outputs import OutputFolder
 from understudy.run.pipeline import run
 from understudy.run.planning import check_wanted, make_plan, require_language_model
 from understudy.run.session import SILENT, Listener
-from understudy.store.folder import FolderLock
+from understudy.run.settings import RunConfig
 
 FOLDER, CANARIES, AUDIT, LOCK = "audit", "canaries.json", "audit.json", "run.lock"
 SECRET_DELTA = 1e-6

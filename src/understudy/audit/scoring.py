@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.audit.canaries import Canaries
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 from understudy.methods.dp_kps.generate import scores as density_scores
 from understudy.methods.dp_kps.plan import NAME as DP_KPS
 from understudy.methods.dp_kps.plan import DPKPSParameters, score_noise
 from understudy.methods.registry import own_parameters
 from understudy.models.types import Embedder
 from understudy.release import Release
-from understudy.vocabulary.matcher import TermMatcher
-from understudy.vocabulary.words import split_words
+from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.words import split_words
 
 _ORDER = 3
 

@@ -12,10 +12,10 @@ from typing import Any
 import click
 
 from understudy import __version__
+from understudy.base.errors import UnderstudyError, UnderstudyWarning
+from understudy.base.files import disk_faults
 from understudy.cli import logs
 from understudy.cli.environment import name_variables
-from understudy.errors import UnderstudyError, UnderstudyWarning
-from understudy.files import disk_faults
 
 _SECTIONS = {
     "Make": {

@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
+from understudy.base.errors import ConfigError
 from understudy.cli import logs
-from understudy.errors import ConfigError
 
 PREFIX = "UNDERSTUDY_"
 LEDGER = "UNDERSTUDY_LEDGER"

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from understudy.base.errors import ConfigError, PrivacyError
+from understudy.base.terminal import printable
 from understudy.cli.environment import TypedOption
 from understudy.cli.options import TABLE, ParametersCommand, config_option, given, json_option, release_size_option
 from understudy.cli.output import listener, say, show_json, show_table
-from understudy.errors import ConfigError, PrivacyError
-from understudy.terminal import printable
 
 if TYPE_CHECKING:
     from understudy.audit.mechanisms.audit import MechanismAudit
     from understudy.audit.result import RunAudit
-    from understudy.config import Groups
-    from understudy.metrics.results import Evaluation
-    from understudy.metrics.value import Interval
+    from understudy.evaluate.metrics.results import Evaluation
+    from understudy.evaluate.metrics.value import Interval
+    from understudy.run.settings import Groups
 
 
 def _evaluate_groups(_args: Sequence[str]) -> Groups:
-    from understudy.assess.parameters import ChargeParameters, EvaluationParameters
-    from understudy.assess.tables import ResultParameters
-    from understudy.config import EngineParameters, LedgerParameters, TableParameters
+    from understudy.evaluate.parameters import ChargeParameters, EvaluationParameters
+    from understudy.evaluate.tables import ResultParameters
+    from understudy.run.settings import EngineParameters, LedgerParameters, TableParameters
 
     return (
         *(EvaluationParameters, TableParameters, ChargeParameters, LedgerParameters),
@@ -50,9 +50,9 @@ def evaluate(real: str, synthetic: str, config: str | None, as_json: bool, show:
     The metrics are private, for the data's holder: they go to private/evaluation.json of the output folder.
     --charge-metrics EPSILON releases a few of them, with noise, to release/metrics.json.
     """
-    from understudy.assess.evaluate import evaluate as measure
-    from understudy.metrics.results import result_json
-    from understudy.outputs import OutputFolder
+    from understudy.evaluate.evaluate import evaluate as measure
+    from understudy.evaluate.metrics.results import result_json
+    from understudy.run.outputs import OutputFolder
 
     settings = given(values, config)
     output = settings.get("output") or (synthetic if Path(synthetic).is_dir() else None)
@@ -74,7 +74,7 @@ def evaluate(real: str, synthetic: str, config: str | None, as_json: bool, show:
 
 
 def _show_evaluation(made: Evaluation) -> None:
-    from understudy.metrics.results import HEADS
+    from understudy.evaluate.metrics.results import HEADS
 
     for family, rows in made.tables().items():
         click.echo(f"\n{family}")
@@ -192,7 +192,7 @@ def audit_run(
     """
     from understudy.audit.running import AUDIT, AuditParameters
     from understudy.audit.running import audit_run as attack
-    from understudy.config import run_config
+    from understudy.run.settings import run_config
 
     changes = {"output": output, "insecure_no_noise": insecure_no_noise, "fresh": fresh}
     settings = run_config(given(changes, config))

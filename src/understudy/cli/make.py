@@ -10,6 +10,8 @@ from zipfile import is_zipfile
 
 import click
 
+from understudy.base.errors import ConfigError
+from understudy.base.files import atomic_file
 from understudy.cli.environment import TypedOption
 from understudy.cli.options import (
     METHOD,
@@ -24,7 +26,19 @@ from understudy.cli.options import (
     value_of,
 )
 from understudy.cli.output import listener, show_json
-from understudy.config import (
+from understudy.corpus.header import read_header
+from understudy.methods.registry import load_release, method_class, method_names
+from understudy.methods.shared.guide.parameters import ChoosingParameters
+from understudy.methods.shared.tables.parameters import RowsParameters
+from understudy.privacy.plan import Plan
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.release.reading import read_method
+from understudy.run import pipeline
+from understudy.run.baseline import BaselineParameters, write_baseline
+from understudy.run.forecast import Forecast, forecast
+from understudy.run.generating import Result
+from understudy.run.outputs import OutputFolder
+from understudy.run.settings import (
     DEFAULT_METHOD,
     RUN_GROUPS,
     WRITING_GROUPS,
@@ -37,20 +51,6 @@ from understudy.config import (
     release_groups,
     run_config,
 )
-from understudy.corpus.header import read_header
-from understudy.errors import ConfigError
-from understudy.files import atomic_file
-from understudy.guide.parameters import ChoosingParameters
-from understudy.methods.registry import load_release, method_class, method_names
-from understudy.outputs import OutputFolder
-from understudy.privacy.plan import Plan
-from understudy.privacy.secrets.budget import SecretBudget
-from understudy.release.reading import read_method
-from understudy.run import pipeline
-from understudy.run.baseline import BaselineParameters, write_baseline
-from understudy.run.forecast import Forecast, forecast
-from understudy.run.generating import Result
-from understudy.tables.parameters import RowsParameters
 
 _BUDGET = ("epsilon", "delta", "dataset")
 _DATA = ("data", *TABLE, *_BUDGET)

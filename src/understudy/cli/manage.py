@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from understudy.base.errors import ConfigError, ModelError
+from understudy.base.terminal import printable
 from understudy.cli.environment import TypedOption, variable
 from understudy.cli.options import ParametersCommand, config_option, given, json_option, require_output
 from understudy.cli.output import say, show_json, show_table
-from understudy.errors import ConfigError, ModelError
-from understudy.terminal import printable
 
 if TYPE_CHECKING:
-    from understudy.config import Groups, RunConfig
     from understudy.corpus import Corpus
     from understudy.corpus.secrets import SecretFinder
     from understudy.ledger import Dataset, Ledger
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from understudy.privacy.accountant import CrossRunRule
     from understudy.privacy.guarantee import Budget
     from understudy.privacy.secrets.budget import SecretBudget
+    from understudy.run.settings import Groups, RunConfig
 
 
 _location_option = click.option(
@@ -43,7 +43,7 @@ def ledger() -> None:
 
 
 def _open_groups(_args: Sequence[str]) -> Groups:
-    from understudy.config import ProtectionParameters
+    from understudy.run.settings import ProtectionParameters
 
     return (ProtectionParameters,)
 
@@ -69,8 +69,8 @@ def open_command(
 
     What is protected is described as in a run.
     """
-    from understudy.config import ProtectionParameters
     from understudy.corpus.secrets import make_detectors
+    from understudy.run.settings import ProtectionParameters
 
     flags = given(values, None)
     if raises and (rule or flags.keys() - set(_BUDGETS)):
@@ -294,10 +294,10 @@ def pull(what: str, from_dir: Path | None, as_json: bool) -> None:  # noqa: ARG0
 @json_option
 def check(spec: str, base_url: str | None, api_key_env: str | None, llm_extra_body: str | None, as_json: bool) -> None:
     """Ask the chat model SPEC a few small questions and say what it can do. For 'builtin', try the embedder too."""
-    from understudy.config import ModelParameters
     from understudy.models.catalog import language_note, load_chat, load_embedder
     from understudy.models.probe import probe
     from understudy.models.trials import require_text_invariance
+    from understudy.run.settings import ModelParameters
 
     extra = ModelParameters(llm_extra_body=llm_extra_body).extra_body
     options: dict[str, Any] = {"extra_body": extra} if extra else {}
@@ -342,7 +342,7 @@ def config() -> None:
 @click.option("--method", default="dp-kps", show_default=True, help="Include this method's parameters.")
 def schema(method: str) -> None:
     """Print the JSON Schema of the YAML configuration."""
-    from understudy.config import json_schema
+    from understudy.run.settings import json_schema
 
     show_json(json_schema(method))
 
@@ -359,7 +359,7 @@ write, say), not as the number found here."""
 
 
 def _secrets_groups(_args: Sequence[str]) -> Groups:
-    from understudy.config import DataParameters, ProtectionParameters
+    from understudy.run.settings import DataParameters, ProtectionParameters
 
     return (DataParameters, ProtectionParameters)
 
@@ -399,8 +399,8 @@ def incidence_command(output: str | None, *, config: str | None, as_json: bool, 
 @json_option
 def count(output: str | None, *, config: str | None, as_json: bool, **values: Any) -> None:
     """Count the records of each secret, into a private file: to see which strings are no secrets."""
+    from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
     from understudy.corpus.secrets import records_per_secret
-    from understudy.files import PRIVATE_MODE, atomic_file, private_folder
 
     folder = private_folder(_target(output, "FOLDER") / "private")
     with (data := _data(values, config)).open_corpus(folder) as corpus:
@@ -417,7 +417,7 @@ def count(output: str | None, *, config: str | None, as_json: bool, **values: An
 
 
 def _target(output: str | None, kind: str) -> Path:
-    from understudy.files import require_local
+    from understudy.base.files import require_local
 
     require_output(output, kind)
     assert output is not None
@@ -434,7 +434,7 @@ def _wrote(target: Path, note: str, as_json: bool) -> None:
 
 
 def _data(values: dict[str, Any], config: str | None) -> RunConfig:
-    from understudy.config import run_config
+    from understudy.run.settings import run_config
 
     return run_config(given(values, config))
 

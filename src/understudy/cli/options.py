@@ -12,10 +12,10 @@ import click
 from click.core import ParameterSource
 from pydantic.fields import FieldInfo
 
+from understudy.base.errors import ConfigError
+from understudy.base.parameters import Parameters
 from understudy.cli.environment import LEDGER, OneOption, TypedOption, must_be_typed, variable
 from understudy.cli.output import say
-from understudy.errors import ConfigError
-from understudy.parameters import Parameters
 
 TABLE = ("text", "roles", "label", "labels", "columns", "owner")
 WRITING = ("document_type", "llm", "base_url", "records", "records_per_label", "output")
@@ -46,7 +46,7 @@ def options_of(group: type[Parameters]) -> list[click.Option]:
 
 def given(values: dict[str, Any], config: str | None) -> dict[str, Any]:
     """The values of the configuration file, overridden by those of the environment, overridden by the flags."""
-    from understudy.config import read_config
+    from understudy.run.settings import read_config
 
     context = click.get_current_context(silent=True)
     told = {name: value for name, value in values.items() if value not in (None, ())}

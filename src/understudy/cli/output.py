@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from understudy.base.terminal import printable
 from understudy.cli.logs import SPEECH, lines_only
-from understudy.terminal import printable
 
 if TYPE_CHECKING:
     from understudy.run.session import Listener

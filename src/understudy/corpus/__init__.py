@@ -7,12 +7,12 @@
 [['Chest pain on exertion.']]
 """
 
+from understudy.base.labels import Label, LabelType, canonical
 from understudy.corpus.corpus import Batch, Corpus, OnBadRow
 from understudy.corpus.frames import is_frame, no_frame
 from understudy.corpus.read import TableSource, read_corpus
 from understudy.corpus.schema import Schema
 from understudy.corpus.write import write_table
-from understudy.labels import Label, LabelType, canonical
 
 __all__ = [
     "Batch",

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
-from understudy.errors import ConfigError, CorpusError
+from understudy.base.errors import ConfigError, CorpusError
 
 T = TypeVar("T")
 

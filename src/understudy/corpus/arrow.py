@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from understudy.base.errors import CorpusError
+from understudy.base.labels import LabelType
+from understudy.base.parquet import dictionary_bytes
+from understudy.base.transcript import CONTENT, ROLE
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.readers import Row, damaged, header_error
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import REMOTE_BUFFER_BYTES, DataFile
-from understudy.errors import CorpusError
-from understudy.labels import LabelType
-from understudy.parquet import dictionary_bytes
-from understudy.transcript import CONTENT, ROLE
 
 if TYPE_CHECKING:
     import pyarrow as pa

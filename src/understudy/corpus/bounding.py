@@ -15,12 +15,12 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.transcript import PLAIN, TextForm
+from understudy.base.untrusted import leaves
 from understudy.corpus.corpus import Corpus
 from understudy.corpus.parts import Part, parts_of, shuffled
 from understudy.privacy.measurement import Engine
 from understudy.privacy.unit import Unit
-from understudy.transcript import PLAIN, TextForm
-from understudy.untrusted import leaves
 
 R = TypeVar("R")
 

@@ -18,13 +18,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.errors import ConfigError, CorpusError
+from understudy.base.labels import Label, as_type, canonical, is_missing, whole
 from understudy.corpus.bad_rows import UNREADABLE, BadCell, BadRow, BadRowLog, Noted, bad_row_error
 from understudy.corpus.identity import Identity, Source, identity_of
 from understudy.corpus.readers import MOST_NESTED, Row
 from understudy.corpus.schema import Schema
 from understudy.corpus.transcripts import transcript
-from understudy.errors import ConfigError, CorpusError
-from understudy.labels import Label, as_type, canonical, is_missing, whole
 
 OnBadRow = Literal["error", "skip"]
 BATCH_CHARACTERS = 1 << 26

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
+from understudy.base.errors import CorpusError
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.readers import LINE_CELLS, Row, header_error, lines
 from understudy.corpus.sources import DataFile
-from understudy.errors import CorpusError
 
 _FORMULA = re.compile(r"'*+(?:[\t\r\n]|\s*+[=+\-@\uff1d\uff0b\uff0d\uff20])")
 _NUMBER = re.compile(r"'*+[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")

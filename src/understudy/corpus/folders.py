@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from urllib.parse import unquote
 
+from understudy.base.errors import ConfigError
 from understudy.corpus.addresses import asked, file_system
-from understudy.errors import ConfigError
 
 Partitions = tuple[tuple[str, str | None], ...]
 """Columns that stand in the names of folders, outermost first; None is null."""

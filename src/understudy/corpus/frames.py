@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
-from understudy.errors import ConfigError, CorpusError
+from understudy.base.errors import ConfigError, CorpusError
 
 if TYPE_CHECKING:
     import pyarrow as pa

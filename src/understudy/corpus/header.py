@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from understudy.base.errors import CorpusError
 from understudy.corpus.arrow import is_dialogue, parquet_schema
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.delimited import csv_header
 from understudy.corpus.readers import json_keys, undecoded, without_exceptions
 from understudy.corpus.sources import check_encoding, find_files
-from understudy.errors import CorpusError
 
 _MARKS = frozenset(";\t|")
 """What separates cells in many files that are called CSV."""

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
+from understudy.base.errors import CorpusError
+from understudy.base.transcript import ACT, ARGUMENTS, CONTENT, FUNCTION, ID, NAME, ROLE, TOOL_CALL_ID, TOOL_CALLS, TYPE
+from understudy.base.untrusted import depth_within
 from understudy.corpus import arrow
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.folders import Partitions
 from understudy.corpus.readers import MOST_NESTED, Row, damaged, decoding_errors, nests_within, without_exceptions
 from understudy.corpus.sources import DataFile
 from understudy.corpus.transcripts import arguments_line
-from understudy.errors import CorpusError
-from understudy.transcript import ACT, ARGUMENTS, CONTENT, FUNCTION, ID, NAME, ROLE, TOOL_CALL_ID, TOOL_CALLS, TYPE
-from understudy.untrusted import depth_within
 
 if TYPE_CHECKING:
     import pyarrow as pa

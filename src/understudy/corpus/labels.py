@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from understudy.columns import Column
-from understudy.errors import ConfigError
-from understudy.files import UnreadableText, read_lines, read_whole
-from understudy.labels import Label, LabelType, as_type, canonical, is_missing
+from understudy.base.columns import Column
+from understudy.base.errors import ConfigError
+from understudy.base.files import UnreadableText, read_lines, read_whole
+from understudy.base.labels import Label, LabelType, as_type, canonical, is_missing
 
 
 def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:

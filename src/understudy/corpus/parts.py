@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.corpus.corpus import Batch, Corpus
-from understudy.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.privacy.measurement import Engine
 
 _ROWS, _MOST_ROWS = 128, 4096

@@ -10,7 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import cast, get_args
 
-from understudy.columns import Column, cross_labels, crossed_columns, declared_columns
+from understudy.base.columns import Column, cross_labels, crossed_columns, declared_columns
+from understudy.base.errors import ConfigError, CorpusError
+from understudy.base.labels import LABEL_TYPES, Label, LabelType
+from understudy.base.transcript import ENDS, TextForm, text_columns
 from understudy.corpus import arrow, readers
 from understudy.corpus.addresses import parse_address
 from understudy.corpus.arrow import ColumnTypes
@@ -22,9 +25,6 @@ from understudy.corpus.labels import declared_labels, output_type, typed_labels,
 from understudy.corpus.readers import Row
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import DataFile, check_encoding, describe_file, find_files, spool_stdin
-from understudy.errors import ConfigError, CorpusError
-from understudy.labels import LABEL_TYPES, Label, LabelType
-from understudy.transcript import ENDS, TextForm, text_columns
 
 Paths = Sequence[str | os.PathLike[str]]
 TableSource = str | os.PathLike[str] | Paths | Sequence[Mapping[str, object]] | Frame
@@ -308,7 +308,7 @@ def read_corpus(
         owner: the column that says whose record a row is.
         secrets: the column or columns that list a row's secrets: lists of strings, or strings joined by ``;``.
         columns: typed columns beside the text, each with its domain: a mapping, ``@FILE`` or the short form, as
-            :func:`understudy.columns.declared_columns` reads them.
+            :func:`understudy.base.columns.declared_columns` reads them.
         format: ``csv``, ``tsv``, ``jsonl`` or ``parquet`` (``csv.gz``: compressed). By default by the file's name.
         delimiter: what separates a CSV file's cells; by default a comma, or a tab in TSV. It is never guessed.
         quotes: ``multiline``: cells in quotes may hold line breaks (RFC 4180; the default for CSV); an unescaped quote

@@ -16,10 +16,10 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
+from understudy.base.errors import CorpusError
 from understudy.corpus.addresses import parse_address
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.sources import DataFile
-from understudy.errors import CorpusError
 
 Cells = Sequence[object] | BadRow | CorpusError
 Row = tuple[int, Cells]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from understudy.columns import Column, require_own_names
-from understudy.errors import ConfigError
-from understudy.labels import Label, LabelType, canonical
-from understudy.transcript import BEGINS, CALLS, ENDS, PLAIN, TURNS, TextForm
+from understudy.base.columns import Column, require_own_names
+from understudy.base.errors import ConfigError
+from understudy.base.labels import Label, LabelType, canonical
+from understudy.base.transcript import BEGINS, CALLS, ENDS, PLAIN, TURNS, TextForm
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
+from understudy.base.errors import ConfigError, CorpusError
+from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder, require_local
 from understudy.corpus.addresses import asked, file_system, parse_address
 from understudy.corpus.folders import Partitions, below, is_hidden, matches, names_below, partitions, refuse_versions
-from understudy.errors import ConfigError, CorpusError
-from understudy.files import PRIVATE_MODE, atomic_file, private_folder, require_local
 
 Format = Literal["csv", "tsv", "jsonl", "parquet"]
 Compression = Literal["gz", "bz2", "xz", "zst"]

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from understudy.corpus.bad_rows import BadRow
-from understudy.corpus.readers import MOST_NESTED, decode_json, nests_within
-from understudy.labels import is_missing
-from understudy.transcript import (
+from understudy.base.labels import is_missing
+from understudy.base.transcript import (
     ACT,
     ARGUMENTS,
     CONTENT,
@@ -24,6 +22,8 @@ from understudy.transcript import (
     TextForm,
     json_line,
 )
+from understudy.corpus.bad_rows import BadRow
+from understudy.corpus.readers import MOST_NESTED, decode_json, nests_within
 
 
 def transcript(form: TextForm, cells: Sequence[object]) -> str | BadRow:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from understudy.base.errors import CorpusError
 from understudy.corpus.bad_rows import Noted
 from understudy.corpus.corpus import Batch, Corpus, TextsHash
 from understudy.corpus.parts import PER_WORKER
-from understudy.errors import CorpusError
 from understudy.privacy.measurement import Engine
 
 _MODULUS = 1 << 256

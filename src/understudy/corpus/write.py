@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from understudy.base.errors import ConfigError
+from understudy.base.files import atomic_file
+from understudy.base.labels import canonical
 from understudy.corpus.delimited import escaped
-from understudy.errors import ConfigError
-from understudy.files import atomic_file
-from understudy.labels import canonical
 
 if TYPE_CHECKING:
     import pyarrow as pa

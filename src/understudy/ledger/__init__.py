@@ -1,6 +1,7 @@
 """The durable record of what each dataset has spent, over all runs.
 
 >>> import tempfile
+>>> from understudy.ledger import Ledger
 >>> from understudy.privacy.guarantee import Budget
 >>> from understudy.privacy.unit import Unit
 >>> folder = tempfile.TemporaryDirectory()
@@ -10,11 +11,32 @@
 (epsilon=3, delta=1e-06) None
 >>> folder.cleanup()
 
-Importing this package loads SQLAlchemy: the command line imports it inside its commands.
+What is named here loads SQLAlchemy when it is first used.
 """
 
-from understudy.ledger.ledger import Ledger
-from understudy.ledger.location import default_location
-from understudy.ledger.values import Balance, Dataset, Entry
+from __future__ import annotations
 
-__all__ = ["Balance", "Dataset", "Entry", "Ledger", "default_location"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from understudy.ledger.ledger import Ledger as Ledger
+    from understudy.ledger.location import default_location as default_location
+    from understudy.ledger.values import Balance as Balance
+    from understudy.ledger.values import Dataset as Dataset
+    from understudy.ledger.values import Entry as Entry
+
+_HOMES = {
+    "Ledger": "ledger",
+    "default_location": "location",
+    "Balance": "values",
+    "Dataset": "values",
+    "Entry": "values",
+}
+__all__ = [*_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from understudy.errors import BudgetExceeded, ConfigError, LedgerError
+from understudy.base.errors import BudgetExceeded, ConfigError, LedgerError
 from understudy.ledger import rows
 from understudy.ledger.values import Balance, Dataset, canonical, reading_fields, require_name
 from understudy.privacy.accountant import BudgetFilter, CrossRunRule, Spending

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from understudy.errors import LedgerError
+from understudy.base.errors import LedgerError
 from understudy.ledger.location import cannot_write, describe, file_of
 from understudy.ledger.locking import StillLocked, in_use
 from understudy.ledger.values import damaged

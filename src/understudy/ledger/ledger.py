@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import sqlalchemy as sa
 
-from understudy.errors import LedgerError, PrivacyError
+from understudy.base.errors import LedgerError, PrivacyError
 from understudy.ledger import admission, rows, schema
 from understudy.ledger.database import Database
 from understudy.ledger.location import (

@@ -17,8 +17,8 @@ from pathlib import Path, PurePath
 
 import sqlalchemy as sa
 
-from understudy.errors import LedgerError, UnderstudyWarning
-from understudy.files import sync_folder
+from understudy.base.errors import LedgerError, UnderstudyWarning
+from understudy.base.files import sync_folder
 
 VOUCHED = "UNDERSTUDY_LOCAL_DRIVES"
 """The environment variable with types, separated by commas, that the user says are local."""

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import sqlalchemy as sa
 
-from understudy.errors import LedgerError
+from understudy.base.errors import LedgerError
 from understudy.ledger.schema import datasets, draws, entries, fingerprints, sketches
 from understudy.ledger.values import Dataset, Entry, Sketch, canonical, damaged, now, reading_fields, require_name
 from understudy.privacy.accountant import CrossRunRule

@@ -15,7 +15,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from understudy.errors import LedgerError
+from understudy.base.errors import LedgerError
 from understudy.ledger.values import canonical, damaged, now, reading_fields
 
 VERSION = 2

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from understudy.errors import ConfigError, LedgerError, UnderstudyError
+from understudy.base.errors import ConfigError, LedgerError, UnderstudyError
 from understudy.privacy.accountant import CrossRunRule, Spending
 from understudy.privacy.events import EVENT_KINDS, event_from_json
 from understudy.privacy.guarantee import Budget

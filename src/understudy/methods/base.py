@@ -1,8 +1,8 @@
 """What a method is: plan, release, generate, cut at the privacy boundary; and what it needs.
 
 A new method is a class with these three functions, a frozen set of parameters
-(:class:`~understudy.parameters.Parameters`), a :class:`Needs` and an entry point in the group ``understudy.methods``.
-See ``docs/adding-a-method.md``.
+(:class:`~understudy.base.parameters.Parameters`), a :class:`Needs` and an entry point in the group
+``understudy.methods``. See ``docs/adding-a-method.md``.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
-from understudy.columns import Column
-from understudy.errors import ConfigError
-from understudy.labels import LabelSet
+from understudy.base.columns import Column
+from understudy.base.errors import ConfigError
+from understudy.base.labels import LabelSet
+from understudy.base.parameters import Parameters
 from understudy.methods.contents import Contents
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.models.types import Embedder
-from understudy.parameters import Parameters
 from understudy.privacy.facts import Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Batches, Query, Rates
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays, SealedValue
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import Prompts, PromptTemplate
 from understudy.release import Release
-from understudy.writing.records import Rows, SyntheticRecord
-from understudy.writing.writer import Writer
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import Prompts, PromptTemplate
+from understudy.text.writing.records import Rows, SyntheticRecord
+from understudy.text.writing.writer import Writer
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
     from understudy.corpus.secrets import SecretFinder
-    from understudy.decoding.tuned import TunedModel
+    from understudy.methods.shared.decoding.tuned import TunedModel
     from understudy.models.causal import CausalModel
 
 T = TypeVar("T")
@@ -208,7 +208,7 @@ class Released:
 
 
 class Method(ABC):
-    """A method with its parameters: inherit this and your :class:`~understudy.parameters.Parameters`."""
+    """A method with its parameters: inherit this and your :class:`~understudy.base.parameters.Parameters`."""
 
     name: ClassVar[str]
     """As the command line has it."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.guide.plan import GUIDE
+from understudy.methods.shared.guide.plan import GUIDE
+from understudy.methods.shared.tables.plan import COLUMNS, PAIRS, SCORES, parts
+from understudy.methods.shared.tables.released import CHOSEN, LARGEST_LOGARITHM, LOGARITHMS, parameters_of, variables_of
 from understudy.privacy.events import GaussianEvent
 from understudy.release import Release
-from understudy.tables.plan import COLUMNS, PAIRS, SCORES, parts
-from understudy.tables.released import CHOSEN, LARGEST_LOGARITHM, LOGARITHMS, parameters_of, variables_of
 
 BESIDE = frozenset({GUIDE, COLUMNS, SCORES, PAIRS, LOGARITHMS, CHOSEN})
 """Arrays that the Release of any method may hold besides its own."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from understudy.columns import Column, row_characters
-from understudy.labels import LabelSet
+from understudy.base.columns import Column, row_characters
+from understudy.base.labels import LabelSet
 from understudy.models.types import Embedder
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.unit import Unit
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import PromptTemplate
-from understudy.writing.writer import MOST_TRIES, Writer
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import PromptTemplate
+from understudy.text.writing.writer import MOST_TRIES, Writer
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel

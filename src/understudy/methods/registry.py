@@ -9,15 +9,15 @@ from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from typing import Any
 
-from understudy.errors import ConfigError, ReleaseError
-from understudy.guide.parameters import GuideParameters
+from understudy.base.errors import ConfigError, ReleaseError
 from understudy.methods.base import Method
 from understudy.methods.contents import mismatch
+from understudy.methods.shared.guide.parameters import GuideParameters
+from understudy.methods.shared.tables.parameters import TablesParameters
+from understudy.methods.shared.tables.plan import parts
+from understudy.methods.shared.tables.released import has_columns, parameters_of, variables_of
 from understudy.release import Release
 from understudy.release.reading import corrupt, read_release
-from understudy.tables.parameters import TablesParameters
-from understudy.tables.plan import parts
-from understudy.tables.released import has_columns, parameters_of, variables_of
 
 GROUP = "understudy.methods"
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from understudy.errors import ConfigError, ModelError
+from understudy.base.errors import ConfigError, ModelError
 from understudy.models.connection import Failure, tried
 from understudy.models.dialect import Answer, Dialect, read_answer
 from understudy.models.endpoint import STRETCH, WORTH_ADAPTING, EndpointChat, bytes_of, completion_of

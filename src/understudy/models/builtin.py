@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
-from understudy.errors import ModelError
-from understudy.files import file_sha256
+from understudy.base.errors import ModelError
+from understudy.base.files import file_sha256
 from understudy.models.machine import require_local
 
 _LAYOUT = 1

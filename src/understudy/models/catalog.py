@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from understudy.errors import ConfigError, ModelError
+from understudy.base.errors import ConfigError, ModelError
 from understudy.models.builtin import CHAT, EMBEDDER, BuiltinModel, builtin_path
 from understudy.models.machine import require_device, require_local
 from understudy.models.presets import PRESETS, preset_of

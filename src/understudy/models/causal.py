@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from understudy.errors import ModelError
+from understudy.base.errors import ModelError
 from understudy.models.builtin import CHAT, builtin_path, is_builtin
 from understudy.models.contexts import Contexts, find_head
 from understudy.models.machine import best_device, require_device, require_local, worker_count

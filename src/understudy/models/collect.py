@@ -10,7 +10,7 @@ from concurrent.futures import Future, wait
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from understudy.errors import ModelError
+from understudy.base.errors import ModelError
 from understudy.models.types import ChatModel, ChatRequest, Completion
 
 T = TypeVar("T")

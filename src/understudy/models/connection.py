@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from understudy.errors import ConfigError, ModelError, UnderstudyError
+from understudy.base.errors import ConfigError, ModelError, UnderstudyError
 from understudy.models.dialect import Answer, read_answer
 from understudy.models.limits import retry_after
 from understudy.models.presets import Preset, address_of

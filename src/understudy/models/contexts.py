@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from understudy.errors import ModelError
+from understudy.base.errors import ModelError
 from understudy.models.machine import single_threaded_inference
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ModelError
-from understudy.files import files_sha256
+from understudy.base.errors import ModelError
+from understudy.base.files import files_sha256
 from understudy.models.builtin import EMBEDDER, builtin_path, is_builtin
 from understudy.models.machine import best_device, require_device, require_local, worker_pool
 from understudy.models.row_invariance import positions, require_separate_rows, separate_positions

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from understudy.errors import ConfigError, ModelError
+from understudy.base.errors import ConfigError, ModelError
 from understudy.models.connection import Failure, attempt, clean_base_url, find_key, open_client
 from understudy.models.dialect import Answer, Dialect
 from understudy.models.limits import (

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
-from understudy.errors import ConfigError, ModelError
+from understudy.base.errors import ConfigError, ModelError
 
 LONGEST_WAIT = 60.0
 """Seconds; no Retry-After and no backoff waits longer."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 
 ALL, ATTENTION = "all", "attention"
 _QUERIES_AND_VALUES = {

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from understudy.errors import ConfigError, ModelError
+from understudy.base.errors import ConfigError, ModelError
 
 _PACKAGES = ("torch", "transformers", "sentence_transformers", "gguf", "accelerate", "safetensors")
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.transcript import TextForm
 from understudy.models.types import Embedder, WrappedEmbedder
 from understudy.models.vectors import uncached
-from understudy.transcript import TextForm
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 
 LimitName = Literal["max_tokens", "max_completion_tokens"]
 

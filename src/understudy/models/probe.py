@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from understudy.errors import ModelError
+from understudy.base.errors import ModelError
 from understudy.models.collect import collect, run_to_end
 from understudy.models.endpoint import EndpointChat
 from understudy.models.limits import Unreachable

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from understudy.errors import ModelError, PrivacyError
+from understudy.base.errors import ModelError, PrivacyError
 from understudy.models.contexts import Contexts, LocalNetwork
 from understudy.models.machine import worker_pool
 from understudy.models.weights import KERNELS

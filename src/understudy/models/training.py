@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError
 from understudy.models.contexts import hidden_states
 from understudy.models.lora import UP, Adapters, find_sites, transformer_blocks
 from understudy.models.machine import one_core

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ModelError
+from understudy.base.errors import ModelError
 from understudy.models.types import Embedder
 from understudy.models.vectors import uncached
 

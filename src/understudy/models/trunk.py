@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 from understudy.models.contexts import hidden_states
 from understudy.models.lora import transformer_blocks
 

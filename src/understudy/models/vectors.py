@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.models.types import Embedder
 
 FOLDER = "embeddings"

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from understudy.errors import ModelError
-from understudy.files import files_sha256
+from understudy.base.errors import ModelError
+from understudy.base.files import files_sha256
 from understudy.models.types import Message
 
 

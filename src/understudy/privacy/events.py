@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 from understudy.privacy.exact import require_nonnegative, require_positive
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from decimal import Context, Decimal
 from fractions import Fraction
 
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 
 Number = float | int | str | Decimal | Fraction
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Composition
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.exact import require_positive

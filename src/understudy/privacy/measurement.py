@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import PrivacyError
+from understudy.base.errors import PrivacyError
 from understudy.privacy.mechanisms import NoisySum, SampledSum, Sensitivity
 from understudy.privacy.noise import NoiseSource
 
@@ -64,7 +64,7 @@ class Batches(Protocol[Batch_co]):
 
 
 class Engine(Protocol):
-    """Where parts are worked on (:mod:`understudy.engine`). What workers give back is private like what they read."""
+    """Where parts are worked on. What workers give back is private like what they read."""
 
     @property
     def workers(self) -> int:

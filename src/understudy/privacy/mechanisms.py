@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEvent, PureEvent
 from understudy.privacy.exact import require_positive
 from understudy.privacy.noise import NoiseKind, NoiseSource

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
-from understudy.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Composition, Spending
 from understudy.privacy.events import Event, event_from_json, event_to_json
 from understudy.privacy.facts import Facts

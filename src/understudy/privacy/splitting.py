@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 from understudy.privacy.accountant import Composition, gaussian_split
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.facts import Facts

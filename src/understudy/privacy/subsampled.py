@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import DISCRETE_EXCESS, Composition, pure_split
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent, SubsampledPureEvent
 from understudy.privacy.exact import require_positive

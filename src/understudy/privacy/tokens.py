@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import zcdp_within
 from understudy.privacy.events import ZCDPEvent
 from understudy.privacy.exact import require_nonnegative, require_positive

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal
 
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 
 UnitKind = Literal["record", "owner", "secret"]
 

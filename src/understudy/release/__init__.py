@@ -18,14 +18,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from understudy.columns import Column, crossed_columns
-from understudy.files import atomic_file, require_local, shared_folder
-from understudy.labels import LabelSet
-from understudy.notebook import bullets, card, table
+from understudy.base.columns import Column, crossed_columns
+from understudy.base.files import atomic_file, require_local, shared_folder
+from understudy.base.labels import LabelSet
+from understudy.base.notebook import bullets, card, table
+from understudy.base.transcript import PLAIN, TextForm
 from understudy.privacy.facts import Facts
 from understudy.release.members import arrays_to_bytes, strings_to_bytes, terms_to_bytes
-from understudy.statement import NOT_PRIVATE, Statement
-from understudy.transcript import PLAIN, TextForm
+from understudy.release.statement import NOT_PRIVATE, Statement
 
 FORMAT = "understudy-release"
 FORMAT_VERSION = 2

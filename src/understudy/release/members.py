@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.parquet import count_values
+from understudy.base.parquet import count_values
 
 STRING_BYTES = 64
 """What a string takes in memory besides its characters; it counts toward the bound on what a Release unpacks to."""

@@ -21,17 +21,17 @@ from typing import Annotated, Any, BinaryIO
 
 from pydantic import Field
 
-from understudy.columns import Column, cross_labels, crossed_columns, require_own_names
-from understudy.errors import ConfigError, ReleaseError
-from understudy.files import is_pipe_or_device, read_whole
+from understudy.base.columns import Column, cross_labels, crossed_columns, require_own_names
+from understudy.base.errors import ConfigError, ReleaseError
+from understudy.base.files import is_pipe_or_device, read_whole
+from understudy.base.transcript import MOST_NAMES, TextForm
+from understudy.base.untrusted import MOST_BYTES as MOST_JSON_BYTES
+from understudy.base.untrusted import Form, parse_json
 from understudy.privacy.facts import Facts
 from understudy.release import ARRAYS, FORMAT, FORMAT_VERSION, MANIFEST, STRINGS, TERMS, PublicSchema, Release
 from understudy.release.members import arrays_from_bytes, strings_from_bytes, terms_from_bytes
-from understudy.statement import Statement
-from understudy.statement.form import MethodName, StatementForm, require_consistent
-from understudy.transcript import MOST_NAMES, TextForm
-from understudy.untrusted import MOST_BYTES as MOST_JSON_BYTES
-from understudy.untrusted import Form, parse_json
+from understudy.release.statement import Statement
+from understudy.release.statement.form import MethodName, StatementForm, require_consistent
 
 _Label = str | bool | int | float
 

@@ -18,7 +18,7 @@ from understudy.privacy.events import (
 )
 from understudy.privacy.plan import Charge
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.statement import Statement
+from understudy.release.statement import Statement
 
 MOST_SECONDS = 60.0
 """Beyond it a page has no curve; what our own runs state takes far less."""

@@ -7,13 +7,13 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from understudy.metrics.overview import Point, Profile
-from understudy.metrics.value import REAL, REAL_ALL, SYNTHETIC, MetricValue
+from understudy.evaluate.metrics.overview import Point, Profile
+from understudy.evaluate.metrics.value import REAL, REAL_ALL, SYNTHETIC, MetricValue
+from understudy.release.statement.rounding import in_a_hundred
 from understudy.report.comparison import Comparison
 from understudy.report.grids import FLOORS, REFERENCES, Grid, table_words, training_words
 from understudy.report.numbers import cut, percent, short, span
 from understudy.report.svg import COLOURS, Frame, Scale, padded, path, svg_image, tag, x_axis, y_axis
-from understudy.statement.rounding import in_a_hundred
 
 FEW = 500
 """Texts that are few enough for larger dots on the map."""

@@ -10,14 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from understudy.assess.synthetic import read_evaluation, read_released, release_named_in
-from understudy.errors import ConfigError
-from understudy.metrics.results import ReleasedMetrics
-from understudy.metrics.value import SYNTHETIC, Metric, MetricValue
-from understudy.outputs import OutputFolder
+from understudy.base.errors import ConfigError
+from understudy.evaluate.metrics.results import ReleasedMetrics
+from understudy.evaluate.metrics.value import SYNTHETIC, Metric, MetricValue
+from understudy.evaluate.synthetic import read_evaluation, read_released, release_named_in
 from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
+from understudy.release.statement import Statement
 from understudy.report.contents import read_statement
 from understudy.report.grids import (
     REFERENCES,
@@ -32,7 +32,7 @@ from understudy.report.grids import (
 )
 from understudy.report.numbers import short
 from understudy.report.svg import COLOURS
-from understudy.statement import Statement
+from understudy.run.outputs import OutputFolder
 
 T = TypeVar("T")
 _MOST_DELTA = Fraction("0.999999999")  # what a delta of 1 or more amounts to: no promise

@@ -10,23 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from understudy.assess.synthetic import SyntheticText, read_evaluation, read_released, read_synthetic
 from understudy.audit.result import RunAudit, load_audit
-from understudy.columns import Column
-from understudy.errors import ConfigError
+from understudy.base.columns import Column
+from understudy.base.errors import ConfigError
+from understudy.base.transcript import TextForm
+from understudy.evaluate.metrics import require_evaluate
+from understudy.evaluate.metrics.overview import Overview, make_overview, profiles
+from understudy.evaluate.metrics.results import ReleasedMetrics
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.value import SYNTHETIC, MetricValue
+from understudy.evaluate.synthetic import SyntheticText, read_evaluation, read_released, read_synthetic
 from understudy.methods.registry import load_release
-from understudy.metrics import require_evaluate
-from understudy.metrics.overview import Overview, make_overview, profiles
-from understudy.metrics.results import ReleasedMetrics
-from understudy.metrics.sample import Sample
-from understudy.metrics.value import SYNTHETIC, MetricValue
 from understudy.models.types import Embedder
-from understudy.outputs import schema_of_table
 from understudy.release import PublicSchema, Release
-from understudy.statement import Statement
-from understudy.statement.form import load_statement
-from understudy.transcript import TextForm
-from understudy.vocabulary.words import split_words
+from understudy.release.statement import Statement
+from understudy.release.statement.form import load_statement
+from understudy.run.outputs import schema_of_table
+from understudy.text.vocabulary.words import split_words
 
 MOST = 2000
 """Texts that are looked at for topics and the map; embedding more would take minutes."""
@@ -160,7 +160,7 @@ def _summary(
     except ConfigError as missing:
         why = f"There is no map: {missing.problem[0].lower()}{missing.problem[1:]}"
         return {"overview": Overview(profile, (), ()), "no_map": why}
-    from understudy.metrics.fidelity.texts import distinct_values
+    from understudy.evaluate.metrics.fidelity.texts import distinct_values
 
     some = sample.at_most(MOST, seed=seed)
     if embedder is not None:

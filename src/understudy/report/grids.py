@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from understudy.metrics.fidelity.columns import COLUMN_METRICS, PAIR_DISTANCE
-from understudy.metrics.overview import Overview, Profile
-from understudy.metrics.value import (
+from understudy.evaluate.metrics.fidelity.columns import COLUMN_METRICS, PAIR_DISTANCE
+from understudy.evaluate.metrics.overview import Overview, Profile
+from understudy.evaluate.metrics.value import (
     HOLDOUT,
     MAJORITY,
     REAL,
@@ -18,8 +18,8 @@ from understudy.metrics.value import (
     Metric,
     MetricValue,
 )
+from understudy.methods.shared.tables.released import histograms_of
 from understudy.release import Release
-from understudy.tables.released import histograms_of
 
 FLOORS = ("baseline", "untuned", MAJORITY)
 REFERENCES = (REAL_ALL, REAL, *FLOORS)

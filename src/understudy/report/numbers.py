@@ -7,7 +7,7 @@ import re
 
 from markupsafe import Markup, escape
 
-from understudy.metrics.value import Interval
+from understudy.evaluate.metrics.value import Interval
 
 MISSING = "–"
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -18,13 +18,11 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from understudy.config import EMBEDDING_CACHE_GB
-from understudy.errors import ConfigError, UnderstudyError
-from understudy.files import PRIVATE_MODE, SHARED_MODE, atomic_file
+from understudy.base.errors import ConfigError, UnderstudyError
+from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
+from understudy.base.notebook import frame, paragraph
 from understudy.models.types import Embedder
 from understudy.models.vectors import FOLDER, remembering
-from understudy.notebook import frame, paragraph
-from understudy.outputs import OutputFolder
 from understudy.privacy.exact import as_typed
 from understudy.report.charts import against_epsilon
 from understudy.report.comparison import compare, read_runs, together
@@ -32,6 +30,8 @@ from understudy.report.contents import Contents, internal, shareable
 from understudy.report.grids import BETTER, MOST_VALUES, SIGNS
 from understudy.report.numbers import hundredths, paragraphs, percent, short, span
 from understudy.report.views import view
+from understudy.run.outputs import OutputFolder
+from understudy.run.settings import EMBEDDING_CACHE_GB
 
 
 def render(template: str, **values: Any) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from understudy.assess.synthetic import SyntheticText
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
+from understudy.evaluate.synthetic import SyntheticText
 from understudy.methods.base import Needs
 from understudy.methods.registry import method_class
 from understudy.privacy.exact import as_typed

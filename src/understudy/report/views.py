@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from understudy.assess.synthetic import SyntheticText
-from understudy.metrics.overview import Overview
-from understudy.metrics.value import HOLDOUT, MAJORITY, REAL_ALL, MetricValue
+from understudy.evaluate.metrics.overview import Overview
+from understudy.evaluate.metrics.value import HOLDOUT, MAJORITY, REAL_ALL, MetricValue
+from understudy.evaluate.synthetic import SyntheticText
 from understudy.privacy.accountant import Composition
 from understudy.privacy.exact import as_typed
 from understudy.privacy.secrets.budget import SecretBudget
+from understudy.release.statement import FALSE_ALARMS, Statement
+from understudy.release.statement.rounding import in_a_hundred, round_up
 from understudy.report.budget import MOST_SECONDS, seconds_of_losses, spending, tradeoff
 from understudy.report.charts import (
     bars,
@@ -51,8 +53,6 @@ from understudy.report.grids import (
 from understudy.report.numbers import cut, power_of_ten
 from understudy.report.recipe import recipe
 from understudy.report.svg import COLOURS
-from understudy.statement import FALSE_ALARMS, Statement
-from understudy.statement.rounding import in_a_hundred, round_up
 
 TITLES = {
     "promise": "What is promised",

@@ -9,10 +9,3 @@ The order of things is the privacy argument (architecture, section 4, rule 3):
     use        the Release is built from stored values only; on resume they are read, never sampled again
     generate   reads the Release; every answer of a language model is stored under its request
 """
-
-from understudy.run.generating import Result
-from understudy.run.pipeline import generate, release, run
-from understudy.run.planning import make_plan
-from understudy.run.session import Listener
-
-__all__ = ["Listener", "Result", "generate", "make_plan", "release", "run"]

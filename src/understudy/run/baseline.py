@@ -6,22 +6,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from understudy.config import RunConfig, run_config
+from understudy.base.errors import ConfigError
+from understudy.base.parameters import Parameters, public_file
 from understudy.corpus import canonical
 from understudy.corpus.labels import declared_labels
-from understudy.errors import ConfigError
-from understudy.evolution.parameters import EvolutionParameters
-from understudy.evolution.variation import TextAPI, keywords_of_labels, require_text
-from understudy.outputs import OutputFolder
-from understudy.parameters import Parameters, public_file
+from understudy.methods.shared.evolution.parameters import EvolutionParameters
+from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels, require_text
 from understudy.privacy.noise import SystemNoise
-from understudy.prompts.template import load_template
 from understudy.release import PublicSchema
 from understudy.run.generating import prepare_writing
+from understudy.run.outputs import OutputFolder
 from understudy.run.planning import declared_label_set, wanted
 from understudy.run.session import GENERATED, SILENT, Listener, in_texts, open_session
-from understudy.writing.records import SyntheticRecord
-from understudy.writing.writer import public_name
+from understudy.run.settings import RunConfig, run_config
+from understudy.text.prompts.template import load_template
+from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing.writer import public_name
 
 
 class BaselineParameters(Parameters):

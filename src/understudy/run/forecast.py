@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from understudy.config import RunConfig
-from understudy.errors import ModelError
-from understudy.guide.plan import GUIDE, recommendation
+from understudy.base.errors import ModelError
+from understudy.base.notebook import bullets, card, paragraph, table
 from understudy.methods.base import Method, Preparation
 from understudy.methods.registry import make_method, method_class
+from understudy.methods.shared.guide.plan import GUIDE, recommendation
 from understudy.models.presets import BATCH_DISCOUNT, BATCH_HOURS
-from understudy.notebook import bullets, card, paragraph, table
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import Prompts
 from understudy.run.generating import load_private_model_of, template_of
 from understudy.run.guiding import candidates
 from understudy.run.planning import (
@@ -29,6 +26,9 @@ from understudy.run.planning import (
     wanted,
     weak_promises,
 )
+from understudy.run.settings import RunConfig
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import Prompts
 
 _CHARACTERS_PER_TOKEN = 4.0
 

@@ -10,21 +10,29 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from understudy.config import ModelParameters, RunConfig
+from understudy.base.errors import ConfigError, ModelError, StorageError
+from understudy.base.files import require_local
+from understudy.base.labels import in_proportion
+from understudy.base.notebook import bullets, card, table
+from understudy.base.transcript import PLAIN, TURNS, TextForm
 from understudy.corpus import Label, canonical
 from understudy.corpus.write import arrow_table, write_table
-from understudy.decoding.structured import JSONSchema, ObjectForm, RecordCheck, read_records
-from understudy.errors import ConfigError, ModelError, StorageError
-from understudy.files import require_local
-from understudy.labels import in_proportion
+from understudy.ledger.store.database import MOST_BLANK
 from understudy.methods.base import Method
 from understudy.methods.public import GenerationTools
 from understudy.methods.registry import make_method, method_class
-from understudy.notebook import bullets, card, table
-from understudy.outputs import LABEL, PROVENANCE, OutputFolder, synthetic_columns, types_of
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.parts import in_form
-from understudy.prompts.template import (
+from understudy.methods.shared.decoding.structured import JSONSchema, ObjectForm, RecordCheck, read_records
+from understudy.release import Release
+from understudy.release.statement import NOT_PRIVATE, Statement
+from understudy.run.guiding import GuidedChooser, candidates, load_embedder_of
+from understudy.run.outputs import LABEL, PROVENANCE, OutputFolder, synthetic_columns, types_of
+from understudy.run.planning import batches_in_a_row, require_batches, waiting_in_a_row, wanted
+from understudy.run.session import GENERATED, Listener, Session, in_texts
+from understudy.run.settings import ModelParameters, RunConfig
+from understudy.run.tabling import TableRows
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.parts import in_form
+from understudy.text.prompts.template import (
     Example,
     Prompts,
     PromptTemplate,
@@ -32,17 +40,9 @@ from understudy.prompts.template import (
     read_examples,
     with_phrases,
 )
-from understudy.release import Release
-from understudy.run.guiding import GuidedChooser, candidates, load_embedder_of
-from understudy.run.planning import batches_in_a_row, require_batches, waiting_in_a_row, wanted
-from understudy.run.session import GENERATED, Listener, Session, in_texts
-from understudy.run.tabling import TableRows
-from understudy.statement import NOT_PRIVATE, Statement
-from understudy.store.database import MOST_BLANK
-from understudy.transcript import PLAIN, TURNS, TextForm
-from understudy.writing.answers import NoText
-from understudy.writing.records import Rows, SyntheticRecord, Value
-from understudy.writing.writer import Form, Writer
+from understudy.text.writing.answers import NoText
+from understudy.text.writing.records import Rows, SyntheticRecord, Value
+from understudy.text.writing.writer import Form, Writer
 
 if TYPE_CHECKING:
     from understudy.models.causal import CausalModel

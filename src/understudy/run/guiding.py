@@ -10,23 +10,23 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.config import RunConfig
+from understudy.base.errors import ConfigError
+from understudy.base.transcript import PLAIN, TextForm
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.errors import ConfigError
-from understudy.guide.choosing import choose
-from understudy.guide.guide import Guide
-from understudy.guide.parameters import ChoosingParameters, GuideParameters
-from understudy.guide.released import guide_of
 from understudy.methods.base import Method, Released, ReleaseTools
 from understudy.methods.guided_evolution.release import release as release_guide
+from understudy.methods.shared.guide.choosing import choose
+from understudy.methods.shared.guide.guide import Guide
+from understudy.methods.shared.guide.parameters import ChoosingParameters, GuideParameters
+from understudy.methods.shared.guide.released import guide_of
 from understudy.models.parts import ContentsEmbedder
 from understudy.models.types import Embedder
 from understudy.models.vectors import remembering
 from understudy.privacy.plan import Plan
 from understudy.release import Release
 from understudy.run.session import Listener
-from understudy.transcript import PLAIN, TextForm
-from understudy.writing.records import SyntheticRecord
+from understudy.run.settings import RunConfig
+from understudy.text.writing.records import SyntheticRecord
 
 _TEXTS = 3
 

@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.config import LedgerParameters
+from understudy.base.errors import ConfigError, PrivacyError, ResumeError, UnderstudyWarning
 from understudy.corpus import Corpus
 from understudy.corpus.read import proposed_name
 from understudy.corpus.verified import Contents
-from understudy.errors import ConfigError, PrivacyError, ResumeError, UnderstudyWarning
 from understudy.privacy.measurement import Batches, Query, Rates, measure
 from understudy.privacy.mechanisms import NoisySum
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.sealed import Arrays, SealedValue, charge_of
 from understudy.run.session import Listener, Session
+from understudy.run.settings import LedgerParameters
 
 if TYPE_CHECKING:
     from understudy.ledger import Ledger
-    from understudy.store import RunStore
+    from understudy.ledger.store import RunStore
 
 
 _FINGERPRINT = "fingerprint"

@@ -7,22 +7,22 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from understudy.config import RunConfig, run_config
+from understudy.base.errors import ConfigError
 from understudy.corpus import Corpus
-from understudy.errors import ConfigError
-from understudy.guide.parameters import ChoosingParameters
 from understudy.methods.registry import load_release, method_class
-from understudy.outputs import OutputFolder
+from understudy.methods.shared.guide.parameters import ChoosingParameters
+from understudy.methods.shared.tables.released import has_columns
 from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.release import Release
 from understudy.run.generating import Result, prepare_writing, write_texts
 from understudy.run.guiding import has_guide, require_guide
+from understudy.run.outputs import OutputFolder
 from understudy.run.planning import check_wanted, require_language_model, require_name
 from understudy.run.progress import recorded
 from understudy.run.releasing import make_release, require_continuable
 from understudy.run.session import SILENT, Listener, Session, noise_source, open_session
+from understudy.run.settings import RunConfig, run_config
 from understudy.run.tabling import require_rows
-from understudy.tables.released import has_columns
 
 
 def release(

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import math
 
-from understudy.columns import cross_labels, require_own_names
-from understudy.config import MOST_RECORDS, RunConfig
+from understudy.base.columns import cross_labels, require_own_names
+from understudy.base.errors import ConfigError
+from understudy.base.labels import LabelSet, canonical
+from understudy.base.transcript import text_columns
 from understudy.corpus.labels import declared_labels, undeclared
 from understudy.corpus.schema import require_told
-from understudy.errors import ConfigError
-from understudy.guide.parameters import GuideParameters
-from understudy.guide.plan import plan_with_guide
-from understudy.labels import LabelSet, canonical
 from understudy.methods.public import PublicFacts
 from understudy.methods.registry import make_method, method_class
+from understudy.methods.shared.guide.parameters import GuideParameters
+from understudy.methods.shared.guide.plan import plan_with_guide
+from understudy.methods.shared.tables.parameters import TablesParameters
+from understudy.methods.shared.tables.plan import plan_with_columns
+from understudy.methods.shared.tables.variables import Variables
 from understudy.models.presets import preset_of
-from understudy.outputs import LABEL, PROVENANCE, TRANSCRIPT
 from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.statement.form import require_readable_charges
-from understudy.tables.parameters import TablesParameters
-from understudy.tables.plan import plan_with_columns
-from understudy.tables.variables import Variables
-from understudy.transcript import text_columns
+from understudy.release.statement.form import require_readable_charges
+from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT
+from understudy.run.settings import MOST_RECORDS, RunConfig
 
 
 def make_plan(config: RunConfig, *, labels: LabelSet | None = None) -> Plan:

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from understudy.errors import UnderstudyError
-from understudy.files import PRIVATE_MODE
-from understudy.outputs import PROGRESS, OutputFolder
+from understudy.base.errors import UnderstudyError
+from understudy.base.files import PRIVATE_MODE
+from understudy.base.untrusted import Form, read_json
+from understudy.run.outputs import PROGRESS, OutputFolder
 from understudy.run.session import Listener
-from understudy.untrusted import Form, read_json
 
 _SECONDS_BETWEEN = 0.5
 _MOST_LINES, _MOST_STAGES, _MOST_BYTES = 40, 60, 1 << 20

@@ -11,15 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from understudy.config import RunConfig
+from understudy.base.errors import (
+    ConfigError,
+    ModelError,
+    PrivacyError,
+    ResumeError,
+    UnderstudyError,
+    UnderstudyWarning,
+)
+from understudy.base.labels import LabelSet
 from understudy.corpus import Corpus, canonical
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
-from understudy.errors import ConfigError, ModelError, PrivacyError, ResumeError, UnderstudyError, UnderstudyWarning
-from understudy.guide.plan import GUIDE, require_guide_fits
-from understudy.labels import LabelSet
 from understudy.methods.base import Method, Preparation, Released, ReleaseTools, needed
 from understudy.methods.registry import load_release, make_method, method_class
+from understudy.methods.shared.guide.plan import GUIDE, require_guide_fits
+from understudy.methods.shared.tables.fitting import require_fitting
+from understudy.methods.shared.tables.parameters import TablesParameters
 from understudy.models.machine import is_out_of_memory
 from understudy.models.trials import (
     require_embeds_all,
@@ -33,16 +41,15 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import SYSTEM
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
+from understudy.release.statement import Sealed, Statement
 from understudy.run.generating import Writing, load_private_model_of
 from understudy.run.guiding import guide_parameters, load_embedder_of, with_guide
 from understudy.run.measuring import dataset_name, open_ledger, pay
 from understudy.run.planning import make_plan, variables_of, weak_promises
 from understudy.run.session import RELEASED, Listener, Session
+from understudy.run.settings import RunConfig
 from understudy.run.tabling import TableRows, with_columns
 from understudy.run.working import embedder_of_workers, open_engine, require_same_vectors, statement_of
-from understudy.statement import Sealed, Statement
-from understudy.tables.fitting import require_fitting
-from understudy.tables.parameters import TablesParameters
 
 if TYPE_CHECKING:
     from understudy.corpus.secrets import SecretFinder

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from understudy.config import LedgerParameters, RunConfig
-from understudy.errors import ConfigError, ResumeError, UnderstudyError
-from understudy.files import disk_faults, private_folder
-from understudy.outputs import PROGRESS, OutputFolder
+from understudy.base.errors import ConfigError, ResumeError, UnderstudyError
+from understudy.base.files import disk_faults, private_folder
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Plan
+from understudy.run.outputs import PROGRESS, OutputFolder
+from understudy.run.settings import LedgerParameters, RunConfig
 
 if TYPE_CHECKING:
-    from understudy.store import RunStore
+    from understudy.ledger.store import RunStore
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def open_session(
         ConfigError: a setting cannot stand in a statement.
         ResumeError: another run began in the folder.
     """
-    from understudy.store import RunStore
+    from understudy.ledger.store import RunStore
 
     _require_utf8({**lasting, "dataset": config.dataset})
     with ExitStack() as stack:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from understudy.notebook import bars, text
+from understudy.base.notebook import bars, text
+from understudy.base.terminal import printable
 from understudy.run.session import SILENT, Listener
-from understudy.terminal import printable
 
 _SECONDS_BETWEEN_LINES = 15.0
 _SECONDS_BETWEEN_PICTURES = 0.2

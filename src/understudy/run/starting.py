@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from understudy.columns import WRITTEN
+from understudy.base.columns import WRITTEN
 from understudy.corpus.header import Kind
 
 _CATEGORY = "[A, B, C]"

@@ -13,27 +13,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.columns import Column, Span, in_words
-from understudy.config import RunConfig
+from understudy.base.columns import Column, Span, in_words
+from understudy.base.errors import ConfigError
+from understudy.base.labels import in_proportion
+from understudy.base.transcript import PLAIN, TextForm
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.errors import ConfigError
-from understudy.labels import in_proportion
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.registry import method_class
+from understudy.methods.shared.queries.marginals import Marginals, PairScores, independent
+from understudy.methods.shared.tables.distribution import Distribution
+from understudy.methods.shared.tables.fitting import fit
+from understudy.methods.shared.tables.parameters import ALL, NONE, TREE, TablesParameters
+from understudy.methods.shared.tables.plan import COLUMNS, PAIRS, SCORES
+from understudy.methods.shared.tables.released import CHOSEN, LOGARITHMS, distribution_of, has_columns, variables_of
+from understudy.methods.shared.tables.selection import select_pairs, shares
+from understudy.methods.shared.tables.variables import Pair, Variables, in_one_line
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
-from understudy.queries.marginals import Marginals, PairScores, independent
 from understudy.release import Release
-from understudy.tables.distribution import Distribution
-from understudy.tables.fitting import fit
-from understudy.tables.parameters import ALL, NONE, TREE, TablesParameters
-from understudy.tables.plan import COLUMNS, PAIRS, SCORES
-from understudy.tables.released import CHOSEN, LOGARITHMS, distribution_of, has_columns, variables_of
-from understudy.tables.selection import select_pairs, shares
-from understudy.tables.variables import Pair, Variables, in_one_line
-from understudy.transcript import PLAIN, TextForm
-from understudy.writing.records import Row, SyntheticRecord, shown
+from understudy.run.settings import RunConfig
+from understudy.text.writing.records import Row, SyntheticRecord, shown
 
 _IMPOSSIBLE = 1e-12
 """Of all rows: a condition of a smaller probability has none."""
@@ -58,12 +58,13 @@ def with_columns(
 
     Guarantee:
         Unit: a record, or an owner of whom at most k records are averaged. Three
-        :class:`~understudy.privacy.mechanisms.NoisySum`, over :class:`~understudy.queries.marginals.Marginals` and
-        :class:`~understudy.queries.marginals.PairScores`. What is expected of independence is computed from the noisy
-        singles; which pairs are measured, and how many, from the noisy scores. The shares of their histograms have L2
-        norm 1 (:func:`~understudy.tables.selection.shares`), so that the sensitivity is the 1 that was planned,
-        whatever pairs there are. The model is fitted to noisy values alone. Where the pairs are declared, there is no
-        second sum, and a record adds 1 to each histogram.
+        :class:`~understudy.privacy.mechanisms.NoisySum`, over
+        :class:`~understudy.methods.shared.queries.marginals.Marginals` and
+        :class:`~understudy.methods.shared.queries.marginals.PairScores`. What is expected of independence is computed
+        from the noisy singles; which pairs are measured, and how many, from the noisy scores. The shares of their
+        histograms have L2 norm 1 (:func:`~understudy.methods.shared.tables.selection.shares`), so that the sensitivity
+        is the 1 that was planned, whatever pairs there are. The model is fitted to noisy values alone. Where the pairs
+        are declared, there is no second sum, and a record adds 1 to each histogram.
     """
     sizes, labelled = variables.sizes, variables.labelled
     single = Marginals(sizes, tuple((each,) for each in range(len(sizes))), labelled)
@@ -173,7 +174,7 @@ class _Told:
 
 @dataclass(frozen=True)
 class TableRows:
-    """Rows of a Release's distribution, sampled as they are needed: :class:`~understudy.writing.records.Rows`.
+    """Rows of a Release's distribution, sampled as they are needed: :class:`~understudy.text.writing.records.Rows`.
 
     Args:
         variables: of the table.
@@ -243,7 +244,7 @@ class TableRows:
                 )
 
     def take(self, label: int) -> Row:
-        """As :class:`~understudy.writing.records.Rows`."""
+        """As :class:`~understudy.text.writing.records.Rows`."""
         ready = self._ready.setdefault(label, deque())
         if not ready:
             generator = self._generator(label)

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.config import EngineParameters
-from understudy.errors import ConfigError, EngineError
-from understudy.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.base.errors import ConfigError, EngineError
+from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.models.trials import require_text_invariance
 from understudy.models.types import Embedder, WrappedEmbedder
 from understudy.models.vectors import conditions, uncached
 from understudy.privacy.measurement import Engine
+from understudy.run.settings import EngineParameters
 
 _PACKAGES = ("understudy", "numpy", "pyarrow")
 _CHUNKS_PER_WORKER, _MOST_TEXTS = 4, 4096  # of texts that are only embedded
@@ -43,11 +43,11 @@ def open_engine(config: EngineParameters, scratch: Path) -> Iterator[Engine | No
         return
     private_folder(scratch)
     if config.engine == "processes":
-        from understudy.engine.processes import Processes
+        from understudy.run.engine.processes import Processes
 
         engine: Processes | RayCluster = Processes(config.workers)
     else:
-        from understudy.engine.cluster import RayCluster
+        from understudy.run.engine.cluster import RayCluster
 
         engine = RayCluster(
             address=config.engine_address, workers=config.workers, gpus=config.worker_gpus, scratch=scratch

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
-from understudy.errors import LedgerError
+from understudy.base.errors import LedgerError
 from understudy.ledger import Balance, Dataset, Ledger, default_location
 from understudy.ledger.words import both, numbers, unit_words, what_remains
 from understudy.privacy.guarantee import Budget

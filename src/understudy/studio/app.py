@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from understudy import __version__
-from understudy.errors import ConfigError, UnderstudyError
+from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.report.grids import BETTER, SIGNS
 from understudy.report.page import environment, report_file, visible
 from understudy.studio import accounts, plans

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from pydantic.fields import FieldInfo
 from starlette.datastructures import QueryParams
 
-from understudy.errors import UnderstudyError
+from understudy.base.errors import UnderstudyError
 from understudy.methods.registry import method_class, method_names
 from understudy.privacy.facts import Fact
 from understudy.privacy.guarantee import Budget

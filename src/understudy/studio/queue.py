@@ -8,9 +8,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from understudy.config import run_config
-from understudy.errors import ConfigError, UnderstudyError
+from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.run.forecast import Forecast, forecast
+from understudy.run.settings import run_config
 
 Outcome = Forecast | UnderstudyError
 """What came of a configuration."""

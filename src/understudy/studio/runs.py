@@ -14,14 +14,15 @@ from typing import Any
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
-from understudy.assess.synthetic import SyntheticText, provenances, read_evaluation, read_synthetic
-from understudy.errors import UnderstudyError
-from understudy.metrics.results import Evaluation
-from understudy.metrics.value import SYNTHETIC, Metric, MetricValue
-from understudy.outputs import OutputFolder, find_table
+from understudy.base.errors import UnderstudyError
+from understudy.evaluate.metrics.results import Evaluation
+from understudy.evaluate.metrics.value import SYNTHETIC, Metric, MetricValue
+from understudy.evaluate.synthetic import SyntheticText, provenances, read_evaluation, read_synthetic
+from understudy.ledger.store import is_in_use
 from understudy.privacy.exact import as_typed
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.secrets.budget import SecretBudget
+from understudy.release.statement import Statement
 from understudy.report.charts import against_epsilon
 from understudy.report.comparison import compare as epsilon_comparisons
 from understudy.report.comparison import read_runs
@@ -29,9 +30,8 @@ from understudy.report.contents import read_statement
 from understudy.report.grids import Grid, Row, by_table, by_training, first_values, remarks, setting_words
 from understudy.report.numbers import power_of_ten
 from understudy.report.views import as_record
+from understudy.run.outputs import OutputFolder, find_table
 from understudy.run.progress import Progress, read_progress
-from understudy.statement import Statement
-from understudy.store import is_in_use
 
 MOST_RUNS, MOST_CHARTS = 500, 12
 PER_PAGE = 25

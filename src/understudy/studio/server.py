@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from understudy.errors import ConfigError, StorageError
+from understudy.base.errors import ConfigError, StorageError
 
 LOOPBACK = "127.0.0.1"
 

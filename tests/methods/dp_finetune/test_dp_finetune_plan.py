@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from understudy.columns import declared_columns
-from understudy.errors import ConfigError
-from understudy.labels import LabelSet
+from understudy.base.columns import declared_columns
+from understudy.base.errors import ConfigError
+from understudy.base.labels import LabelSet
 from understudy.methods.dp_finetune.method import DPFinetune
 from understudy.methods.dp_finetune.plan import TRAINING, checkpoint_ends, work
 from understudy.methods.public import PublicFacts

@@ -11,20 +11,20 @@ import pytest
 from local_fixtures import make_llama
 from tiny_corpora import Row, bounded
 
-from understudy.columns import declared_columns, in_words
-from understudy.decoding.tuned import Instructions, Sampling, TunedModel
+from understudy.base.columns import declared_columns, in_words
+from understudy.base.transcript import PLAIN
 from understudy.methods.dp_finetune.method import DPFinetune
 from understudy.methods.dp_finetune.release import read_units
 from understudy.methods.public import GenerationTools
+from understudy.methods.shared.decoding.tuned import Instructions, Sampling, TunedModel
 from understudy.methods.tuned import texts
 from understudy.methods.tuned.model import trainable_of
 from understudy.models.causal import CausalModel
 from understudy.models.types import Completion
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import load_template
-from understudy.transcript import PLAIN
-from understudy.writing import records
-from understudy.writing.writer import Writer
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import load_template
+from understudy.text.writing import records
+from understudy.text.writing.writer import Writer
 
 COLUMNS = declared_columns("ward=A|B; beds=1..4")
 

@@ -14,13 +14,13 @@ from clinic import rows, settings, write_csv
 from local_fixtures import make_llama
 from run_fixtures import files_holding, runs_charged
 
-from understudy.config import RunConfig, run_config
-from understudy.errors import ConfigError, ReleaseError, UnderstudyWarning
+from understudy.base.errors import ConfigError, ReleaseError, UnderstudyWarning
 from understudy.methods.dp_finetune import release as releasing
 from understudy.methods.registry import GROUP, load_release
 from understudy.privacy.gradients import Steps
 from understudy.run.pipeline import generate, release, run
-from understudy.writing.answers import NoText
+from understudy.run.settings import RunConfig, run_config
+from understudy.text.writing.answers import NoText
 
 PLANT = "zqxvplanted"
 

@@ -10,7 +10,7 @@ from doors import MemoryStore, door_of
 from echo_model import EchoModel
 from tiny_corpora import LABELS, RECORD, Row, bounded
 
-from understudy.labels import LabelSet
+from understudy.base.labels import LabelSet
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.few_shot.method import FewShot
 from understudy.methods.public import PublicFacts
@@ -19,9 +19,9 @@ from understudy.privacy.noise import InsecureNoNoise, NoiseSource
 from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.sealed import Arrays, Seal, SealedValue
 from understudy.privacy.unit import Unit
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.predicting import CompletionForm, CompletionRecordsForm, PredictionPrompts
-from understudy.prompts.template import Prompts, PromptTemplate
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.predicting import CompletionForm, CompletionRecordsForm, PredictionPrompts
+from understudy.text.prompts.template import Prompts, PromptTemplate
 
 BUDGET = Budget(6, "1e-6")
 TEMPLATE = PromptTemplate(

@@ -13,13 +13,13 @@ from few_shots import BUDGET, method
 from local_fixtures import make_llama
 from numpy.typing import NDArray
 
-from understudy.decoding.ending import Ending
-from understudy.decoding.prompting import LabelPrompts, PromptTokens
-from understudy.decoding.sums import floor_softmax, public_candidates
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 from understudy.methods.few_shot import sampler as exemplar_prompts
 from understudy.methods.few_shot.plan import FewShotParameters, mechanism_of
 from understudy.methods.few_shot.sampler import TokenSampler, deal
+from understudy.methods.shared.decoding.ending import Ending
+from understudy.methods.shared.decoding.prompting import LabelPrompts, PromptTokens
+from understudy.methods.shared.decoding.sums import floor_softmax, public_candidates
 from understudy.models.causal import CausalModel
 from understudy.models.machine import worker_pool
 from understudy.privacy.subsampled import Sample

@@ -13,11 +13,11 @@ from few_shots import TEMPLATE, method
 from understudy.methods.few_shot.plan import SCHEMA
 from understudy.methods.public import GenerationTools
 from understudy.models.types import ChatRequest, Completion
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.predicting import PredictionExample
 from understudy.release import PublicSchema
-from understudy.writing.records import Row, Rows, SyntheticRecord
-from understudy.writing.writer import Writer
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.predicting import PredictionExample
+from understudy.text.writing.records import Row, Rows, SyntheticRecord
+from understudy.text.writing.writer import Writer
 
 EXEMPLARS = ("red one", "red two", "red unusable", "blue one", "blue two", "blue three")
 NAMES = ("red", "blue", "green")

@@ -8,15 +8,15 @@ import pytest
 from few_shots import BUDGET, method, plan_of
 from tiny_corpora import LABELS, OWNER
 
-from understudy.config import run_config
-from understudy.errors import ConfigError
-from understudy.labels import LabelSet
+from understudy.base.errors import ConfigError
+from understudy.base.labels import LabelSet
 from understudy.methods.few_shot.plan import mechanism_of
 from understudy.methods.public import PublicFacts
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.run.planning import make_plan
+from understudy.run.settings import run_config
 
 TWO = LabelSet(("a", "b"))
 

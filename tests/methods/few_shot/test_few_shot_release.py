@@ -13,7 +13,7 @@ from echo_model import EchoModel
 from few_shots import ROWS, Store, method, plan_of, release
 from tiny_corpora import LABELS, OWNER, RECORD, Row, bounded
 
-from understudy.errors import ConfigError, ModelError, PrivacyError
+from understudy.base.errors import ConfigError, ModelError, PrivacyError
 from understudy.methods.few_shot.release import read_private_texts
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, SystemNoise
 from understudy.privacy.plan import Receipt

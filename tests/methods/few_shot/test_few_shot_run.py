@@ -13,10 +13,10 @@ from clinic import FakeChat, rows, settings, write_csv
 from local_fixtures import make_llama
 from run_fixtures import runs_charged
 
-from understudy.config import RunConfig, run_config
-from understudy.errors import ConfigError, ResumeError
+from understudy.base.errors import ConfigError, ResumeError
 from understudy.methods.registry import GROUP
 from understudy.run.pipeline import generate, release, run
+from understudy.run.settings import RunConfig, run_config
 
 PLANT = "zqxvplanted"
 PROMPT = """

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from script_model import ScriptModel
 from tiny_corpora import LABELS, RECORD, Row, bounded
 
-from understudy.labels import LabelSet
+from understudy.base.labels import LabelSet
 from understudy.methods.base import Preparation, Released, ReleaseTools
 from understudy.methods.private_prediction.method import PrivatePrediction
 from understudy.methods.public import PublicFacts
@@ -22,9 +22,9 @@ from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.sealed import Arrays, Seal, SealedValue
 from understudy.privacy.unit import Unit
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.predicting import CompletionForm, CompletionRecordsForm, PredictionPrompts
-from understudy.prompts.template import Prompts, PromptTemplate
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.predicting import CompletionForm, CompletionRecordsForm, PredictionPrompts
+from understudy.text.prompts.template import Prompts, PromptTemplate
 
 BUDGET = Budget(100, "1e-6")
 TEMPLATE = PromptTemplate(

@@ -11,7 +11,7 @@ from predictions import BUDGET, ROWS, Died, Scripted, Store, method, plan_of, re
 from script_model import ScriptModel, alike, echo, spell
 from tiny_corpora import LABELS, Row
 
-from understudy.errors import PrivacyError
+from understudy.base.errors import PrivacyError
 from understudy.privacy.noise import SystemNoise
 from understudy.privacy.plan import Receipt
 from understudy.privacy.tokens import BatchTokens

@@ -11,10 +11,10 @@ from predictions import release as make
 from script_model import ScriptModel, echo
 from tiny_corpora import LABELS, Row
 
-from understudy.errors import ReleaseError
+from understudy.base.errors import ReleaseError
 from understudy.methods.private_prediction.generate import available, generate
 from understudy.release import PublicSchema, Release
-from understudy.statement import Statement
+from understudy.release.statement import Statement
 
 
 def release(labels: bool = True, **options: Any) -> Release:

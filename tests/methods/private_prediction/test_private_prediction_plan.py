@@ -9,9 +9,9 @@ import pytest
 from predictions import TEMPLATE
 from tiny_corpora import OWNER, RECORD
 
-from understudy.columns import declared_columns
-from understudy.errors import ConfigError
-from understudy.labels import LabelSet
+from understudy.base.columns import declared_columns
+from understudy.base.errors import ConfigError
+from understudy.base.labels import LabelSet
 from understudy.methods.private_prediction.method import PrivatePrediction
 from understudy.methods.private_prediction.plan import mechanism_of, recommended_batches
 from understudy.methods.public import PublicFacts

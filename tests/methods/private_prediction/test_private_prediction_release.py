@@ -16,7 +16,7 @@ from predictions import prepare as check
 from script_model import END, ScriptModel, alike, echo, spell
 from tiny_corpora import LABELS, OWNER, Row
 
-from understudy.errors import ConfigError, ModelError
+from understudy.base.errors import ConfigError, ModelError
 from understudy.privacy.noise import InsecureSeededNoise, SystemNoise
 from understudy.privacy.sealed import Arrays
 

@@ -14,12 +14,12 @@ from test_table_runs import COLUMNS, simple_fit, tables
 from tiny_corpora import Row, bounded
 
 import understudy as us
-from understudy.columns import declared_columns
-from understudy.config import run_config
-from understudy.errors import ConfigError, ReleaseError
+from understudy.base.columns import declared_columns
+from understudy.base.errors import ConfigError, ReleaseError
 from understudy.methods.private_prediction.release import sort_into_batches
 from understudy.run import pipeline as running
 from understudy.run import tabling
+from understudy.run.settings import run_config
 
 WARD = b"ward: "
 

@@ -17,14 +17,14 @@ from run_fixtures import Said, runs_charged
 from test_planted_strings import PLANT, assert_clean, assert_clean_folder, plant
 
 import understudy as us
-from understudy.config import run_config
-from understudy.errors import ConfigError, ResumeError
+from understudy.base.errors import ConfigError, ResumeError
+from understudy.ledger.store import RunStore
 from understudy.methods.registry import load_release
 from understudy.models.builtin import CHAT, is_pulled
 from understudy.models.catalog import load_causal
 from understudy.release import Release
 from understudy.run import pipeline as running
-from understudy.store import RunStore
+from understudy.run.settings import run_config
 
 Command = Callable[..., Said]
 
@@ -273,7 +273,7 @@ def test_nothing_planted_is_in_the_error_of_a_draw_that_fails(
     def fails(*_: Any, **__: Any) -> Any:
         raise us.UnderstudyError("A draw failed.", "Try again.")
 
-    monkeypatch.setattr("understudy.decoding.sums.TokenSums.over", fails)
+    monkeypatch.setattr("understudy.methods.shared.decoding.sums.TokenSums.over", fails)
     said = understudy("run", *flags(predicting(tmp_path, llama, on_bad_row="skip")))
     assert said.code != 0
     assert_clean(said.out + said.err + caplog.text, "what was said")

@@ -10,8 +10,8 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from understudy.errors import ConfigError
-from understudy.labels import LabelSet
+from understudy.base.errors import ConfigError
+from understudy.base.labels import LabelSet
 from understudy.methods.public import PublicFacts
 from understudy.methods.seq_pate.method import SeqPATE
 from understudy.methods.seq_pate.plan import (

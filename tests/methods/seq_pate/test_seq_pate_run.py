@@ -14,9 +14,8 @@ from local_fixtures import make_llama
 from run_fixtures import files_holding, runs_charged
 
 import understudy as us
-from understudy.config import RunConfig, run_config
+from understudy.base.errors import ConfigError, CorpusError, ReleaseError, UnderstudyWarning
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.errors import ConfigError, CorpusError, ReleaseError, UnderstudyWarning
 from understudy.methods.registry import GROUP, load_release
 from understudy.methods.seq_pate import preparing
 from understudy.methods.seq_pate.answers import TeacherAnswers
@@ -26,6 +25,7 @@ from understudy.methods.seq_pate.student import Student
 from understudy.methods.seq_pate.teachers import Faculty, Teachers
 from understudy.privacy.unit import Unit
 from understudy.run.pipeline import generate, release, run
+from understudy.run.settings import RunConfig, run_config
 
 PLANT = "zqxvplanted"
 

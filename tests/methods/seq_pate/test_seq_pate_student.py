@@ -10,10 +10,10 @@ import torch
 from local_fixtures import make_llama
 from numpy.typing import NDArray
 
-from understudy.decoding.tuned import Instructions, TunedModel
 from understudy.methods.seq_pate.answers import Questions
 from understudy.methods.seq_pate.plan import SeqPATEParameters
 from understudy.methods.seq_pate.student import Lessons, Student
+from understudy.methods.shared.decoding.tuned import Instructions, TunedModel
 from understudy.methods.tuned.model import trainable_of
 from understudy.models.causal import CausalModel
 from understudy.models.training import TokenRow, target_logits

@@ -27,11 +27,11 @@ from transformers import (
     Qwen2Config,
 )
 
-from understudy.decoding.tuned import Instructions, TunedModel
-from understudy.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.student import project, shares_of, shrink
 from understudy.methods.seq_pate.teachers import Faculty, Group, Recipe, Teachers, require_separate_teachers
+from understudy.methods.shared.decoding.tuned import Instructions, TunedModel
 from understudy.models.causal import CausalModel
 from understudy.models.contexts import hidden_states
 from understudy.models.training import LoRA, TokenRow, row_losses

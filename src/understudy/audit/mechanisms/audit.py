@@ -10,7 +10,7 @@ import numpy as np
 
 from understudy.audit.mechanisms.bounds import ErrorLimits, Floats, best_bound, counted, limits
 from understudy.audit.mechanisms.claims import Claim, Curve
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 from understudy.privacy.guarantee import Budget
 
 LEAST_RUNS = 100

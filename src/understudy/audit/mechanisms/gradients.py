@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from understudy.audit.mechanisms.bounds import Floats
 from understudy.audit.mechanisms.claims import EpsilonClaim
+from understudy.methods.shared.queries.gradients import ClippedGradients, SampledRows
 from understudy.models.training import Block, Shapes, TokenRow
 from understudy.privacy.accountant import Composition
 from understudy.privacy.gradients import DPSGD, Steps, noise_within
@@ -20,7 +21,6 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Query, exact_sum
 from understudy.privacy.mechanisms import Sensitivity
 from understudy.privacy.noise import NoiseSource, SystemNoise
-from understudy.queries.gradients import ClippedGradients, SampledRows
 
 CANARY, OPPOSITE, OTHER = 1, 2, 3
 """Tokens, by which a record says what its gradient is."""

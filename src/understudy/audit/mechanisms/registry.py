@@ -22,7 +22,7 @@ from understudy.audit.mechanisms.sums import (
 )
 from understudy.audit.mechanisms.teachers import seq_pate
 from understudy.audit.mechanisms.tokens import few_shot, private_tokens, token_test
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 from understudy.models.machine import require_local
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit

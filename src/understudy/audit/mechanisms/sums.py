@@ -10,15 +10,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.assess.charged import ChargedMetrics
-from understudy.assess.counting import MetricCounts
 from understudy.audit.mechanisms.bounds import Floats
 from understudy.audit.mechanisms.claims import Claim, EpsilonClaim, PosteriorClaim, secret_budget
-from understudy.columns import Column
+from understudy.base.columns import Column
+from understudy.base.labels import LabelSet
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
-from understudy.evolution.embeddings import Block, integer_vectors
-from understudy.guide.form import guide_sensitivity
-from understudy.labels import LabelSet
+from understudy.evaluate.charged import ChargedMetrics
+from understudy.evaluate.counting import MetricCounts
 from understudy.methods.aug_pe.plan import AugPEParameters, mechanisms, records_per_unit
 from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity
@@ -26,6 +24,21 @@ from understudy.methods.dp_kps.features import Frequencies, integer_features
 from understudy.methods.dp_kps.plan import DPKPSParameters, make_plan
 from understudy.methods.public import PublicFacts
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums
+from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
+from understudy.methods.shared.guide.form import guide_sensitivity
+from understudy.methods.shared.queries.counts import (
+    ColumnTermHistogram,
+    LabelCounts,
+    TermCounts,
+    TermHistogram,
+    TermRows,
+)
+from understudy.methods.shared.queries.guide import GuideSums
+from understudy.methods.shared.queries.marginals import Marginals, PairScores
+from understudy.methods.shared.tables.parameters import TablesParameters
+from understudy.methods.shared.tables.plan import column_charges
+from understudy.methods.shared.tables.selection import shares
+from understudy.methods.shared.tables.variables import Variables
 from understudy.privacy.accountant import Composition, gaussian_split
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Batches, Query, exact_sum, measure
@@ -35,14 +48,7 @@ from understudy.privacy.secrets.bounds import poisson_binomial
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.composition import calibrate
 from understudy.privacy.unit import Unit
-from understudy.queries.counts import ColumnTermHistogram, LabelCounts, TermCounts, TermHistogram, TermRows
-from understudy.queries.guide import GuideSums
-from understudy.queries.marginals import Marginals, PairScores
-from understudy.tables.parameters import TablesParameters
-from understudy.tables.plan import column_charges
-from understudy.tables.selection import shares
-from understudy.tables.variables import Variables
-from understudy.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.matcher import TermMatcher
 
 TERMS = ("ache", "burn", "cough")
 """The vocabulary. The worst record holds all of it."""

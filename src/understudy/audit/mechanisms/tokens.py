@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from understudy.audit.mechanisms.bounds import Floats
 from understudy.audit.mechanisms.claims import EpsilonClaim
-from understudy.decoding.sums import Candidates, Clipping, TokenSums, softmax_sum, vote_sum
 from understudy.methods.few_shot.sampler import deal
+from understudy.methods.shared.decoding.sums import Candidates, Clipping, TokenSums, softmax_sum, vote_sum
 from understudy.models.contexts import Rows
 from understudy.privacy.accountant import Composition
 from understudy.privacy.events import PureEvent

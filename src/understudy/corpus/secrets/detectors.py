@@ -15,8 +15,8 @@ from importlib import import_module
 from ipaddress import ip_address
 from typing import Any, Protocol
 
+from understudy.base.errors import ConfigError
 from understudy.corpus.secrets.phone import PhoneDetector
-from understudy.errors import ConfigError
 
 IBAN_LENGTHS = {
     15: "no",

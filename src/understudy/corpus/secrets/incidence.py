@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.errors import ConfigError, CorpusError
+from understudy.base.files import UnreadableText, atomic_file, read_lines
+from understudy.base.untrusted import leaves
 from understudy.corpus.corpus import Corpus
 from understudy.corpus.secrets.detectors import make_detectors
 from understudy.corpus.secrets.finder import SecretFinder
-from understudy.errors import ConfigError, CorpusError
-from understudy.files import UnreadableText, atomic_file, read_lines
-from understudy.untrusted import leaves
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from understudy.evolution.harvest import Survivor, harvest
-from understudy.evolution.variation import TextAPI
 from understudy.methods.aug_pe.plan import AugPEParameters, keywords_name
 from understudy.methods.public import GenerationTools
+from understudy.methods.shared.evolution.harvest import Survivor, harvest
+from understudy.methods.shared.evolution.variation import TextAPI
 from understudy.release import Release
-from understudy.writing.records import SyntheticRecord
+from understudy.text.writing.records import SyntheticRecord
 
 
 def generate(

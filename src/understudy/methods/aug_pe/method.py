@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from understudy.errors import ConfigError
-from understudy.evolution.harvest import HarvestParameters, evolution_calls, harvest_calls, variation_characters
-from understudy.evolution.loop import candidates_per_round, population_sizes, require_room_for
-from understudy.evolution.variation import keywords_of_labels
-from understudy.labels import NOISY
+from understudy.base.errors import ConfigError
+from understudy.base.labels import NOISY
+from understudy.base.parameters import Parameters
 from understudy.methods.aug_pe import generate as generating
 from understudy.methods.aug_pe.plan import (
     LABELS,
@@ -23,17 +21,24 @@ from understudy.methods.aug_pe.plan import (
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
-from understudy.parameters import Parameters
+from understudy.methods.shared.evolution.harvest import (
+    HarvestParameters,
+    evolution_calls,
+    harvest_calls,
+    variation_characters,
+)
+from understudy.methods.shared.evolution.loop import candidates_per_round, population_sizes, require_room_for
+from understudy.methods.shared.evolution.variation import keywords_of_labels
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.prompts.evolving import EvolutionPrompts
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import PromptTemplate
 from understudy.release import Release
-from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
-from understudy.writing.records import SyntheticRecord
+from understudy.text.prompts.evolving import EvolutionPrompts
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import PromptTemplate
+from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
+from understudy.text.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus

@@ -11,14 +11,14 @@ import math
 
 from pydantic import Field
 
-from understudy.errors import ConfigError
-from understudy.evolution.harvest import HarvestParameters
-from understudy.evolution.loop import candidates_per_round, require_few
-from understudy.evolution.parameters import EvolutionParameters
-from understudy.evolution.voting import Distance
-from understudy.labels import NOISY, UNIFORM, declared_proportions
+from understudy.base.errors import ConfigError
+from understudy.base.labels import NOISY, UNIFORM, declared_proportions
+from understudy.base.parameters import Parameters, public_file
 from understudy.methods.public import PublicFacts
-from understudy.parameters import Parameters, public_file
+from understudy.methods.shared.evolution.harvest import HarvestParameters
+from understudy.methods.shared.evolution.loop import candidates_per_round, require_few
+from understudy.methods.shared.evolution.parameters import EvolutionParameters
+from understudy.methods.shared.evolution.voting import Distance
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
@@ -27,8 +27,8 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.secrets.composition import secret_split
 from understudy.privacy.unit import Unit
-from understudy.vocabulary.terms import BUILT_IN
-from understudy.vocabulary.top_terms import require_enough_terms
+from understudy.text.vocabulary.terms import BUILT_IN
+from understudy.text.vocabulary.top_terms import require_enough_terms
 
 
 class VotingParameters(Parameters):

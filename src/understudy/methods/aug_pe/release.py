@@ -13,11 +13,11 @@ Aug-PE (Xie et al. 2024, arXiv:2403.01749, Algorithm 1), cut at the privacy boun
 Guarantee:
     Unit: a record; an owner; or a secret, whose at most m records are dropped together. Each line with noise is one
     :class:`~understudy.privacy.mechanisms.NoisySum` over a query that states its sensitivity
-    (:class:`~understudy.methods.aug_pe.votes.VoteHistogram`, :class:`~understudy.queries.counts.LabelCounts`,
-    :class:`~understudy.queries.counts.TermCounts`; m times that for a secret).
-    The language model sees public text, released text and its own answers. A population is stored before it is voted
-    on, and a histogram before it chooses, so a resumed run votes on the same texts and chooses by the same votes.
-    Exact votes are never stored.
+    (:class:`~understudy.methods.aug_pe.votes.VoteHistogram`,
+    :class:`~understudy.methods.shared.queries.counts.LabelCounts`,
+    :class:`~understudy.methods.shared.queries.counts.TermCounts`; m times that for a secret). The language model sees
+    public text, released text and its own answers. A population is stored before it is voted on, and a histogram before
+    it chooses, so a resumed run votes on the same texts and chooses by the same votes. Exact votes are never stored.
 """
 
 from __future__ import annotations
@@ -31,11 +31,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.labels import NOISY, declared_proportions
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.evolution.embeddings import PrivateEmbeddings, integer_vectors
-from understudy.evolution.loop import Round, evolve, population_sizes
-from understudy.evolution.variation import TextAPI, keywords_of_labels
-from understudy.labels import NOISY, declared_proportions
 from understudy.methods.aug_pe.plan import (
     LABELS,
     VOCABULARY,
@@ -45,14 +42,17 @@ from understudy.methods.aug_pe.plan import (
 )
 from understudy.methods.aug_pe.votes import VoteHistogram
 from understudy.methods.base import Released, ReleaseTools, needed
+from understudy.methods.shared.evolution.embeddings import PrivateEmbeddings, integer_vectors
+from understudy.methods.shared.evolution.loop import Round, evolve, population_sizes
+from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels
+from understudy.methods.shared.queries.counts import LabelCounts, TermCounts
 from understudy.models.types import Embedder
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
-from understudy.queries.counts import LabelCounts, TermCounts
-from understudy.vocabulary.matcher import TermMatcher
-from understudy.vocabulary.terms import Vocabulary
-from understudy.vocabulary.top_terms import top_terms
-from understudy.writing.writer import Writer, public_name
+from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.terms import Vocabulary
+from understudy.text.vocabulary.top_terms import top_terms
+from understudy.text.writing.writer import Writer, public_name
 
 
 def release(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.evolution.embeddings import Block
-from understudy.evolution.voting import Distance, nearest
 from understudy.methods.aug_pe.plan import vote_sensitivity
+from understudy.methods.shared.evolution.embeddings import Block
+from understudy.methods.shared.evolution.voting import Distance, nearest
 from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
 from understudy.privacy.unit import Unit
@@ -31,15 +31,16 @@ class VoteHistogram(Query[Block]):
         Unit: an owner where ``unit`` is one, else a record (m times that for a secret that m records hold). All records
         of an owner are in one block.
         Sensitivity: a record's vote depends on the record and the (public) candidates only, since scalar products are
-        exact (:mod:`understudy.evolution.voting`); an owner's on its records only. So adding a unit adds its own
-        vector. A record's has m coordinates of at most G / sqrt(m), an owner's is G c / |c|_2 rounded down: L2 norm at
-        most G. Such a vector with s nonzero coordinates has L1 norm at most G sqrt(s); s <= k for a record,
-        k * max_records for an owner.
+        exact (:mod:`understudy.methods.shared.evolution.voting`); an owner's on its records only. So adding a unit adds
+        its own vector. A record's has m coordinates of at most G / sqrt(m), an owner's is G c / |c|_2 rounded down: L2
+        norm at most G. Such a vector with s nonzero coordinates has L1 norm at most G sqrt(s); s <= k for a record, k *
+        max_records for an owner.
         Votes of a label are not normalised by themselves: an owner of records in l labels would weigh sqrt(l).
         Source: Xie et al. 2024 (Aug-PE), with the owner's joint vote in place of the record's.
 
     Args:
-        candidates: ``Int16[n, d]`` of :func:`~understudy.evolution.embeddings.integer_vectors`; public. n may be 0.
+        candidates: ``Int16[n, d]`` of :func:`~understudy.methods.shared.evolution.embeddings.integer_vectors`; public.
+            n may be 0.
         labels: ``Int32[n]``.
         unit: whose votes are normalised together.
         neighbours: candidates a record votes for (k), 1 or more.

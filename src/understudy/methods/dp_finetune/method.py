@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from understudy.decoding.tuned import TunedModel
-from understudy.labels import NOISY, UNIFORM
+from understudy.base.labels import NOISY, UNIFORM
+from understudy.base.parameters import Parameters
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.dp_finetune.plan import (
@@ -18,6 +18,7 @@ from understudy.methods.dp_finetune.plan import (
 )
 from understudy.methods.dp_finetune.tuning import Ready, ready, try_out
 from understudy.methods.public import GenerationTools, PublicFacts
+from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.methods.tuned import texts
 from understudy.methods.tuned.model import (
     COUNTS,
@@ -28,7 +29,6 @@ from understudy.methods.tuned.model import (
     tuned_model,
 )
 from understudy.models.causal import CausalModel
-from understudy.parameters import Parameters
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.facts import Facts
 from understudy.privacy.gradients import DPSGD
@@ -36,7 +36,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release
-from understudy.writing.records import SyntheticRecord
+from understudy.text.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus

@@ -10,8 +10,8 @@ import math
 
 from pydantic import Field
 
-from understudy.errors import ConfigError
-from understudy.labels import NOISY, UNIFORM, declared_proportions
+from understudy.base.errors import ConfigError
+from understudy.base.labels import NOISY, UNIFORM, declared_proportions
 from understudy.methods.public import PublicFacts
 from understudy.methods.tuned.model import DeclaredSize, TunedParameters
 from understudy.models.training import Cost, Decay, LearningRate

@@ -10,11 +10,11 @@ for each of T steps:
 Guarantee:
     Unit: a record; or an owner, of whose records (at most k are used, chosen by a keyed hash) a sampled one shows one,
     at random. Sample, noise and cost are one :class:`~understudy.privacy.gradients.DPSGD`; what a text adds to a step
-    is stated in :class:`~understudy.queries.gradients.ClippedGradients`. The text decides how many of its own tokens
-    are learnt; everything else of a step (shapes, divisor, learning rate, number of steps) is public.
+    is stated in :class:`~understudy.methods.shared.queries.gradients.ClippedGradients`. The text decides how many of
+    its own tokens are learnt; everything else of a step (shapes, divisor, learning rate, number of steps) is public.
     Checkpoints are sealed parts of the one charge: a run that was killed goes on from the last one, and the steps after
     it, which nobody saw, are sampled anew under the same charge.
-    Label counts are a sum of their own (:class:`~understudy.queries.counts.LabelCounts`).
+    Label counts are a sum of their own (:class:`~understudy.methods.shared.queries.counts.LabelCounts`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.columns import Column, in_words
+from understudy.base.columns import Column, in_words
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.decoding.tuned import TunedModel
 from understudy.methods.base import Released, ReleaseTools, needed
 from understudy.methods.dp_finetune.plan import (
     LABELS,
@@ -40,6 +39,8 @@ from understudy.methods.dp_finetune.plan import (
     part_name,
 )
 from understudy.methods.dp_finetune.tuning import Ready
+from understudy.methods.shared.decoding.tuned import TunedModel
+from understudy.methods.shared.queries.gradients import ClippedGradients, SampledRows, plain_sum
 from understudy.methods.tuned.counts import label_counts
 from understudy.methods.tuned.model import SCHEMA, bounded
 from understudy.models.training import AdamW, Shapes, TokenRow
@@ -47,7 +48,6 @@ from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.gradients import DPSGD, PaidSteps, Steps
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays
-from understudy.queries.gradients import ClippedGradients, SampledRows, plain_sum
 
 UNPROTECTED = "Gradients were neither clipped nor noisy: this is a yardstick of what privacy costs."
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from understudy.decoding.prompting import LabelPrompts
-from understudy.decoding.tuned import TunedModel, build_instructions
-from understudy.errors import ConfigError, ModelError
+from understudy.base.errors import ConfigError, ModelError
 from understudy.methods.dp_finetune.plan import DPFinetuneParameters, memory_of, work
+from understudy.methods.shared.decoding.prompting import LabelPrompts
+from understudy.methods.shared.decoding.tuned import TunedModel, build_instructions
 from understudy.methods.tuned.model import model_to_tune
 from understudy.models.causal import CausalModel
 from understudy.models.machine import is_out_of_memory, require_memory, worker_count
 from understudy.models.training import measure_cost, require_separate_gradients
 from understudy.privacy.facts import Facts
 from understudy.privacy.gradients import DPSGD
-from understudy.prompts.template import Prompts
+from understudy.text.prompts.template import Prompts
 
 _ROWS = {"cpu": 8, "cuda": 32}
 _EXPECTED_SHARE = 0.5  # of the most tokens of a text, where its length is not known

@@ -4,7 +4,7 @@ Three queries, all jointly over labels (a record touches its label's row only, a
 labels, so the bounds below hold for the whole matrix). The plan states their sensitivities; here is why they hold:
 
 * :class:`TermDensity`: kernel density of single terms (bandwidth h > 0);
-* :class:`~understudy.queries.counts.TermHistogram`: the same at h = 0, where the kernel is the identity;
+* :class:`~understudy.methods.shared.queries.counts.TermHistogram`: the same at h = 0, where the kernel is the identity;
 * :class:`SequenceDensity`: kernel density of sequences of m terms.
 """
 
@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.dp_kps.features import WEIGHT_GRID, integer_features
 from understudy.methods.dp_kps.plan import density_sensitivity, sequence_sensitivity
+from understudy.methods.shared.queries.counts import TermRows, weights_of_terms
 from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import Sensitivity
 from understudy.privacy.noise import NoiseKind
-from understudy.queries.counts import TermRows, weights_of_terms
 
 Number = TypeVar("Number", bound=np.generic)
 _CHUNK_NUMBERS = 1 << 24

@@ -21,7 +21,7 @@ from itertools import cycle, islice
 import numpy as np
 
 from understudy.methods.public import Chooser
-from understudy.writing.records import Seed
+from understudy.text.writing.records import Seed
 
 AGREE = 0.8
 """Share of sequences that speak for their label from which on none is varied (chosen on trec, banking77, ag_news)."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ConfigError, ReleaseError
+from understudy.base.errors import ConfigError, ReleaseError
 from understudy.methods.dp_kps.features import Frequencies, integer_features
 from understudy.methods.dp_kps.lifts import Lifts
 from understudy.methods.dp_kps.plan import (
@@ -30,12 +30,12 @@ from understudy.methods.dp_kps.sequences import (
     sample_iterative,
     term_scores,
 )
+from understudy.methods.shared.tables.released import variables_of
 from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.sealed import NoiseOrigin
 from understudy.release import Release
-from understudy.statement import Statement
-from understudy.tables.released import variables_of
-from understudy.vocabulary.shrinkage import KnownNoise, Posterior, shrink
+from understudy.release.statement import Statement
+from understudy.text.vocabulary.shrinkage import KnownNoise, Posterior, shrink
 
 
 def scores(parameters: DPKPSParameters, arrays: Mapping[str, NDArray[Any]], seed: int) -> NDArray[np.float64]:

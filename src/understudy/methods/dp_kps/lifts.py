@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.vocabulary.shrinkage import KnownNoise, shrink
+from understudy.text.vocabulary.shrinkage import KnownNoise, shrink
 
 _LEAST, _MOST = 0.05, 20.0
 """Lifts; many columns together may still leave a row few terms."""

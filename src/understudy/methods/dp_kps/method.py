@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from understudy.errors import ConfigError, ReleaseError
+from understudy.base.errors import ConfigError, ReleaseError
+from understudy.base.parameters import Parameters
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
 from understudy.methods.dp_kps.evolving import evolve_seeds
@@ -25,17 +26,16 @@ from understudy.methods.dp_kps.plan import (
 )
 from understudy.methods.dp_kps.rows import SequenceRows
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
-from understudy.parameters import Parameters
+from understudy.methods.shared.tables.released import has_columns, variables_of
 from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import PromptTemplate
 from understudy.release import Release
-from understudy.tables.released import has_columns, variables_of
-from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
-from understudy.writing.records import Seed, SyntheticRecord
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import PromptTemplate
+from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
+from understudy.text.writing.records import Seed, SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus

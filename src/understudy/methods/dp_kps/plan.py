@@ -14,13 +14,14 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from understudy.columns import Column
-from understudy.errors import ConfigError
+from understudy.base.columns import Column
+from understudy.base.errors import ConfigError
+from understudy.base.parameters import CommaSeparated, Parameters, public_file
 from understudy.methods.dp_kps.features import GRID, WEIGHT_GRID
 from understudy.methods.dp_kps.sequences import structures
 from understudy.methods.public import PublicFacts
+from understudy.methods.shared.tables.parameters import ALL, NONE
 from understudy.models.machine import require_memory
-from understudy.parameters import CommaSeparated, Parameters, public_file
 from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
@@ -28,10 +29,9 @@ from understudy.privacy.mechanisms import NoisySum, Sensitivity, require_releasa
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import NoiseOrigin
-from understudy.tables.parameters import ALL, NONE
-from understudy.vocabulary.shrinkage import KnownNoise
-from understudy.vocabulary.terms import BUILT_IN
-from understudy.vocabulary.top_terms import FEWEST_TERMS, MOST_TERMS, noise_floor, require_enough_terms
+from understudy.text.vocabulary.shrinkage import KnownNoise
+from understudy.text.vocabulary.terms import BUILT_IN
+from understudy.text.vocabulary.top_terms import FEWEST_TERMS, MOST_TERMS, noise_floor, require_enough_terms
 
 SMALLEST_BANDWIDTH = 0.001
 

@@ -11,10 +11,10 @@ KPS (Nagesh et al. 2025, arXiv:2502.13193), cut at the privacy boundary:
 Guarantee:
     Unit: a record, or an owner of whom at most k records are averaged (:mod:`understudy.corpus.bounding`).
     Each line with noise is one :class:`~understudy.privacy.mechanisms.NoisySum` over a query that states its
-    sensitivity (:class:`~understudy.queries.counts.TermHistogram`, :mod:`understudy.methods.dp_kps.density`,
-    :class:`~understudy.queries.counts.ColumnTermHistogram`). The sums are joint over labels, and over the cells of all
-    columns, so no parallel composition is needed. Everything else is post-processing: V~ of the noisy counts, its
-    embeddings and features of V~ and public models.
+    sensitivity (:class:`~understudy.methods.shared.queries.counts.TermHistogram`,
+    :mod:`understudy.methods.dp_kps.density`, :class:`~understudy.methods.shared.queries.counts.ColumnTermHistogram`).
+    The sums are joint over labels, and over the cells of all columns, so no parallel composition is needed. Everything
+    else is post-processing: V~ of the noisy counts, its embeddings and features of V~ and public models.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.errors import ModelError
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
-from understudy.errors import ModelError
 from understudy.methods.base import Released, ReleaseTools, needed
 from understudy.methods.dp_kps.density import SequenceDensity, TermDensity
 from understudy.methods.dp_kps.features import Frequencies, integer_features
@@ -46,16 +46,16 @@ from understudy.methods.dp_kps.plan import (
     sketch_names,
 )
 from understudy.methods.dp_kps.sequences import contrast_weights
+from understudy.methods.shared.queries.counts import ColumnTermHistogram, TermHistogram, TermRows
 from understudy.models.types import Embedder
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import Query
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import NoiseOrigin
-from understudy.queries.counts import ColumnTermHistogram, TermHistogram, TermRows
-from understudy.vocabulary.matcher import TermMatcher
-from understudy.vocabulary.shrinkage import KnownNoise
-from understudy.vocabulary.terms import Vocabulary
-from understudy.vocabulary.top_terms import noise_floor, terms_above_noise, top_terms
+from understudy.text.vocabulary.matcher import TermMatcher
+from understudy.text.vocabulary.shrinkage import KnownNoise
+from understudy.text.vocabulary.terms import Vocabulary
+from understudy.text.vocabulary.top_terms import noise_floor, terms_above_noise, top_terms
 
 
 def release(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.methods.dp_kps.lifts import Lifts
-from understudy.writing.records import Row, Rows, Seed
+from understudy.text.writing.records import Row, Rows, Seed
 
 _SWEEPS = 300
 

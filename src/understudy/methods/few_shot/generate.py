@@ -9,15 +9,15 @@ from itertools import islice
 
 import numpy as np
 
-from understudy.decoding.structured import Fault, JSONSchema, RecordCheck, TextCheck, TranscriptCheck
 from understudy.methods.few_shot.plan import SCHEMA, FewShotParameters
 from understudy.methods.public import GenerationTools
+from understudy.methods.shared.decoding.structured import Fault, JSONSchema, RecordCheck, TextCheck, TranscriptCheck
 from understudy.models.types import ChatRequest, Completion
-from understudy.prompts.predicting import Shape, shown_examples
 from understudy.release import PublicSchema, Release
-from understudy.writing.answers import Asker, tidy
-from understudy.writing.records import Row, SyntheticRecord
-from understudy.writing.writer import Writer, public_name
+from understudy.text.prompts.predicting import Shape, shown_examples
+from understudy.text.writing.answers import Asker, tidy
+from understudy.text.writing.records import Row, SyntheticRecord
+from understudy.text.writing.writer import Writer, public_name
 
 _SAMPLES = 1_000_000
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from understudy.base.parameters import Parameters
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.few_shot import generate as generating
@@ -19,15 +20,14 @@ from understudy.methods.few_shot.plan import (
 )
 from understudy.methods.few_shot.sampler import build_exemplar_prompts, try_rows
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
-from understudy.parameters import Parameters
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import PromptTemplate
 from understudy.release import Release
-from understudy.writing.records import SyntheticRecord
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import PromptTemplate
+from understudy.text.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus

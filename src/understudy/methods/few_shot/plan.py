@@ -14,10 +14,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from understudy.decoding.prompting import TextParameters
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
+from understudy.base.parameters import Parameters
 from understudy.methods.public import PublicFacts
-from understudy.parameters import Parameters
+from understudy.methods.shared.decoding.prompting import TextParameters
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Charge, Plan

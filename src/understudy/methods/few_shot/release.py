@@ -29,14 +29,14 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.decoding.prompting import LabelPrompts
-from understudy.decoding.structured import Fault
-from understudy.decoding.workers import Stop, at_once, run_together
-from understudy.errors import PrivacyError
 from understudy.methods.base import Released, ReleaseTools, needed
 from understudy.methods.few_shot.plan import SCHEMA, TOKENS, FewShotParameters, part_name
 from understudy.methods.few_shot.sampler import TokenSampler, build_exemplar_prompts
+from understudy.methods.shared.decoding.prompting import LabelPrompts
+from understudy.methods.shared.decoding.structured import Fault
+from understudy.methods.shared.decoding.workers import Stop, at_once, run_together
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays

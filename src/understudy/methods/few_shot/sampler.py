@@ -16,15 +16,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.decoding.ending import Ending, OpenText
-from understudy.decoding.prompting import LabelPrompt, LabelPrompts, PromptTokens, build_prompts
-from understudy.decoding.sums import Candidates, public_candidates, softmax_sum, vote_sum
-from understudy.errors import ConfigError, ModelError
+from understudy.base.errors import ConfigError, ModelError
 from understudy.methods.few_shot.plan import FewShotParameters
+from understudy.methods.shared.decoding.ending import Ending, OpenText
+from understudy.methods.shared.decoding.prompting import LabelPrompt, LabelPrompts, PromptTokens, build_prompts
+from understudy.methods.shared.decoding.sums import Candidates, public_candidates, softmax_sum, vote_sum
 from understudy.models.causal import CausalModel, whole_rows
 from understudy.models.contexts import Contexts
 from understudy.privacy.subsampled import LabelTokens, Sample, SubsampledTokens
-from understudy.prompts.template import Prompts
+from understudy.text.prompts.template import Prompts
 
 
 def build_exemplar_prompts(
@@ -37,8 +37,8 @@ def build_exemplar_prompts(
 ) -> LabelPrompts:
     """The prompts of all labels.
 
-    Raises ConfigError: as :func:`~understudy.decoding.prompting.build_prompts`, or the prompt without private texts is
-    empty.
+    Raises ConfigError: as :func:`~understudy.methods.shared.decoding.prompting.build_prompts`, or the prompt without
+    private texts is empty.
     """
     asked = build_prompts(parameters, prompts, model, label_names=label_names, record_columns=record_columns)
     return replace(asked, labels=tuple(_with_room(parameters, each) for each in asked.labels))

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ModelError
-from understudy.evolution.harvest import harvest, survivors
-from understudy.evolution.loop import Round, evolve, sizes_within
-from understudy.evolution.variation import TextAPI, keywords_of_labels
-from understudy.guide.choosing import choose
-from understudy.guide.released import guide_of
+from understudy.base.errors import ModelError
 from understudy.methods.guided_evolution.plan import GuidedEvolutionParameters
 from understudy.methods.public import GenerationTools
+from understudy.methods.shared.evolution.harvest import harvest, survivors
+from understudy.methods.shared.evolution.loop import Round, evolve, sizes_within
+from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels
+from understudy.methods.shared.guide.choosing import choose
+from understudy.methods.shared.guide.released import guide_of
 from understudy.release import Release
-from understudy.writing.records import SyntheticRecord
+from understudy.text.writing.records import SyntheticRecord
 
 
 def generate(

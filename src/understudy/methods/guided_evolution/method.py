@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from understudy.evolution.harvest import calls_within, variation_characters
-from understudy.evolution.variation import keywords_of_labels
+from understudy.base.parameters import Parameters
 from understudy.methods.base import Method, Needs, Released, ReleaseTools
 from understudy.methods.contents import Contents
 from understudy.methods.guided_evolution import generate as generating
 from understudy.methods.guided_evolution.plan import NAME, GuidedEvolutionParameters, make_plan
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
-from understudy.parameters import Parameters
+from understudy.methods.shared.evolution.harvest import calls_within, variation_characters
+from understudy.methods.shared.evolution.variation import keywords_of_labels
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.prompts.evolving import EvolutionPrompts
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import PromptTemplate
 from understudy.release import Release
-from understudy.writing.records import SyntheticRecord
+from understudy.text.prompts.evolving import EvolutionPrompts
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import PromptTemplate
+from understudy.text.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus

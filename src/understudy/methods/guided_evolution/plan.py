@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from understudy.errors import ConfigError
-from understudy.evolution.harvest import HarvestParameters
-from understudy.evolution.loop import candidates_per_round, require_few
-from understudy.evolution.parameters import EvolutionParameters
-from understudy.guide.plan import forecast, guide_charge
+from understudy.base.errors import ConfigError
 from understudy.methods.public import PublicFacts
+from understudy.methods.shared.evolution.harvest import HarvestParameters
+from understudy.methods.shared.evolution.loop import candidates_per_round, require_few
+from understudy.methods.shared.evolution.parameters import EvolutionParameters
+from understudy.methods.shared.guide.plan import forecast, guide_charge
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget

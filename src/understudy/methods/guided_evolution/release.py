@@ -4,18 +4,18 @@
 
 Guarantee:
     Unit: a record, or an owner of whom at most k records are averaged. The guide is one
-    :class:`~understudy.privacy.mechanisms.NoisySum` over :class:`~understudy.queries.guide.GuideSums`, joint over
-    labels; all else is post-processing of it.
+    :class:`~understudy.privacy.mechanisms.NoisySum` over :class:`~understudy.methods.shared.queries.guide.GuideSums`,
+    joint over labels; all else is post-processing of it.
 """
 
 from __future__ import annotations
 
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.guide.guide import Guide, noise_check
-from understudy.guide.plan import GUIDE
 from understudy.methods.base import Released, ReleaseTools, needed
+from understudy.methods.shared.guide.guide import Guide, noise_check
+from understudy.methods.shared.guide.plan import GUIDE
+from understudy.methods.shared.queries.guide import GuideSums
 from understudy.privacy.plan import Plan
-from understudy.queries.guide import GuideSums
 
 
 def release(corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:

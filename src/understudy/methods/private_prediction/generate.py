@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from understudy.columns import Column
-from understudy.errors import ReleaseError
+from understudy.base.columns import Column
+from understudy.base.errors import ReleaseError
 from understudy.methods.private_prediction.plan import ROWS
+from understudy.methods.shared.tables.released import has_columns, variables_of
 from understudy.release import Release
-from understudy.tables.released import has_columns, variables_of
-from understudy.writing.records import SyntheticRecord
+from understudy.text.writing.records import SyntheticRecord
 
 
 def available(release: Release) -> list[int]:

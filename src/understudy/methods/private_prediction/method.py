@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from understudy.decoding.prompting import build_prompts
+from understudy.base.parameters import Parameters
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.private_prediction import generate as generating
@@ -18,13 +18,13 @@ from understudy.methods.private_prediction.plan import (
     make_plan,
 )
 from understudy.methods.public import GenerationTools, PublicFacts
-from understudy.parameters import Parameters
+from understudy.methods.shared.decoding.prompting import build_prompts
 from understudy.privacy.events import ZCDPEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release
-from understudy.writing.records import SyntheticRecord
+from understudy.text.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus

@@ -12,10 +12,11 @@ Amin et al. 2024, *Private prediction for large-scale synthetic text generation*
 Guarantee:
     Unit: a record, or an owner. All noise and its accounting is one
     :class:`~understudy.privacy.tokens.PrivateTokens`, paid once for all batches, since they are disjoint. What it takes
-    of the private rows are the exact integer sums of :class:`~understudy.decoding.sums.TokenSums`; a row's own values
-    depend on its own text (behind its own cells) alone (:mod:`understudy.models.contexts`), besides sampled rows,
-    which are made of the columns' released values: charges compose adaptively. Empty batches run like any other. A text
-    is sealed before it is used; one that a crash lost is decoded again, and a test that was open then counts as spent.
+    of the private rows are the exact integer sums of :class:`~understudy.methods.shared.decoding.sums.TokenSums`; a
+    row's own values depend on its own text (behind its own cells) alone (:mod:`understudy.models.contexts`), besides
+    sampled rows, which are made of the columns' released values: charges compose adaptively. Empty batches run like any
+    other. A text is sealed before it is used; one that a crash lost is decoded again, and a test that was open then
+    counts as spent.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.columns import Column, in_words
+from understudy.base.columns import Column, in_words
+from understudy.base.errors import ModelError
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.decoding.prompting import LabelPrompt, LabelPrompts, build_prompts
-from understudy.decoding.structured import Fault
-from understudy.decoding.workers import Stop, at_once, run_together
-from understudy.errors import ModelError
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
 from understudy.methods.private_prediction.plan import ROWS, TOKENS, PrivatePredictionParameters, part_name
 from understudy.methods.private_prediction.sampler import TokenSampler
+from understudy.methods.shared.decoding.prompting import LabelPrompt, LabelPrompts, build_prompts
+from understudy.methods.shared.decoding.structured import Fault
+from understudy.methods.shared.decoding.workers import Stop, at_once, run_together
 from understudy.models.contexts import Contexts
 from understudy.models.machine import is_out_of_memory
 from understudy.privacy.facts import Fact, Facts

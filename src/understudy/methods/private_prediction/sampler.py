@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from understudy.decoding.ending import OpenText
-from understudy.decoding.sums import TokenSums, public_candidates
-from understudy.errors import ModelError
+from understudy.base.errors import ModelError
 from understudy.methods.private_prediction.plan import Clip
+from understudy.methods.shared.decoding.ending import OpenText
+from understudy.methods.shared.decoding.sums import TokenSums, public_candidates
 from understudy.models.contexts import Contexts
 from understudy.privacy.tokens import BatchTokens, PrivateTokens
 

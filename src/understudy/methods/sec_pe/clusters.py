@@ -1,6 +1,7 @@
 """Public clusters, and the noisy sum of what private records say about them.
 
-A record x (an integer vector of :mod:`understudy.evolution.embeddings`) belongs to the nearest public centre e_k of its
+A record x (an integer vector of :mod:`understudy.methods.shared.evolution.embeddings`) belongs to the nearest public
+centre e_k of its
 label and adds one vector there:
 
     ( sqrt(s) ,  sqrt(1 - s) * clip(x - e_k, C) / C )          s: the sizes' share, C: the residual's clipping norm
@@ -17,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.errors import ConfigError
 from understudy.corpus.bounding import BoundedBatch
-from understudy.errors import ConfigError
-from understudy.evolution.embeddings import STEPS, Block, integer_vectors, private_vectors
-from understudy.evolution.voting import nearest
 from understudy.methods.sec_pe.plan import CLUSTER_SENSITIVITY, GRID
+from understudy.methods.shared.evolution.embeddings import STEPS, Block, integer_vectors, private_vectors
+from understudy.methods.shared.evolution.voting import nearest
 from understudy.models.types import Embedder
 from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import Sensitivity

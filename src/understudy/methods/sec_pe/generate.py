@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ModelError, ReleaseError
-from understudy.evolution.embeddings import Block, integer_vectors
-from understudy.evolution.harvest import harvest, survivors
-from understudy.evolution.loop import Round, evolve, sizes_within
-from understudy.evolution.variation import TextAPI, keywords_of_labels
-from understudy.evolution.voting import Distance, nearest
+from understudy.base.errors import ModelError, ReleaseError
 from understudy.methods.public import GenerationTools
 from understudy.methods.sec_pe.plan import SecPEParameters
+from understudy.methods.shared.evolution.embeddings import Block, integer_vectors
+from understudy.methods.shared.evolution.harvest import harvest, survivors
+from understudy.methods.shared.evolution.loop import Round, evolve, sizes_within
+from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels
+from understudy.methods.shared.evolution.voting import Distance, nearest
 from understudy.models.types import Embedder
 from understudy.release import Release
-from understudy.writing.records import SyntheticRecord
+from understudy.text.writing.records import SyntheticRecord
 
 
 def generate(
@@ -53,7 +53,7 @@ class CentreVotes:
     Args:
         centres: ``Float32[labels, K, d]``.
         sizes: ``Float64[labels, K]``; those below 0 count as 0.
-        distance: as in :func:`~understudy.evolution.voting.nearest`.
+        distance: as in :func:`~understudy.methods.shared.evolution.voting.nearest`.
     """
 
     def __init__(

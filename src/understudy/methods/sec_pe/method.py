@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from understudy.errors import ConfigError
-from understudy.evolution.harvest import calls_within, variation_characters
-from understudy.evolution.variation import keywords_of_labels
+from understudy.base.errors import ConfigError
+from understudy.base.parameters import Parameters
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
@@ -26,18 +25,19 @@ from understudy.methods.sec_pe.plan import (
     release_names,
     require_planned,
 )
-from understudy.parameters import Parameters
+from understudy.methods.shared.evolution.harvest import calls_within, variation_characters
+from understudy.methods.shared.evolution.variation import keywords_of_labels
 from understudy.privacy.events import MixtureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import require_releasable
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
-from understudy.prompts.evolving import EvolutionPrompts
-from understudy.prompts.parameters import WritingParameters
-from understudy.prompts.template import PromptTemplate
 from understudy.release import Release
-from understudy.writing.records import SyntheticRecord
+from understudy.text.prompts.evolving import EvolutionPrompts
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import PromptTemplate
+from understudy.text.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus

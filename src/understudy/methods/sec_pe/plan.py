@@ -23,14 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from understudy.errors import ConfigError, PrivacyError
-from understudy.evolution.harvest import HarvestParameters
-from understudy.evolution.loop import candidates_per_round, require_few
-from understudy.evolution.parameters import EvolutionParameters
-from understudy.evolution.voting import Distance
-from understudy.files import UnreadableText, read_lines
+from understudy.base.errors import ConfigError, PrivacyError
+from understudy.base.files import UnreadableText, read_lines
+from understudy.base.parameters import Parameters, public_file
 from understudy.methods.public import PublicFacts
-from understudy.parameters import Parameters, public_file
+from understudy.methods.shared.evolution.harvest import HarvestParameters
+from understudy.methods.shared.evolution.loop import candidates_per_round, require_few
+from understudy.methods.shared.evolution.parameters import EvolutionParameters
+from understudy.methods.shared.evolution.voting import Distance
 from understudy.privacy.events import Inclusion
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.mechanisms import SampledSum, Sensitivity

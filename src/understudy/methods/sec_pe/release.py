@@ -24,10 +24,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.errors import ConfigError
+from understudy.base.labels import LabelSet
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.errors import ConfigError
-from understudy.labels import LabelSet
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums, make_clusters, noisy_centres
 from understudy.methods.sec_pe.plan import SamplingRates, SecPEParameters, release_names

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from understudy.decoding.tuned import TunedModel
-from understudy.errors import ConfigError
-from understudy.labels import NOISY, UNIFORM
+from understudy.base.errors import ConfigError
+from understudy.base.labels import NOISY, UNIFORM
+from understudy.base.parameters import Parameters
 from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.public import GenerationTools, PublicFacts
@@ -19,6 +19,7 @@ from understudy.methods.seq_pate.plan import (
     make_plan,
     planned_queries,
 )
+from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.methods.tuned import texts
 from understudy.methods.tuned.model import (
     COUNTS,
@@ -29,14 +30,13 @@ from understudy.methods.tuned.model import (
     tuned_model,
 )
 from understudy.models.causal import CausalModel
-from understudy.parameters import Parameters
 from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.facts import Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.release import Release
-from understudy.writing.records import SyntheticRecord
+from understudy.text.writing.records import SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus

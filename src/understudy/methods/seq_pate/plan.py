@@ -13,12 +13,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from understudy.errors import ConfigError, ReleaseError
-from understudy.labels import NOISY, UNIFORM, declared_proportions
+from understudy.base.errors import ConfigError, ReleaseError
+from understudy.base.labels import NOISY, UNIFORM, declared_proportions
+from understudy.base.parameters import CommaSeparated, Parameters, private_file, public_file
 from understudy.methods.public import PublicFacts
 from understudy.methods.tuned.model import DeclaredSize, TunedParameters
 from understudy.models.lora import ALL
-from understudy.parameters import CommaSeparated, Parameters, private_file, public_file
 from understudy.privacy.accountant import Composition, gaussian_split, pure_split
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.exact import as_typed
@@ -27,7 +27,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity, Shape
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.plan import Charge, Plan
-from understudy.statement.rounding import round_up
+from understudy.release.statement.rounding import round_up
 
 NAME = "seq-pate"
 LABELS = "labels"

@@ -11,12 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from understudy.base.errors import ConfigError, CorpusError
+from understudy.base.files import UnreadableText, cannot_read, read_lines
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.secrets import SecretFinder
-from understudy.decoding.prompting import LabelPrompts
-from understudy.decoding.tuned import TunedModel, build_instructions
-from understudy.errors import ConfigError, CorpusError
-from understudy.files import UnreadableText, cannot_read, read_lines
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.plan import SeqPATEParameters, teacher_count
 from understudy.methods.seq_pate.student import Lessons, Student
@@ -27,6 +25,8 @@ from understudy.methods.seq_pate.teachers import (
     require_same_teachers,
     require_separate_teachers,
 )
+from understudy.methods.shared.decoding.prompting import LabelPrompts
+from understudy.methods.shared.decoding.tuned import TunedModel, build_instructions
 from understudy.methods.tuned.model import model_to_tune
 from understudy.models.causal import CausalModel
 from understudy.models.machine import is_out_of_memory, one_core, worker_count
@@ -34,7 +34,7 @@ from understudy.models.training import LoRA, random_rows
 from understudy.models.trunk import Trunk
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import Engine
-from understudy.prompts.template import Prompts
+from understudy.text.prompts.template import Prompts
 
 _GROUP = {"cpu": 16, "cuda": 64}
 _MOST_NUMBERS = 20_000_000

@@ -18,7 +18,7 @@ Guarantee:
     which states its sensitivity; noise is added to the sum of all teachers' answers, once, and what was released is
     used for ever. Questions and candidates are the student's, never the teachers': they are stored before they are
     asked, and the student after it has learnt, so a resumed run asks the same and goes on from there.
-    Label counts are a sum of their own (:class:`~understudy.queries.counts.LabelCounts`).
+    Label counts are a sum of their own (:class:`~understudy.methods.shared.queries.counts.LabelCounts`).
     Phrases: removing all records with a phrase that is in at most n_s of them changes at most n_s teachers, so every
     round's sum moves n_s times as far (:func:`~understudy.methods.seq_pate.plan.phrase_epsilon`).
 """
@@ -33,8 +33,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.labels import in_proportion
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.labels import in_proportion
 from understudy.methods.base import Released, ReleaseTools, needed
 from understudy.methods.seq_pate.answers import Questions, TeacherAnswers
 from understudy.methods.seq_pate.plan import LABELS, SeqPATEParameters, answers_name, teacher_count

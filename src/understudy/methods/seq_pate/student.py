@@ -10,13 +10,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.decoding.tuned import Sampling, TunedModel
 from understudy.methods.seq_pate.answers import Questions
 from understudy.methods.seq_pate.plan import SeqPATEParameters
+from understudy.methods.shared.decoding.tuned import Sampling, TunedModel
 from understudy.models.machine import single_threaded_inference, worker_pool
 from understudy.models.training import AdamW, Block, LearningRate, TokenRow, losses_of, target_logits
 from understudy.privacy.sealed import Arrays
-from understudy.prompts.predicting import BLANK_LINE
+from understudy.text.prompts.predicting import BLANK_LINE
 
 _BLOCK = 8
 _MASS = 0.95

@@ -25,10 +25,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.errors import PrivacyError
+from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.decoding.tuned import TunedModel
-from understudy.errors import PrivacyError
-from understudy.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models.machine import one_core, single_threaded_inference, worker_pool
 from understudy.models.training import AdamW, Block, LearningRate, LoRA, Shapes, TokenRow, logits_of, losses_of
 from understudy.models.trunk import Trunk

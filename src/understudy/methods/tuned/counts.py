@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.labels import NOISY, declared_proportions
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.labels import NOISY, declared_proportions
 from understudy.methods.base import ReleaseTools
+from understudy.methods.shared.queries.counts import LabelCounts
 from understudy.methods.tuned.model import COUNTS
-from understudy.queries.counts import LabelCounts
 
 
 def label_counts(

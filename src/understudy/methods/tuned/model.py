@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from understudy.decoding.prompting import LabelPrompts, TextParameters
-from understudy.decoding.tuned import Instructions, TunedModel
-from understudy.errors import ConfigError, ReleaseError
+from understudy.base.errors import ConfigError, ReleaseError
+from understudy.base.parameters import CommaSeparated, Parameters
 from understudy.methods.contents import BESIDE, Held
+from understudy.methods.shared.decoding.prompting import LabelPrompts, TextParameters
+from understudy.methods.shared.decoding.tuned import Instructions, TunedModel
 from understudy.models.causal import CausalModel
 from understudy.models.lora import ATTENTION
 from understudy.models.training import LoRA, Trainable, Weights
-from understudy.parameters import CommaSeparated, Parameters
 from understudy.release import Release
 
 MODEL = "private model"

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from understudy.decoding.structured import Fault, JSONSchema, RecordCheck, TextCheck, TranscriptCheck
-from understudy.decoding.tuned import Sampling, TunedModel
 from understudy.methods.public import GenerationTools
+from understudy.methods.shared.decoding.structured import Fault, JSONSchema, RecordCheck, TextCheck, TranscriptCheck
+from understudy.methods.shared.decoding.tuned import Sampling, TunedModel
 from understudy.methods.tuned.model import SCHEMA, TunedParameters
 from understudy.models.types import Completion
 from understudy.release import Release
-from understudy.writing.records import SyntheticRecord
-from understudy.writing.writer import public_name
+from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing.writer import public_name
 
 _AT_ONCE = 4096
 _TRIES = 4

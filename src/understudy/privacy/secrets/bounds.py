@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 from understudy.privacy.events import Inclusion
 from understudy.privacy.guarantee import normal_quantile
 from understudy.privacy.search import edge, log_ratio

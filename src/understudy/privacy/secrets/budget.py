@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 from understudy.privacy.exact import Number, as_typed, exact, require_chance, require_positive
 from understudy.privacy.guarantee import normal_quantile
 

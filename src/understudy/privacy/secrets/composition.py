@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ConfigError, PrivacyError
+from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEvent
 from understudy.privacy.exact import Number
 from understudy.privacy.guarantee import normal_quantile, phi_bar

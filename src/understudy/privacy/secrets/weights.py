@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.errors import ConfigError
+from understudy.base.errors import ConfigError
 from understudy.privacy.events import Inclusion
 
 if TYPE_CHECKING:

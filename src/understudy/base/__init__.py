@@ -1,0 +1,1 @@
+"""What knows nothing of privacy, models or methods: errors, files, and what a table's cells mean."""

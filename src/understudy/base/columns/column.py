@@ -1,0 +1,374 @@
+"""One typed column: a name, and a declared, finite domain of cells.
+
+The domain is public: the values of a category, or a range in bins. A missing value has a cell of its own, the last one,
+unless the column is declared to have none.
+Numbers and dates outside their range count as its nearest end; a value of another kind, or a category that is not
+declared, makes a bad row.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.base.columns.values import KINDS, Kind, Value, from_number, number_of, parse
+from understudy.base.errors import ConfigError
+from understudy.base.labels import Label, as_type, canonical, is_missing
+
+T = TypeVar("T", int, float)
+MOST_CELLS = 1_000
+"""Of one column."""
+_BINS = 16
+_SHOWN = 12
+_TRIES = 32
+"""Numbers sampled until one with the declared decimals lies in its bin: where any do, most do."""
+_MISSING = "missing"
+_FORMS = {
+    "boolean": "it holds true or false, yes or no, 1 or 0",
+    "integer": "it holds whole numbers such as 1200, without separators or units",
+    "number": "it holds numbers such as 1200.50: a point before the decimals, no other separators, no units",
+    "date": "it holds dates such as 2024-12-31",
+    "datetime": "it holds times such as 2024-12-31T23:59",
+    "identifier": "it is not read",
+}
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+FORM = (
+    "Declare `NAME=A|B|C`, `NAME=0..100/20` (a range in 20 bins) or `NAME` (a boolean); in YAML and Python also "
+    "`NAME: {kind: integer, range: [0, 100], bins: 20, required: true}`. docs/tables.md has all forms."
+)
+
+Span = tuple[float, float]
+"""A part of a range, both ends included: numbers, days or seconds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a condition asks of a column.
+
+    Args:
+        weights: ``Float64[size]``: the share of each cell's values that meet it.
+        spans: the values within bins that do; empty: all.
+    """
+
+    weights: NDArray[np.float64]
+    spans: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True)
+class Column:
+    """One typed column: its name and its domain.
+
+    Args:
+        name: as the private table has it.
+        kind: what its values are.
+        values: of a category, in their own type.
+        least, most: ends of the range, both included: whole numbers, decimals, dates (ISO 8601 where they are strings).
+        bins: of equal width over the range; each is a cell.
+        decimals: digits behind the point of a number that is written.
+        required: no value is missing: there is no cell for it, and a row without one is a bad row.
+
+    Raises:
+        ConfigError: if it declares no finite domain.
+    """
+
+    name: str
+    kind: Kind
+    values: tuple[Label, ...] = ()
+    least: Any = None
+    most: Any = None
+    bins: int = 0
+    decimals: int = 2
+    required: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip() or not self.name.isprintable():
+            raise no_column("", "it has no name that can be shown")
+        if self.kind not in KINDS:
+            raise no_column(self.name, f"there is no kind {self.kind!r:.40}, only {', '.join(KINDS)}")
+        if not isinstance(self.required, bool):
+            raise no_column(self.name, "`required` is neither true nor false", "Write `required: true`.")
+        if self.kind == "identifier":
+            if self.values or self.least is not None or self.most is not None or self.bins or self.required:
+                raise no_column(self.name, "an identifier has no values and no range, and is never required")
+        elif self.kind in ("category", "boolean"):
+            self._check_values()
+        else:
+            self._check_range()
+        if self.size > MOST_CELLS:
+            raise no_column(self.name, f"it has more than {MOST_CELLS} cells", "Declare fewer values or bins.")
+
+    def _check_values(self) -> None:
+        if self.least is not None or self.most is not None or self.bins:
+            raise no_column(self.name, f"a {self.kind} has no range")
+        if self.kind == "boolean":
+            if self.values:
+                raise no_column(self.name, "a boolean has no values of its own")
+            object.__setattr__(self, "values", (False, True))
+        if len(self.values) >= MOST_CELLS:
+            raise no_column(self.name, f"it has more than {MOST_CELLS} cells", "Declare fewer values.")
+        usable = all(as_type(value, None) is not None and not is_missing(value) for value in self.values)
+        if not self.values or not usable:
+            raise no_column(self.name, "a category needs values: strings, numbers or booleans")
+        if len({type(value) for value in self.values}) > 1 or any(
+            isinstance(value, int) and abs(value) >> 63 for value in self.values
+        ):
+            raise no_column(self.name, "its values are not of one type that a column can hold", "Quote them all.")
+        if len({canonical(value) for value in self.values}) < len(self.values):
+            raise no_column(self.name, "a value is declared twice")
+        if _MISSING in map(canonical, self.values):
+            raise no_column(
+                self.name,
+                f"the value {_MISSING!r} is what a missing value is called",
+                "Call it something else in the table, or make these cells empty and leave the value out.",
+            )
+
+    def _check_range(self) -> None:
+        if self.values:
+            raise no_column(self.name, f"a column of the kind {self.kind} has a range, not values")
+        ends = tuple(parse(end, self.kind) for end in (self.least, self.most))
+        if None in ends:
+            raise no_column(self.name, f"its range does not have two ends of the kind {self.kind}")
+        low, high = (number_of(end) for end in ends)
+        if not low < high and not (low == high and self.kind != "number"):
+            raise no_column(self.name, "its range ends before it begins")
+        object.__setattr__(self, "least", ends[0])
+        object.__setattr__(self, "most", ends[1])
+        if not isinstance(self.bins, int) or isinstance(self.bins, bool) or self.bins < 0:
+            raise no_column(self.name, "its bins are no number from 1")
+        if self.kind != "number":
+            widest = int(high - low) + 1
+            object.__setattr__(self, "bins", min(self.bins or _BINS, widest))
+        object.__setattr__(self, "bins", self.bins or _BINS)
+        if not isinstance(self.decimals, int) or not 0 <= self.decimals <= 12:
+            raise no_column(self.name, "its decimals are no number from 0 to 12")
+
+    @property
+    def made_up(self) -> bool:
+        """Whether it is an identifier: never read, and every row gets a random one."""
+        return self.kind == "identifier"
+
+    @property
+    def size(self) -> int:
+        """Cells, that of missing values included where it has one."""
+        return self.missing + (not self.required)
+
+    @property
+    def missing(self) -> int:
+        """The number of cells that hold values; and the cell of missing values behind them, where there is one."""
+        return len(self.values) or self.bins
+
+    @property
+    def form(self) -> str:
+        """How its values are written, for people."""
+        form = _FORMS.get(self.kind, "")
+        if self.kind == "category":
+            shown = ", ".join(map(canonical, self.values[:_SHOWN]))
+            form = f"it declares {shown}{', ...' if len(self.values) > _SHOWN else ''} and no other value"
+        return f"{form}; it is required, so no cell may be empty" if self.required else form
+
+    def cell(self, value: object) -> int | None:
+        """The cell of a value as a file has it; None where it is no value of this column, or missing and required."""
+        if isinstance(value, np.generic):
+            value = value.item()
+        if is_missing(value):
+            return None if self.required else self.missing
+        if self.values:
+            return self._index.get(canonical(label)) if (label := self._label(value)) is not None else None
+        parsed = parse(value, self.kind)
+        return None if parsed is None else self._bin(parsed)
+
+    def sample(self, cell: int, generator: np.random.Generator, within: Sequence[Span] = ()) -> Value | None:
+        """A value of a cell, at random where it holds several, of those in the spans ``within`` where there are such;
+        None of the missing one."""
+        if self.made_up:
+            return f"{int(generator.integers(2**63)):016x}"
+        if cell == self.missing:
+            return None
+        if self.values:
+            return self.values[cell]
+        pieces = self._pieces(cell, within or ((number_of(self.least), number_of(self.most)),))
+        sizes = np.array([size for *_, size in pieces])
+        low, high, _ = pieces[int(generator.choice(len(pieces), p=sizes / sizes.sum()))]
+        if self.kind == "number":
+            return self._number(low, high, cell, generator)
+        return from_number(self.kind, int(generator.integers(int(low), int(high) + 1)))
+
+    def _number(self, low: float, high: float, cell: int, generator: np.random.Generator) -> float:
+        """With the column's decimals, and in the bin, unless no such number is."""
+        for _ in range(_TRIES):
+            found = round(float(generator.uniform(low, high)), self.decimals)
+            if low <= found <= high and self._bin(found) == cell:
+                return found
+        return low
+
+    def title(self, cell: int) -> str:
+        """What a cell holds, for people."""
+        if cell == self.missing:
+            return _MISSING
+        if self.values:
+            return canonical(self.values[cell])
+        if self.kind == "number":
+            width = (self.most - self.least) / self.bins
+            return f"{self.least + cell * width:.12g} to {self.least + (cell + 1) * width:.12g}"
+        first, last = (from_number(self.kind, end) for end in self._whole_bin(cell))
+        return str(first) if first == last else f"{first} to {last}"
+
+    def by_title(self, values: Sequence[T]) -> dict[str, T]:
+        """The values of all cells by what the cells hold; those of cells with one title are added up."""
+        found: dict[str, T] = {}
+        for cell, value in enumerate(values):
+            title = self.title(cell)
+            found[title] = found[title] + value if title in found else value
+        return found
+
+    def asked(self, text: str) -> Asked:
+        """What ``A``, ``A|B``, ``5..9`` or ``missing`` asks for. Raises ConfigError if it asks for something else."""
+        weights = np.zeros(self.size)
+        spans: list[Span] = []
+        for part in (each.strip() for each in text.split("|")):
+            first, dots, last = (each.strip() for each in part.partition(".."))
+            cell = self.cell(part) if part and self.values else None
+            if cell is None and part == _MISSING and not self.required:
+                cell = self.missing
+            if cell is not None:
+                weights[cell] = 1.0
+            elif self.values:
+                raise _unknown(self, part)
+            else:
+                spans.append(self._span(first, last if dots else first, part))
+        for cell in range(self.missing if spans else 0):
+            weights[cell] = min(1.0, weights[cell] + self._overlap(cell, spans))
+        return Asked(weights, tuple(spans))
+
+    def _span(self, first: str, last: str, part: str) -> Span:
+        """The ends of a range within the column's own, on the line that it is on."""
+        ends = [parse(end, self.kind) for end in (first, last)]
+        if None in ends:
+            raise ConfigError(
+                f"The column {self.name!r:.60} has no {part.strip()!r:.60}.",
+                f"Ask for one value or for FIRST..LAST, both ends written out, such as {self.least}..{self.most}: "
+                f"{_FORMS[self.kind]}.",
+            )
+        low, high = (number_of(end) for end in ends)
+        if low > high:
+            raise ConfigError(
+                f"The range {part!r:.60} of the column {self.name!r:.60} ends before it begins.", "Write FIRST..LAST."
+            )
+        least, most = (number_of(end) for end in (self.least, self.most))
+        if self.kind == "number":  # the first and last value of so many decimals
+            low, high = math.ceil(round(low / self._step, 6)), math.floor(round(high / self._step, 6))
+            low, high = round(low * self._step, self.decimals), round(high * self._step, self.decimals)
+        if low > high or high < least or low > most:
+            shown = " to ".join(str(end) for end in (self.least, self.most))
+            raise ConfigError(f"The column {self.name!r:.60} has no values in {part!r:.60}.", f"It goes from {shown}.")
+        return max(low, least), min(high, most)
+
+    def _pieces(self, cell: int, spans: Sequence[Span]) -> list[tuple[float, float, float]]:
+        """What spans have of a bin: ends, and how large each piece is."""
+        if self.kind == "number":
+            width = (float(self.most) - float(self.least)) / self.bins
+            begin = float(self.least) + cell * width
+            inside = [(max(low, begin), min(high, begin + width)) for low, high in spans]
+            points = [(low, high, self._step) for low, high in spans if low == high and self._bin(low) == cell]
+            return [*((low, high, high - low) for low, high in inside if low < high), *points]
+        first, end = self._whole_bin(cell)
+        inside = [(max(low, first), min(high, end)) for low, high in spans]
+        return [(low, high, high - low + 1) for low, high in inside if low <= high]
+
+    def _overlap(self, cell: int, spans: Sequence[Span]) -> float:
+        """The share of a bin's values that lie in the spans."""
+        pieces = self._pieces(cell, spans)
+        if self.kind == "number":
+            return sum(size for *_, size in pieces) * self.bins / (float(self.most) - float(self.least))
+        first, last = self._whole_bin(cell)
+        return sum(size for *_, size in pieces) / (last - first + 1)
+
+    @property
+    def _step(self) -> float:
+        """Between a number and the next."""
+        return float(10**-self.decimals)
+
+    def arrow_type(self) -> Any:
+        """Of the synthetic column."""
+        import pyarrow as pa
+
+        if self.values:
+            kinds = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+            return kinds.get(type(self.values[0]), pa.string())
+        types = {"integer": pa.int64(), "number": pa.float64(), "date": pa.date32(), "datetime": pa.timestamp("us")}
+        return types.get(self.kind, pa.string())
+
+    def to_json(self) -> dict[str, Any]:
+        """As a YAML file declares it, its name besides."""
+        fields: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        if self.required:  # where it is not, nothing says so, as in Releases that know no such field
+            fields["required"] = True
+        if self.kind == "category":
+            return {**fields, "values": list(self.values)}
+        if self.kind in ("boolean", "identifier"):
+            return fields
+        ends = [end.isoformat() if isinstance(end, datetime.date) else end for end in (self.least, self.most)]
+        decimals = {"decimals": self.decimals} if self.kind == "number" else {}
+        return {**fields, "range": ends, "bins": self.bins, **decimals}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Column:
+        """What :meth:`to_json` made, or a file declares. Raises ConfigError if it is no column."""
+        rest = dict(fields)
+        name, ends = rest.pop("name", ""), rest.pop("range", [None, None])
+        unknown = set(rest) - {"kind", "values", "bins", "decimals", "required"}
+        if unknown:
+            raise no_column(name, f"there is no field {min(map(str, unknown))!r:.40}")
+        if not isinstance(ends, list | tuple) or len(ends) != 2:
+            raise no_column(name, "its range does not have two ends")
+        if type(rest.get("bins")) is int and rest["bins"] == 0:
+            raise no_column(name, "its bins are no number from 1", "Leave them out for 16.")
+        values = rest.pop("values", ())
+        if not isinstance(values, list | tuple):
+            raise no_column(name, "its values are no list")
+        return cls(name, rest.pop("kind", None), values=tuple(values), least=ends[0], most=ends[1], **rest)
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {canonical(value): index for index, value in enumerate(self.values)}
+
+    def _label(self, value: object) -> Label | None:
+        if self.kind != "boolean":
+            return as_type(value, None)
+        label = as_type(value, "string")
+        return _BOOLEANS.get(label.strip().casefold()) if isinstance(label, str) else None
+
+    def _bin(self, value: Any) -> int:
+        if self.kind == "number":
+            least, most = float(self.least), float(self.most)
+            share = (min(max(float(value), least), most) - least) / (most - least)
+            return min(max(math.floor(share * self.bins), 0), self.bins - 1)
+        low, high = (int(number_of(end)) for end in (self.least, self.most))
+        place = min(max(int(number_of(value)), low), high) - low
+        return place * self.bins // (high - low + 1)
+
+    def _whole_bin(self, cell: int) -> tuple[int, int]:
+        """First and last number of a bin of whole ones."""
+        low, high = (int(number_of(end)) for end in (self.least, self.most))
+        count = high - low + 1
+        return low - (-cell * count // self.bins), low - (-(cell + 1) * count // self.bins) - 1
+
+
+def no_column(name: object, problem: str, cure: str = FORM) -> ConfigError:
+    return ConfigError(f"The column {name!r:.60} is not declared as it should be: {problem}.", cure)
+
+
+def _unknown(column: Column, asked: str) -> ConfigError:
+    shown = [column.title(cell) for cell in range(min(column.size, _SHOWN))]
+    why = ": it is required" if asked.strip() == _MISSING and column.required else ""
+    return ConfigError(
+        f"The column {column.name!r} has no {asked.strip()!r:.60}{why}.",
+        f"Its values are: {', '.join(shown)}{', ...' if column.size > len(shown) else ''}.",
+    )

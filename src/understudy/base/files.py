@@ -1,0 +1,199 @@
+"""Files that appear whole or not at all, lists with a line per entry, and who may read and write, by any umask."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, BinaryIO, Literal
+
+from understudy.base.errors import ConfigError, StorageError
+
+PRIVATE_MODE = 0o600
+SHARED_MODE = 0o644
+"""Of what may be handed out: readable by all where the umask lets it be, writable by its owner alone."""
+
+_PRIVATE_FOLDER, _SHARED_FOLDER, _OTHERS_WRITE = 0o700, 0o755, 0o022
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
+_NO_FOLDER = {errno.EEXIST, errno.ENOTDIR}  # a file stands where the folder should
+
+AGAIN = "repeat the same command: it resumes, and nothing is charged twice."
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # two letters: C:/ is a drive
+
+
+def require_local(path: str | os.PathLike[str]) -> None:
+    """See that a path is one of this machine: ``s3://bucket/x`` would be a folder named ``s3:`` here.
+
+    An address in which credentials may stand is not quoted.
+    """
+    shown = os.fspath(path)
+    if _ADDRESS.match(shown):
+        named = "What was given" if "@" in shown or "?" in shown else repr(shown)
+        raise ConfigError(
+            f"{named} is an address, and no path on this machine.",
+            "Give a local path: only tables are read from elsewhere (s3://, gs:// and abfs://), as text and not as a "
+            "Path; results are copied there afterwards.",
+        )
+
+
+@contextmanager
+def atomic_file(path: Path, *, mode: int = SHARED_MODE) -> Iterator[BinaryIO]:
+    """Open a new file that takes ``path``'s place, synced to disk, once the block ends without an exception.
+
+    ``mode`` are its permissions before the umask. ConfigError where ``path`` is an address.
+    """
+    require_local(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+class UnreadableText(Exception):
+    """A text file that cannot be read. The message says why, in words that quote nothing of it."""
+
+
+def cannot_read(file: str, error: Exception, cure: str) -> ConfigError:
+    """The error for a public file that cannot be read, as an :class:`UnreadableText` or a parser's exception says."""
+    why = error if isinstance(error, UnreadableText) else type(error).__name__
+    return ConfigError(f"{file} cannot be read ({why}).", cure)
+
+
+MOST_BYTES = 1 << 28
+"""Of a public list, uncompressed."""
+MOST_SETTINGS_BYTES = 1 << 24
+"""Of a file of settings: YAML, or a JSON schema."""
+
+
+def is_pipe_or_device(path: Path) -> bool:
+    """Whether a path that somebody named is neither a file nor a folder: it would be waited for, or have no end."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def read_whole(
+    path: Path, *, most: int = MOST_BYTES, opener: Callable[[Path, Literal["rb"]], IO[bytes]] = open
+) -> bytes:
+    """The bytes of a file that the user named, opened by ``opener``, such as ``gzip.open``.
+
+    Raises:
+        UnreadableText: it cannot be opened, is a pipe or device, or holds more than ``most`` bytes.
+    """
+    try:
+        if is_pipe_or_device(path):
+            raise UnreadableText("it is a pipe or device, and no ordinary file")
+        with opener(path, "rb") as file:
+            data = file.read(most + 1)
+    except FileNotFoundError:
+        raise UnreadableText("there is no such file") from None
+    except IsADirectoryError:
+        raise UnreadableText("it is a folder") from None
+    except (OSError, ValueError) as error:
+        raise UnreadableText(type(error).__name__) from None
+    if len(data) > most:
+        raise UnreadableText(f"it is longer than {most >> 20} MiB")
+    return data
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 file; raises as :func:`read_whole` and :func:`lines_of` do."""
+    return lines_of(read_whole(path.expanduser()))
+
+
+def lines_of(data: bytes) -> list[str]:
+    """The lines of a UTF-8 text without their ends, which are LF or CRLF: no other character ends a line.
+
+    Raises:
+        UnreadableText: it is not UTF-8, or holds a carriage return elsewhere, which may have been meant as a line end.
+    """
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise UnreadableText("it is not UTF-8") from None
+    if "\r" in text:
+        raise UnreadableText("a carriage return stands alone; lines end at LF or CRLF")
+    return text.removesuffix("\n").split("\n")
+
+
+def private_folder(path: Path) -> Path:
+    """Make ``path`` with mode 0700, unless it is there already; ConfigError where it is an address."""
+    require_local(path)
+    shared_folder(path.parent)
+    path.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+    return path
+
+
+def shared_folder(path: Path) -> Path:
+    """Make ``path``, and the folders above it, so that only their owner may write there, unless they are there."""
+    for each in reversed([path, *path.parents]):
+        if each == path or not each.exists():
+            each.mkdir(mode=_SHARED_FOLDER, exist_ok=True)
+    return path
+
+
+def only_owner_writes(folder: Path) -> None:
+    """Take from all but its owner the right to write into ``folder``, if it is this user's."""
+    if os.name != "posix":
+        return
+    found = folder.stat()
+    if found.st_uid == os.geteuid() and found.st_mode & _OTHERS_WRITE:
+        folder.chmod(found.st_mode & 0o7777 & ~_OTHERS_WRITE)
+
+
+@contextmanager
+def disk_faults(place: Path) -> Iterator[None]:
+    """Say in words (a StorageError) that a disk is full, read-only or failing, whoever met it while working on
+    ``place``.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        raise storage_error(place, error) from None
+
+
+def storage_error(place: Path, error: OSError) -> StorageError:
+    """That something in ``place`` cannot be written, and that nothing is lost."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageError(f"The disk is full: {place} cannot be written.", f"Free some space, then {AGAIN}")
+    if error.errno in _NO_FOLDER:
+        return StorageError(
+            f"{place} cannot be written ({error.strerror}).", "Use another --output: no run began there."
+        )
+    return StorageError(f"{place} cannot be written ({error.strerror}).", f"Fix that, then {AGAIN}")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in ``folder`` durable; nothing to do where a folder cannot be opened (Windows)."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def files_sha256(folder: Path, files: Iterable[Path]) -> str:
+    """SHA-256 over several files: over the sorted lines ``<sha256>  <path within folder>``."""
+    lines = sorted(f"{file_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -1,0 +1,130 @@
+"""Labels: their canonical strings and types; the set, public and declared; and how records are shared out over it.
+
+Labels compare as canonical strings (``true``, ``1``, ``0.5``, ``other``) and keep their own type in the output. A whole
+decimal counts as an integer (1.0 as 1), because a single null makes a column of integers one of decimals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from understudy.base.errors import ConfigError
+
+Label = str | int | float | bool
+LabelType = Literal["string", "int", "float", "bool"]
+_LARGEST = 1e300  # of a number, so that a Release that names it as a label can be read again
+LABEL_TYPES: tuple[str, ...] = get_args(LabelType)
+
+
+def canonical(label: Label) -> str:
+    """The string by which two labels are compared: ``true``/``false``, ``1`` (also for 1.0), ``0.5``, or itself."""
+    if isinstance(label, str):
+        return label
+    if isinstance(label, bool):
+        return "true" if label else "false"
+    return repr(whole(label) if isinstance(label, float) else label)
+
+
+def whole(number: float) -> float | int:
+    """A whole decimal as an integer; any other as it is."""
+    return int(number) if number.is_integer() else number
+
+
+def is_missing(value: object) -> bool:
+    """Whether a label or owner cell holds nothing: null, NaN, or white space."""
+    if isinstance(value, str):
+        return not value or value.isspace()
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def as_type(value: object, label_type: LabelType | None) -> Label | None:
+    """``value`` as a label of ``label_type`` (None: of its own type), or None where it is no such label.
+
+    Infinities, and numbers of 300 digits, are no labels.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, (str, int, float, bool)):
+        return None
+    if isinstance(value, int) and abs(value) > _LARGEST:  # too long to be spelled
+        return None
+    if label_type is None:
+        return value if isinstance(value, str) or abs(value) <= _LARGEST else None
+    text = canonical(value)
+    if label_type == "string":
+        return text
+    if label_type == "bool":
+        return {"true": True, "false": False}.get(text.casefold())
+    try:
+        number = int(text) if label_type == "int" else float(text)
+    except ValueError:
+        return None
+    return number if abs(number) <= _LARGEST else None
+
+
+UNIFORM, NOISY = "uniform", "noisy"
+
+
+@dataclass(frozen=True)
+class LabelSet:
+    """The declared labels' canonical strings, in their order; none for a table without labels.
+
+    >>> LabelSet().size, LabelSet(("cardiology", "other")).size
+    (1, 2)
+    """
+
+    names: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Into how many groups records fall: one per label, and one where there are no labels."""
+        return max(1, len(self.names))
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """A name for each of the groups."""
+        return self.names or ("all",)
+
+
+def declared_proportions(text: str, label_names: Sequence[str]) -> tuple[float, ...] | None:
+    """The proportions that ``A=3,B=1`` declares, in the order of the labels; None for ``uniform`` and ``noisy``.
+
+    Raises ConfigError if it does not give every declared label, and no other, a number of 0 or more.
+    """
+    if text in (UNIFORM, NOISY):
+        return None
+    parts = [part.rpartition("=") for part in text.split(",")]
+    try:
+        given = {name.strip(): float(number) for name, _, number in parts}
+    except ValueError:
+        given = {}
+    usable = len(given) == len(parts) and all(math.isfinite(n) and n >= 0 for n in given.values())
+    if not usable or set(given) != set(label_names) or not 0 < sum(given.values()) < math.inf:
+        raise ConfigError(
+            f"The label proportions {text!r:.80} do not fit the declared labels.",
+            "Give `uniform`, `noisy`, or one number per label: A=3,B=1.",
+        )
+    return tuple(given[name] for name in label_names)
+
+
+def in_proportion(total: int, weights: Sequence[float]) -> list[int]:
+    """``total`` in proportion to ``weights`` (largest remainder); those below 0, as noisy counts may be, count as 0.
+
+    Where all are 0 the shares are equal.
+
+    >>> in_proportion(10, [5, 3, -1])
+    [6, 4, 0]
+    """
+    positive = [max(0.0, weight) for weight in weights]
+    whole = math.fsum(positive)
+    exact = [total * weight / whole for weight in positive] if whole > 0 else [total / len(positive)] * len(positive)
+    shares = [math.floor(share) for share in exact]
+    by_remainder = sorted(range(len(shares)), key=lambda place: (shares[place] - exact[place], place))
+    for place in by_remainder[: total - sum(shares)]:
+        shares[place] += 1
+    return shares

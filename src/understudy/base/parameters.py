@@ -1,0 +1,152 @@
+"""The base of every parameter model: frozen, strict about names, and with our own error."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
+
+from understudy.base.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_ONE_OR_SEVERAL = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
+
+
+def _one_or_several(value: object) -> object:
+    if isinstance(value, (str, os.PathLike)):
+        value = (value,)
+    if not isinstance(value, (list, tuple)):
+        raise ValueError("expected a string, or several")
+    return tuple(os.fspath(each) if isinstance(each, os.PathLike) else each for each in value)
+
+
+OneOrSeveral = Annotated[tuple[str, ...], BeforeValidator(_one_or_several), _ONE_OR_SEVERAL]
+"""Strings; a single one may stand alone."""
+CommaSeparated = Annotated[
+    tuple[str, ...],
+    BeforeValidator(
+        lambda v: _one_or_several(tuple(part.strip() for part in v.split(",")) if isinstance(v, str) else v)
+    ),
+    _ONE_OR_SEVERAL,
+]
+"""Strings; one string holds several, separated by commas."""
+
+
+_Group = TypeVar("_Group", bound="Parameters")
+
+LARGEST = 2**53
+"""Up to here whole numbers are exact as decimals too, and fit into the integers of arrays."""
+
+
+def public_file(default: Any) -> Any:
+    """A field that names a public file: a resumed run sees by its content whether it changed."""
+    return Field(default, json_schema_extra={"format": "path"})
+
+
+def private_file() -> Any:
+    """A field that names a private file, or None: no Release tells its name."""
+    return Field(None, json_schema_extra={"format": "private-path"})
+
+
+class Parameters(BaseModel):
+    """A pydantic model whose construction raises :class:`~understudy.base.errors.ConfigError`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**{n: os.fspath(v) if isinstance(v, os.PathLike) else v for n, v in values.items()})
+        except ValidationError as error:
+            raise ConfigError(_problem(error), _cure(error, list(type(self).model_fields))) from None
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _plain_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """``true`` is not 1, and no count is so large that arithmetic with it would fail."""
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        kinds = {annotation, *get_args(annotation)}
+        if isinstance(value, bool) and bool not in kinds and kinds & {int, float}:
+            raise ValueError("expected a number")
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise ValueError(f"expected a number of at most {LARGEST}")
+        return value
+
+    def part(self, group: type[_Group]) -> _Group:
+        """The fields of one group as that group's model."""
+        return group(**{name: getattr(self, name) for name in group.model_fields})
+
+    @classmethod
+    def public_files(cls) -> tuple[str, ...]:
+        """The fields that name public files."""
+        return cls._with_format("path")
+
+    @classmethod
+    def private_files(cls) -> tuple[str, ...]:
+        """The fields that name private files."""
+        return cls._with_format("private-path")
+
+    @classmethod
+    def _with_format(cls, name: str) -> tuple[str, ...]:
+        return tuple(each for each, field in cls.model_fields.items() if field.json_schema_extra == {"format": name})
+
+    @property
+    def file_hashes(self) -> dict[str, str]:
+        """SHA-256 of every public file that a field names."""
+        files = {name: Path(value) for name in self.public_files() if isinstance(value := getattr(self, name), str)}
+        return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items() if file.is_file()}
+
+
+def _problem(error: ValidationError) -> str:
+    """The first problem in one sentence."""
+    errors = error.errors(include_url=False)
+    field = errors[0]["loc"][:1]
+    first = max((each for each in errors if each["loc"][:1] == field), key=lambda each: len(_places(each)))
+    name = ".".join(map(str, (*field, *_places(first)))) or "parameters"
+    if first["type"] == "extra_forbidden":
+        return f"There is no parameter {name!r}."
+    forms = dict.fromkeys(each["msg"] for each in errors if each["input"] is first["input"])  # those of a union
+    others = (form.removeprefix("Input should be ") for form in list(forms)[1:] if form.startswith("Input should be "))
+    message = " or ".join([first["msg"].removeprefix("Value error, "), *others]).replace("valid tuple", "list")
+    message = message[:1].lower() + message[1:].rstrip(".")
+    if not first["loc"]:
+        return f"The parameters contradict each other: {message}."
+    if first["type"] == "missing":
+        return f"The parameter {name!r} is missing."
+    return f"Parameter {name!r}: {message}, got {_shown(first['input'])}."
+
+
+def _places(error: ErrorDetails) -> list[int]:
+    """Where in a list the problem is. Behind a field pydantic also names the types of a union."""
+    return [part for part in error["loc"] if isinstance(part, int)]
+
+
+def _shown(value: object) -> str:
+    """A single value; of anything else the type, since a table or its rows may be private."""
+    if value is None or isinstance(value, (str, int, float)):
+        try:
+            return f"{value!r:.80}"
+        except ValueError:
+            return "a number of thousands of digits"
+    return f"an object of the type {type(value).__name__}"
+
+
+def _cure(error: ValidationError, known: list[str]) -> str:
+    first = error.errors(include_url=False)[0]
+    if first["type"] == "extra_forbidden" and (near := difflib.get_close_matches(str(first["loc"][-1]), known, n=1)):
+        return f"Did you mean {near[0]!r}?"
+    return "docs/configuration.md and the method's own page list the parameters, and so does `--help`."

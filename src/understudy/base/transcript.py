@@ -1,0 +1,446 @@
+"""Texts that have parts: several columns of one row, or a dialogue; each as one string that every method sees.
+
+A part is a line that begins with its name and a colon. Further lines of its content follow as they are, with a
+backslash before those that look like the beginning of a part.
+
+>>> form = TextForm(roles=("customer", "agent"), acts=("greet", "ask"), tools=("search",))
+>>> call = Part("agent", '{"order": 7}', tool="search")
+>>> parts = [Part("customer", "Hello?\\nagent: are you there", act="ask"), call, Part(TOOL, "sent", tool="search")]
+>>> text = form.render(parts)
+>>> print(text)
+customer (ask): Hello?
+\\agent: are you there
+agent calls search: {"order": 7}
+search returns: sent
+>>> form.parse(text) == tuple(parts)
+True
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from typing import Any, NamedTuple
+
+from understudy.base.errors import ConfigError
+from understudy.base.untrusted import parse_json, said
+
+ROLE, CONTENT, ACT = "role", "content", "act"
+"""Keys of a turn in a table."""
+TOOL = "tool"
+"""The role of a tool that answers, where tools are declared."""
+TOOL_CALLS, TOOL_CALL_ID, NAME, ID, TYPE, FUNCTION, ARGUMENTS = (
+    *("tool_calls", "tool_call_id", "name"),
+    *("id", "type", "function", "arguments"),
+)
+"""Keys of a turn that calls tools, and of one that answers; and of a call."""
+TURNS, BEGINS, ENDS, CALLS = "turns", "begins", "ends", "calls"
+"""Typed columns that are told from a dialogue; there are ``turns.ACT`` and ``calls.TOOL``, too."""
+MOST_NAMES = 64
+_LEADING = "#>*_\\"
+"""What no name begins with: models put some of it before names, and a backslash stands before what is no name."""
+_MARKS = frozenset(":{}[]")
+"""What no name holds: what ends it, and the marks of prompt templates."""
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NEVER = "(?!)"
+_EXACT = 2**53  # whole numbers up to here are the same as integers and as floats
+
+
+class Part(NamedTuple):
+    """A part of a text.
+
+    Attributes:
+        name: whose it is: the field's or the role's name, or :data:`TOOL` where a tool answers.
+        content: what it says; of a call its arguments, a JSON object (see :func:`json_line`).
+        act: what it does, of the declared acts; empty for none.
+        tool: the one that is called, or that answers; empty where something is said.
+    """
+
+    name: str
+    content: str
+    act: str = ""
+    tool: str = ""
+
+    @property
+    def calls(self) -> bool:
+        """Whether it is a call of a tool."""
+        return bool(self.tool) and self.name != TOOL
+
+    @property
+    def answers(self) -> bool:
+        """Whether a tool answers."""
+        return bool(self.tool) and self.name == TOOL
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """What one record's text is made of. Public: it holds names alone.
+
+    Args:
+        fields: columns whose texts are written together, in this order.
+        roles: of those who speak in a dialogue. With neither a text is one string, which is its own transcript.
+        acts: what a turn of a dialogue may do.
+        tools: what those who speak may call. Calls stand behind what their turn says, and are answered right behind
+            it, in their order; only those that a dialogue ends with may have no answers.
+
+    Raises:
+        ConfigError: there are both, only one field, acts or tools without roles, or names that cannot begin a line or
+            be told apart.
+    """
+
+    fields: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    acts: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.fields and self.roles:
+            raise ConfigError(
+                "Roles are declared for several text columns, and a dialogue is one column.",
+                "Name the column of the dialogue alone with --text, or leave --roles out.",
+            )
+        if len(self.fields) == 1:
+            raise ConfigError("One text column has no parts.", "Name it alone, or several.")
+        if (self.acts or self.tools) and not self.roles:
+            raise ConfigError(
+                "Acts or tools are declared, and no roles: they belong to the turns of a dialogue.",
+                "Say who speaks with --roles A,B, or leave --acts and --tools out.",
+            )
+        what, where = ("role", "--roles") if self.roles else ("text column", "--text")
+        _require_names(self.names, what, where)
+        _require_names(self.acts, "act", "--acts", marks=_MARKS.union("()"))
+        if unfit := [name for name in self.tools if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name)]:
+            raise ConfigError(
+                f"The tool {unfit[0]!r:.60} has a name that no function has.",
+                "Use at most 64 letters, digits, _, - and points (--tools).",
+            )
+        _require_names(self.tools, "tool", "--tools", leading="")
+        if self.tools and TOOL in map(str.casefold, self.roles):
+            raise ConfigError(
+                f"The role {TOOL!r} is that of the tools, which are declared.", f"Leave {TOOL} out of --roles."
+            )
+        heads = Counter(head.casefold() for head in self._heads)
+        if twice := [head for head, times in heads.items() if times > 1]:
+            raise ConfigError(
+                f"In a transcript {twice[0]!r:.80} could be two things.", "Rename a role, an act or a tool."
+            )
+
+    def __bool__(self) -> bool:
+        """Whether texts have parts."""
+        return bool(self.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.fields or self.roles
+
+    def render(self, parts: Iterable[Part]) -> str:
+        """The transcript, from which :meth:`parse` reads the very same parts."""
+        return "\n".join(map(self._written, parts))
+
+    def parse(self, text: str) -> tuple[Part, ...] | None:
+        """The parts of a transcript; None where it is none: a field is missing, a line belongs to nobody, or a call is
+        no JSON or not answered."""
+        parts: list[tuple[Part, list[str]]] = []
+        for line in text.split("\n"):
+            if begins := self._begins.match(line):
+                name, act, called, answers = begins.groups(default="")
+                parts.append((Part(name or TOOL, "", act, called or answers), [line[begins.end() :]]))
+            elif parts:
+                parts[-1][1].append(line[1:] if self._escaped.match(line) else line)
+            else:
+                return None
+        return self.whole([part._replace(content="\n".join(lines)) for part, lines in parts])
+
+    def read(self, answer: str, *, complete: bool = True, cut: bool = False) -> str | None:
+        """The transcript in what a model wrote: names in any case or in bold, contents without white space around them,
+        and nothing of what is said before the first part. None where there is none: a part says nothing, an act or a
+        tool is not declared, a call is no JSON or not answered, or fields are missing, too many, or in another order.
+
+        Args:
+            complete: False for a model that has learnt such texts: fields may say nothing, though not all of them, and
+                the last part may have blank lines. Else it ends before the first one.
+            cut: the answer broke off: the last turn of several is left out.
+        """
+        parts: list[tuple[Part, list[str]]] = []
+        for line in answer.split("\n"):
+            if begins := self._looks_like.match(line):
+                part = self._meant(*begins.groups())
+                if part is None:
+                    return None
+                parts.append((part, [line[begins.end() :]]))
+            elif parts:
+                parts[-1][1].append(line[1:] if self._escaped.match(line) else line)
+        if cut and self.roles and len(parts) > 1:
+            parts.pop()
+        said = [part._replace(content="\n".join(lines).strip()) for part, lines in parts]
+        if complete and said:  # behind a blank line models talk about what they wrote
+            said[-1] = said[-1]._replace(content=_BLANK_LINE.split(said[-1].content)[0].rstrip())
+        said = [part._replace(content=json_line(part.content) or "") if part.calls else part for part in said]
+        found = self.whole(_unbroken(said) if cut else said)
+        if found is None:
+            return None
+        says = all if complete or self.roles else any
+        return self.render(found) if says(part.content or part.answers for part in found) else None
+
+    def contents(self, text: str, *, everything: bool = False) -> str:
+        """What a transcript says, without the names; of JSON (arguments, answers of tools) the values. Another text as
+        it is.
+
+        Args:
+            everything: names within JSON, too.
+        """
+        parts = self.parse(text) if self else None
+        if parts is None:
+            return text
+        return "\n".join(line for part in parts for line in said(part.content, everything=everything))
+
+    def each(self, text: str, change: Callable[[str], str]) -> str:
+        """A transcript with every content changed, those of calls left out; another text changed as a whole."""
+        parts = self.parse(text) if self else None
+        if parts is None:
+            return change(text)
+        return self.render(part if part.calls else part._replace(content=change(part.content)) for part in parts)
+
+    def cells(self, column: str, text: str) -> dict[str, Any]:
+        """A transcript as the columns that it was read from: strings (None for nothing), or the turns of a dialogue; a
+        text without parts as one column.
+
+        Args:
+            column: of the plain texts, or of the dialogues.
+        """
+        if not self:
+            return {column: text}
+        if self.fields:
+            parts = self.parse(text) or ()
+            return dict.fromkeys(self.fields) | {part.name: part.content or None for part in parts}
+        return {column: self.messages(text)}
+
+    def messages(self, text: str) -> list[dict[str, Any]]:
+        """The turns of a dialogue as a table has them, calls with ids of their own; no key is there without a value but
+        the content of a turn that calls a tool and says nothing. None of what is no transcript."""
+        numbers = count(1)
+        waiting: deque[str] = deque()
+        turns = []
+        for first, *others in turns_of(self.parse(text) or ()):
+            if first.answers:
+                answers = {TOOL_CALL_ID: waiting.popleft(), NAME: first.tool}
+                turns.append({ROLE: TOOL, CONTENT: first.content, **answers})
+                continue
+            turn: dict[str, Any] = {ROLE: first.name, CONTENT: None if first.calls else first.content}
+            if first.act:
+                turn[ACT] = first.act
+            if calls := [part for part in (first, *others) if part.calls]:
+                waiting = deque(f"call_{next(numbers)}" for _ in calls)
+                turn[TOOL_CALLS] = [
+                    {ID: name, TYPE: FUNCTION, FUNCTION: {NAME: part.tool, ARGUMENTS: part.content}}
+                    for name, part in zip(waiting, calls, strict=True)
+                ]
+            turns.append(turn)
+        return turns
+
+    def arrow_type(self) -> Any:
+        """Of a column of :meth:`messages`."""
+        import pyarrow as pa
+
+        keys = {ROLE: pa.string(), CONTENT: pa.string()}
+        if self.acts:
+            keys[ACT] = pa.string()
+        if self.tools:
+            function = pa.struct([(NAME, pa.string()), (ARGUMENTS, pa.string())])
+            call = pa.struct([(ID, pa.string()), (TYPE, pa.string()), (FUNCTION, function)])
+            keys |= {TOOL_CALLS: pa.list_(call), TOOL_CALL_ID: pa.string(), NAME: pa.string()}
+        return pa.list_(pa.struct(list(keys.items())))
+
+    def columns(self, column: str) -> tuple[str, ...]:
+        """Those that a text is made of, where ``column`` is that of the plain texts or of the dialogues."""
+        return self.fields or (column,)
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Names of the typed columns that are told from a text."""
+        of_acts = (ENDS, *(f"{TURNS}.{act}" for act in self.acts)) if self.acts else ()
+        return (TURNS, BEGINS, *of_acts, *(f"{CALLS}.{tool}" for tool in self.tools)) if self.roles else ()
+
+    def tell(self, text: str) -> dict[str, int | str | None]:
+        """The values of these columns: how many turns a transcript has, and who begins; the act of the last turn (None
+        for none), how many turns have each act, and how often each tool is called."""
+        parts = (self.parse(text) if self.roles else None) or ()
+        if not parts:
+            return {}
+        turns = turns_of(parts)
+        acts, calls = Counter(part.act for part in parts), Counter(part.tool for part in parts if part.calls)
+        return {
+            TURNS: len(turns),
+            BEGINS: parts[0].name,
+            **({ENDS: turns[-1][0].act or None} if self.acts else {}),
+            **{f"{TURNS}.{act}": acts[act] for act in self.acts},
+            **{f"{CALLS}.{tool}": calls[tool] for tool in self.tools},
+        }
+
+    def shortened(self, text: str, turns: int) -> str:
+        """The first ``turns`` turns of a dialogue, at least one; without answers of tools that are not all there."""
+        first = turns_of(self.parse(text) or ())[: max(turns, 1)]
+        return self.render(_unbroken([part for turn in first for part in turn]))
+
+    @property
+    def settings(self) -> dict[str, list[str]]:
+        """The settings that declare a dialogue; none of a text that is none."""
+        named = {"roles": self.roles, "acts": self.acts, "tools": self.tools}
+        return {name: list(values) for name, values in named.items() if values}
+
+    def to_json(self) -> dict[str, list[str]]:
+        return {"fields": list(self.fields), "roles": [], **self.settings}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Sequence[str]]) -> TextForm:
+        return cls(*(tuple(fields.get(name, ())) for name in ("fields", "roles", "acts", "tools")))
+
+    def whole(self, parts: Sequence[Part]) -> tuple[Part, ...] | None:
+        """The parts, if a text of this form may consist of them."""
+        if self.fields:
+            return tuple(parts) if [part.name for part in parts] == list(self.fields) else None
+        return tuple(parts) if parts and _answered(parts) else None
+
+    def _meant(self, name: str | None, act: str | None, called: str | None, answers: str | None) -> Part | None:
+        """The beginning of a part as a model wrote it; None where something in it is not declared, or a call has an
+        act."""
+        if act is not None and called is not None:
+            return None
+        role = TOOL if name is None else _spelled(name, self.names)
+        does = "" if act is None else _spelled(act.strip(), self.acts)
+        tool = _spelled(used, self.tools) if (used := called or answers) else ""
+        return None if None in (role, does, tool) else Part(role or "", "", does or "", tool or "")
+
+    def _written(self, part: Part) -> str:
+        first, *others = part.content.split("\n")
+        lines = (f"\\{line}" if self._looks_like.match(line.lstrip("\\")) else line for line in others)
+        return "\n".join([f"{_head(part)}: {first}" if part.content else f"{_head(part)}:", *lines])
+
+    @property
+    def _heads(self) -> list[str]:
+        """All that parts can begin with."""
+        said = [Part(name, "", act) for name in self.names for act in ("", *self.acts)]
+        used = [Part(name, "", tool=tool) for name in (*self.names, TOOL) for tool in self.tools]
+        return [_head(part) for part in (*said, *used)]
+
+    @cached_property
+    def _begins(self) -> re.Pattern[str]:
+        names, acts, tools = (_any_of(names) for names in (self.names, self.acts, self.tools))
+        return re.compile(rf"(?:({names})(?: \(({acts})\)| calls ({tools}))?|({tools}) returns):(?: |\Z)")
+
+    @cached_property
+    def _looks_like(self) -> re.Pattern[str]:
+        bold, act, tool = r"(?:\*\*|__)?", r"[^()\n]*" if self.acts else _NEVER, r"[^\s:]+" if self.tools else _NEVER
+        said = rf"({_any_of(self.names)}){bold}(?:[ \t]*\(({act})\))?(?:[ \t]+calls[ \t]+({tool}))?"
+        return re.compile(
+            rf"[ \t#>*_]*(?:{said}|({_any_of(self.tools)}){bold}[ \t]+returns){bold}[ \t]*:{bold}[ \t]*", re.IGNORECASE
+        )
+
+    @cached_property
+    def _escaped(self) -> re.Pattern[str]:
+        return re.compile(rf"\\+{self._looks_like.pattern}", re.IGNORECASE)
+
+
+def json_line(text: str) -> str | None:
+    """The JSON object that a text is, on one line and spelled in the one way that all file formats lead to: keys in
+    order, those without a value left out, whole numbers without a point. None where it is none, or one that not
+    everything can hold."""
+    try:
+        return json.dumps(_spelled_once(parse_json(text.encode())), ensure_ascii=False, sort_keys=True)
+    except ValueError:
+        return None
+
+
+def _spelled_once(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _spelled_once(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_spelled_once(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT else value
+
+
+def turns_of(parts: Sequence[Part]) -> list[list[Part]]:
+    """The parts of each turn: what is said, and the calls behind it."""
+    turns: list[list[Part]] = []
+    for part in parts:
+        if part.calls and turns and turns[-1][0].name == part.name:
+            turns[-1].append(part)
+        else:
+            turns.append([part])
+    return turns
+
+
+def _answered(parts: Sequence[Part]) -> bool:
+    """Whether every call is a JSON object, and those of a turn are answered right behind it, in their order; those of
+    the last turn perhaps not at all."""
+    waiting: deque[str] = deque()
+    begun = False
+    for place, part in enumerate(parts):
+        if part.answers:
+            if not waiting or waiting.popleft() != part.tool:
+                return False
+            begun = bool(waiting)
+        elif part.calls:
+            if begun or (waiting and parts[place - 1].name != part.name) or json_line(part.content) is None:
+                return False
+            waiting.append(part.tool)
+        elif waiting:
+            return False
+    return not begun
+
+
+def _unbroken(parts: list[Part]) -> list[Part]:
+    """Without answers at the end that are not all there."""
+    while parts and parts[-1].answers and not _answered(parts):
+        parts = parts[:-1]
+    return parts
+
+
+def _head(part: Part) -> str:
+    """What a part begins with, before the colon."""
+    if part.tool:
+        return f"{part.tool} returns" if part.answers else f"{part.name} calls {part.tool}"
+    return f"{part.name} ({part.act})" if part.act else part.name
+
+
+def _any_of(names: Sequence[str]) -> str:
+    """A pattern for one of the names, longer ones first; for nothing where there are none."""
+    return "|".join(map(re.escape, sorted(names, key=len, reverse=True))) or _NEVER
+
+
+def _spelled(found: str, names: Sequence[str]) -> str | None:
+    """The name that is meant, in any case; None for another."""
+    return next((name for name in names if re.fullmatch(re.escape(name), found, re.IGNORECASE)), None)
+
+
+def _require_names(
+    names: Sequence[str], what: str, where: str, *, marks: frozenset[str] = _MARKS, leading: str = _LEADING
+) -> None:
+    for name in names:
+        if not isinstance(name, str) or not name.strip() or name != name.strip() or not name.isprintable():
+            raise ConfigError(f"A {what} has no name that can be shown.", f"Name them in {where} as A,B,C.")
+        if name[0] in leading or marks.intersection(name):
+            raise ConfigError(
+                f"The {what} {name!r:.60} cannot stand in a transcript.",
+                "Use a name without colons and brackets that begins with a letter.",
+            )
+    if len({name.casefold() for name in names}) < len(names):
+        raise ConfigError(f"Two {what}s have the same name.", "Names differ by more than case.")
+    if len(names) > MOST_NAMES:
+        raise ConfigError(f"There are more than {MOST_NAMES} {what}s.", "Declare fewer.")
+
+
+_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
+PLAIN = TextForm()
+
+
+def text_columns(text: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The columns that are named: one, several as ``A,B,C`` or a list, or none."""
+    if text is None:
+        return ()
+    return tuple(part.strip() for part in text.split(",")) if isinstance(text, str) else tuple(text)

@@ -1,0 +1,500 @@
+"""One evaluation from start to finish: the synthetic texts beside the real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from understudy.base.errors import ConfigError, CorpusError, ModelError
+from understudy.base.files import (
+    MOST_SETTINGS_BYTES,
+    UnreadableText,
+    disk_faults,
+    private_folder,
+    read_lines,
+    read_whole,
+)
+from understudy.corpus import Corpus
+from understudy.evaluate.charged import ChargedMetrics, release_metrics
+from understudy.evaluate.metrics.results import Evaluation
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.value import REAL, SYNTHETIC, MetricValue
+from understudy.evaluate.parameters import EvaluationParameters
+from understudy.evaluate.tables import (
+    EvaluationConfig,
+    Made,
+    Table,
+    completed,
+    open_beside,
+    open_real,
+    open_synthetic,
+    read_sample,
+    reopened,
+)
+from understudy.methods.registry import make_method, own_parameters
+from understudy.models.trials import require_trusted, trusted_with_texts
+from understudy.models.types import Embedder
+from understudy.models.vectors import remembering
+from understudy.privacy.exact import require_epsilon
+from understudy.privacy.measurement import Engine
+from understudy.privacy.sealed import SYSTEM
+from understudy.privacy.unit import Unit
+from understudy.release.statement import Statement
+from understudy.run.measuring import ledger_of
+from understudy.run.outputs import OutputFolder
+from understudy.run.session import SILENT, Listener
+from understudy.run.settings import LedgerParameters
+from understudy.run.working import embedder_of_workers, embedding_on, open_engine, require_alike, statement_of
+
+if TYPE_CHECKING:
+    from understudy.methods.shared.decoding.tuned import TunedModel
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The texts of an evaluation, and the language model that was released with them.
+
+    Args:
+        synthetic: what is judged.
+        beside: other tables to train on, by name.
+        holdout: real texts that the synthetic ones were not made from.
+        recipient: unlabelled texts of whoever will use a classifier.
+        public: public texts that the synthetic ones may have strings from.
+        schema: a JSON schema that texts should keep to.
+        tuned: the language model that the Release of the synthetic ones holds, if it is here.
+    """
+
+    synthetic: Sample
+    beside: Mapping[str, Sample]
+    holdout: Sample | None
+    recipient: Sample | None
+    public: tuple[str, ...]
+    schema: Mapping[str, Any] | None
+    tuned: TunedModel | None = None
+
+    def embedded(self, embedder: Embedder | None, listener: Listener) -> Tables:
+        """The same with embeddings."""
+        if embedder is None:
+            return self
+        return replace(
+            self,
+            synthetic=embedded(self.synthetic, embedder, listener, "synthetic"),
+            beside={name: embedded(table, embedder, listener, name) for name, table in self.beside.items()},
+            holdout=self.holdout and embedded(self.holdout, embedder, listener, "held out"),
+            recipient=self.recipient and embedded(self.recipient, embedder, listener, "the recipient's"),
+        )
+
+
+def embedded(sample: Sample, embedder: Embedder | None, listener: Listener, name: str) -> Sample:
+    """A sample with embeddings, if there is an embedder."""
+    if embedder is None:
+        return sample
+    listener.say(f"Embedding {name} texts with {embedder.model_id}.")
+    return sample.with_embeddings(embedder.embed(list(sample.texts)))
+
+
+def measure(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Evaluation:
+    """Measure the synthetic texts against the real ones.
+
+    Raises:
+        UnderstudyError: of the kind that says what is wrong.
+    """
+    from understudy.evaluate.metrics.overview import make_overview
+
+    families = {"fidelity": _fidelity, "utility": _utility, "leakage": _leakage}
+    measures = [families[name] for name in families if name in config.metrics]
+    values: list[MetricValue] = []
+    stages = len(measures) + 1
+    for done, each in enumerate(measures):
+        listener.progress("evaluation", done, stages)
+        values += each(config, real, tables, listener)
+    listener.progress("evaluation", len(measures), stages)
+    listener.say("Making a map of the texts.")
+    overview = make_overview({REAL: real, SYNTHETIC: tables.synthetic}, seed=config.seed)
+    listener.progress("evaluation", stages, stages)
+    files = {"holdout", "beside", "recipient", "public_texts", "json_schema"}
+    settings = config.model_dump(mode="json", exclude=files) | {"holdout": tables.holdout is not None}
+    return Evaluation(tuple(values), overview, settings)
+
+
+def _fidelity(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Iterable[MetricValue]:
+    from understudy.evaluate.metrics.fidelity import measure_fidelity
+
+    listener.say("Measuring fidelity.")
+    return measure_fidelity(real, tables.synthetic, holdout=tables.holdout, schema=tables.schema, seed=config.seed)
+
+
+def _leakage(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Iterable[MetricValue]:
+    from understudy.evaluate.metrics.leakage import measure_leakage
+
+    listener.say("Looking for leaks.")
+    return measure_leakage(
+        real,
+        tables.synthetic,
+        holdout=tables.holdout,
+        public=tables.public,
+        detectors=config.detectors,
+        seed=config.seed,
+    )
+
+
+def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Iterable[MetricValue]:
+    """What the texts are good for, tested on held out texts, or on one half of the real ones."""
+    train, test = (real, tables.holdout) if tables.holdout is not None else real.halves(seed=config.seed)
+    trained_on = {SYNTHETIC: tables.synthetic, **tables.beside}
+    values: list[MetricValue] = []
+    if test.labels is not None and tables.synthetic.labels is not None:
+        from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
+
+        listener.say("Training classifiers.")
+        words_only = test.embeddings is None
+        kinds = [kind for kind in config.classifiers if not words_only or kind in ("tf-idf", "encoder")]
+        values += measure_classifiers(
+            train,
+            test,
+            trained_on,
+            kinds=[*kinds, "coral"] if tables.recipient is not None and not words_only else kinds,
+            seeds=config.seeds,
+            seed=config.seed,
+            recipient=tables.recipient,
+            encoder="builtin" if words_only else config.embedder,
+        )
+    if test.cells is not None and config.column_classifiers:
+        from understudy.evaluate.metrics.utility.columns import measure_columns
+
+        listener.say("Training classifiers of columns.")
+        values += measure_columns(train, test, trained_on, seed=config.seed)
+    if config.language_model:
+        from understudy.evaluate.metrics.utility.language import measure_language_model
+
+        listener.say("Tuning a small language model.")
+        values += measure_language_model(train, test, trained_on, model=config.local_model, seed=config.seed)
+    if tables.tuned is not None:
+        from understudy.evaluate.metrics.utility.released import measure_released_model
+
+        listener.say("Scoring real texts with the released language model.")
+        values += measure_released_model(test, tables.tuned, seed=config.seed, trained_on=tables.holdout is None)
+    if config.shots and test.labels is not None and train.labels is not None:
+        from understudy.evaluate.metrics.utility.in_context import measure_in_context
+
+        listener.say("Asking a language model with examples.")
+        names = sorted({*train.labels, *test.labels})
+        pools = {**trained_on, REAL: train}
+        values += measure_in_context(
+            test, pools, label_names=names, model=config.local_model, shots=config.shots, seed=config.seed
+        )
+    return values
+
+
+_FEWEST = 2
+
+
+def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **options: Any) -> Evaluation:
+    """Measure a synthetic table against the real one: fidelity, utility, leakage.
+
+    Every number but those released with a charge is private: it is written to ``private/evaluation.json`` of the output
+    folder (if there is one), and belongs to the data's holder.
+
+    Args:
+        real: the real table: a file, several, a frame, or an open corpus.
+        synthetic: an output folder of ``understudy run`` or ``generate``, what they returned, or a table.
+        options: by their flag names (``understudy evaluate --help``). Column names are taken from the Release of the
+            synthetic table where there is one and they are not given. ``holdout``, ``recipient`` and, in a mapping from
+            names, ``beside`` may be tables in memory too.
+
+    Raises:
+        UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
+    """
+    from understudy.evaluate.metrics import require_evaluate
+
+    require_evaluate()
+    settings, others = _apart(options)
+    config = EvaluationConfig(**settings)
+    with ExitStack() as stack:
+        private_dir = None if config.output is None else Path(config.output) / "private"
+        declared = real.schema if isinstance(real, Corpus) else None
+        made = open_synthetic(synthetic, config, declared=declared)
+        config = config if declared is not None else completed(config, made.schema, made.statement)
+        folder = OutputFolder(Path(config.output)) if config.output else made.folder
+        if folder is not None:
+            stack.enter_context(disk_faults(folder.root))
+        _check_folder(folder, made)
+        working = stack.enter_context(ExitStack())
+        engine = working.enter_context(_open_engine(config, folder))
+        corpus = open_real(real, config, private_dir)
+        if not isinstance(real, Corpus):
+            stack.enter_context(corpus)
+        _check_columns(corpus, made.table)
+        wanted = None if config.charge_metrics is None else _wanted(config, corpus, made)
+        tables = _read(config, corpus, made, others)
+        made.require_unchanged()
+        embedder = _load_embedder(config, folder, engine)
+        embedding = embedding_on(engine, embedder)
+        tables = replace(tables.embedded(embedding, listener), tuned=_tuned_model(config, made, listener))
+        if wanted is not None:
+            assert folder is not None, "checked with what is wanted"
+            assert made.sha256 is not None, "checked likewise"
+            release_metrics(
+                wanted,
+                corpus,
+                tables.synthetic,
+                table_sha256=made.sha256,
+                folder=folder,
+                settings=config.part(LedgerParameters),
+                embedder=embedder,
+                engine=engine,
+                trusted=_trusted(config, embedder),
+                fresh=config.fresh,
+                listener=listener,
+            )
+        listener.say("Reading the real texts.")
+        told = listener
+        if wanted is not None:  # how many records there are must not show in what is said
+            listener.say("Measuring what stays private: this may take minutes.")
+            told = SILENT
+        sample = read_sample(corpus, at_most=config.max_texts, seed=config.seed)
+        if len(sample) < _FEWEST and wanted is None:
+            raise ConfigError("The real table holds too few texts to compare with.", "Give one with two or more.")
+        if len(sample) < _FEWEST:  # what was charged for is out: how this ends must not tell how many records there are
+            evaluation = Evaluation((), None, {"nothing_measured": "too few real texts to compare with"})
+        else:
+            sample = embedded(sample, embedding, told, "real")
+            working.close()  # idle workers would keep their models in memory
+            evaluation = measure(config.part(EvaluationParameters), sample, tables, told)
+    if made.folder is not None:
+        evaluation = replace(evaluation, table_sha256=made.sha256)
+    if folder is not None:
+        with disk_faults(folder.root):
+            private_folder(folder.private)
+            evaluation.save(folder.evaluation_file)
+        listener.say(f"Wrote the metrics to {folder.evaluation_file}: they are not covered by epsilon.")
+    return evaluation
+
+
+@dataclass(frozen=True)
+class _Others:
+    """The other tables: files, or what else a caller has."""
+
+    holdout: Any = None
+    recipient: Any = None
+    beside: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _apart(options: Mapping[str, Any]) -> tuple[dict[str, Any], _Others]:
+    """The settings, with the name of each table that is in memory in its place; and the tables."""
+    settings = dict(options)
+    held = {name: settings.get(name) for name in ("holdout", "recipient")}
+    for name, table in held.items():
+        if table is not None and not isinstance(table, (str, os.PathLike)):
+            settings[name] = f"the {name}"
+    beside = settings.get("beside", ())
+    if isinstance(beside, Mapping):
+        settings["beside"] = [f"{name}=table" for name in beside]
+    else:
+        pairs = (each.partition("=") for each in EvaluationParameters(beside=beside).beside)
+        beside = {name: path for name, _, path in pairs}
+    return settings, _Others(**held, beside=beside)
+
+
+def _read(config: EvaluationConfig, corpus: Corpus, made: Made, others: _Others) -> Tables:
+    """All tables but the real one: what is wrong with them is known before anything is embedded or charged."""
+
+    def sample(table: Corpus) -> Sample:
+        return read_sample(table, at_most=config.max_texts, seed=config.seed)
+
+    synthetic = sample(made.table)
+    if not len(synthetic):
+        raise ConfigError("The synthetic table holds no text.", "Give one that does.")
+    holdout = None
+    if others.holdout is not None:
+        try:
+            with reopened(corpus, others.holdout, config) as other:
+                holdout = sample(other)
+        except CorpusError as error:
+            raise CorpusError(f"The holdout cannot be used. {error.problem}", error.cure) from None
+    return Tables(
+        synthetic=synthetic,
+        beside={name: sample(open_beside(table, made)) for name, table in others.beside.items()},
+        holdout=holdout,
+        recipient=None if others.recipient is None else sample(open_beside(others.recipient, made)),
+        public=_lines(config.public_texts),
+        schema=_schema(config.json_schema),
+    )
+
+
+def _check_folder(folder: OutputFolder | None, made: Made) -> None:
+    """See that the metrics do not come to stand beside another table's statement."""
+    if folder is None or not (folder.shareable / "statement.json").exists():
+        return
+    if made.folder is None or made.folder.root.resolve() != folder.root.resolve():
+        raise ConfigError(
+            f"The folder {folder.root.name} holds another run, beside whose statement these metrics would stand.",
+            "Evaluate that folder, or use another --output.",
+        )
+
+
+def _check_columns(real: Corpus, synthetic: Corpus) -> None:
+    if real.schema.form != synthetic.schema.form:
+        raise ConfigError(
+            "The texts of the real table have other parts than those of the synthetic one.",
+            "Name the same text columns (--text), roles, acts and tools (--roles, --acts, --tools) for both.",
+        )
+    if real.schema.typed != synthetic.schema.typed:
+        raise ConfigError(
+            "The real table and the synthetic one were opened with different typed columns.",
+            "Open both with the same columns, or both without.",
+        )
+
+
+def _wanted(config: EvaluationConfig, corpus: Corpus, made: Made) -> ChargedMetrics:
+    """What is to be released, and on which terms; everything that forbids it is told before anything is read."""
+    if made.folder is None or made.statement is None:
+        raise ConfigError(
+            "Metrics that are charged stand beside the statement of the synthetic texts, and there is none.",
+            "Evaluate the output folder of `understudy run` or `generate`.",
+        )
+    if not made.statement.private and not (config.insecure_no_noise or config.insecure_noise_seed is not None):
+        raise ConfigError(
+            "The synthetic texts were made without noise, so nothing that is learnt from them is private.",
+            "Evaluate a run with a promise.",
+        )
+    if not made.statement.labels_declared:
+        raise ConfigError(
+            "The label set of the synthetic texts was read from the data: it is not protected, and would be named.",
+            "Leave --charge-metrics out, or make a run with a declared label set.",
+        )
+    assert config.charge_metrics is not None
+    require_epsilon(charge_metrics=config.charge_metrics)
+    made.require_of_run()
+    dataset = config.dataset or made.statement.dataset
+    return ChargedMetrics(
+        dataset,
+        _unit(config, corpus, made.statement),
+        config.charge_metrics,
+        [each for each in config.charged_classifiers if each == "tf-idf" or config.embedder != "none"],
+        config.seed,
+        named=config.dataset is not None,
+        ledger=_ledger_of_run(made.folder) if dataset == made.statement.dataset else None,
+    )
+
+
+def _ledger_of_run(folder: OutputFolder) -> str | None:
+    """The id of the ledger in which the folder's run was charged, where its private half is here and says so."""
+    from understudy.ledger.store import RunStore
+    from understudy.ledger.store.run_store import FILE
+
+    if not os.path.exists(folder.private / FILE):  # noqa: PTH110 - of another's folder it may not be told
+        return None
+    with RunStore.open(folder.private, noise=SYSTEM) as store:
+        return ledger_of(store)
+
+
+def _unit(config: EvaluationConfig, corpus: Corpus, statement: Statement) -> Unit:
+    """Whom the charged metrics protect: whom the synthetic table's promise names, if no owner column is given.
+
+    Raises:
+        ConfigError: if the real table was read without the column that tells units apart, or with another.
+    """
+    unit = statement.unit
+    if config.owner:
+        unit = Unit("owner", config.max_records_per_owner, config.owner)
+    if unit.kind != "secret" and corpus.schema.owner != unit.column:
+        raise ConfigError(
+            f"The real table has the owner column {corpus.schema.owner!r}, and one {unit.name} is protected.",
+            "Name the owner column that tells the protected units apart, the same for the table and for --owner.",
+        )
+    return unit
+
+
+@contextmanager
+def _open_engine(config: EvaluationConfig, folder: OutputFolder | None) -> Iterator[Engine | None]:
+    """Where texts are embedded: an engine with a scratch folder beside the results, which goes with it; None for this
+    process."""
+    if folder is not None and config.engine != "in-process":
+        private_folder(folder.private)
+    private = Path(tempfile.gettempdir()) if folder is None else folder.private
+    own = private / f"scratch-{secrets.token_hex(8)}"
+    scratch = own if config.scratch is None else Path(config.scratch).expanduser()
+    try:
+        with open_engine(config, scratch.resolve()) as engine:
+            yield engine
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None, engine: Engine | None) -> Embedder | None:
+    """The embedder, if there is one; it may read the real texts, and all workers embed alike. What is private needs no
+    more of it. Its vectors are those of the folder's run, where that is here."""
+    if config.embedder == "none":
+        return None
+    from understudy.models.catalog import load_embedder
+
+    embedder = load_embedder(config.embedder)
+    require_trusted(embedder, trust_endpoint=config.trust_endpoint)
+    private = None if folder is None else folder.private
+    embedder = embedder_of_workers(config, remembering(embedder, private, gigabytes=config.embedding_cache_gb))
+    if engine is not None:
+        require_alike(engine, embedder)
+    return embedder
+
+
+def _trusted(config: EvaluationConfig, embedder: Embedder | None) -> tuple[str, ...]:
+    """Whom the user trusts with the real texts: the metrics in ``private/`` have them embedded in any case."""
+    return () if embedder is None else (*trusted_with_texts(embedder), *statement_of(config))
+
+
+def _tuned_model(config: EvaluationConfig, made: Made, listener: Listener) -> TunedModel | None:
+    """The language model that the folder's Release holds; None where it holds none, or its base model is not here.
+
+    Raises:
+        UnderstudyError: the Release does not fit its own base model.
+    """
+    if made.release is None or "utility" not in config.metrics:
+        return None
+    named = made.release.statement.public_inputs.get("private model")
+    method = make_method(made.release.method, own_parameters(made.release))
+    if named is None or not method.needs.generation_model:
+        return None
+    from understudy.models.catalog import load_causal
+
+    left_out = "The perplexity of the released language model is left out"
+    try:
+        base = load_causal(config.local_model)
+    except ModelError as error:
+        listener.say(f"{left_out}: its base model ({named['source']}) is needed. {error}")
+        return None
+    if base.fingerprint != named.get("sha256"):
+        listener.say(f"{left_out}: it was tuned on {named['source']}, not on {base.model_id} (--local-model).")
+        return None
+    return method.tuned_model(made.release, base)
+
+
+def _lines(path: str | None) -> tuple[str, ...]:
+    if path is None:
+        return ()
+    try:
+        return tuple(read_lines(Path(path)))
+    except UnreadableText as error:
+        raise ConfigError(
+            f"The public texts {Path(path).name} cannot be read ({error}).", "Give a UTF-8 text file."
+        ) from None
+
+
+def _schema(path: str | None) -> Mapping[str, Any] | None:
+    if path is None:
+        return None
+    try:
+        found = json.loads(read_whole(Path(path), most=MOST_SETTINGS_BYTES).decode("utf-8"))
+    except (UnreadableText, ValueError, RecursionError):
+        raise ConfigError(f"The JSON schema {Path(path).name} cannot be read.", "Give a UTF-8 JSON file.") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"The JSON schema {Path(path).name} is no object.", "Give a JSON Schema.")
+    return found

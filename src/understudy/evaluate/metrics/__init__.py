@@ -1,0 +1,23 @@
+"""Is it any good, and does it leak: real texts against synthetic ones."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from understudy.base.errors import ConfigError
+
+_LIBRARIES = ("datasketch", "jsonschema", "rapidfuzz", "sacrebleu", "sklearn", "threadpoolctl")
+
+
+def require_evaluate() -> None:
+    """See that the extra ``evaluate`` is there, without loading it.
+
+    Raises:
+        ConfigError: if a part of it is missing.
+    """
+    missing = [name for name in _LIBRARIES if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"Evaluation needs the extra 'evaluate' (missing: {', '.join(missing)}).",
+            "Install it: pip install 'understudy[evaluate]'",
+        )

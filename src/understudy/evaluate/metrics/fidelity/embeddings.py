@@ -1,0 +1,295 @@
+"""How two tables' embeddings lie to each other: Fréchet and kernel distance, and who is in whose neighbourhood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.evaluate.metrics.intervals import (
+    LEAST_TO_TELL,
+    over_subsamples,
+    value_of_subsamples,
+    whole_and_subsamples,
+)
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.value import Metric, MetricValue
+
+K = 5
+_BALL = f"A text's ball reaches to the {K}th nearest text of its own table, by embedding."
+_SIZES = (
+    "It depends on the number of texts, so all tables are cut to one size. Not told below "
+    f"{LEAST_TO_TELL} texts of each table: the balls then hold almost anything."
+)
+
+FRECHET = Metric(
+    "frechet_distance",
+    "Fréchet distance",
+    "fidelity",
+    "Squared Fréchet (2-Wasserstein) distance of the Gaussians with the means and covariances of the two tables' "
+    "embeddings, at least 0. Larger for fewer texts, so all tables are cut to one size.",
+    "Heusel et al. 2017, equation 6 (FID); Dowson and Landau 1982",
+    "lower",
+)
+KERNEL = Metric(
+    "kernel_distance",
+    "Kernel distance",
+    "fidelity",
+    "Unbiased squared maximum mean discrepancy of the embeddings x, y with the kernel ((1 + x.y) / 2)^3. About 0 for "
+    "two tables of one source, below 0 by chance, at most 2. It does not depend on how many texts there are.",
+    "Bińkowski et al. 2018 (KID), with the dot product of unit vectors not divided by d; Gretton et al. 2012",
+    "lower",
+)
+# KID's kernel is (1 + x.y / d)^3 for features of length about sqrt(d). On unit vectors that is 1 + 3 x.y / d and a
+# rest of 1 / d^2: it would see the means only.
+PRECISION = Metric(
+    "precision",
+    "Precision",
+    "fidelity",
+    f"Share of texts that lie in the ball of a real text, in [0, 1]: do they look real? {_BALL} {_SIZES}",
+    "Kynkäänniemi et al. 2019, equation 2",
+    "same",
+)
+RECALL = Metric(
+    "recall",
+    "Recall",
+    "fidelity",
+    "Share of real texts that lie in the ball of a text of the table, in [0, 1]: could it have been written? "
+    f"{_BALL} {_SIZES}",
+    "Kynkäänniemi et al. 2019, equation 2",
+    "same",
+)
+DENSITY = Metric(
+    "density",
+    "Density",
+    "fidelity",
+    f"Mean number of real balls that hold a text, over {K}: at least 0, about 1 for texts of the same source, "
+    f"above it for texts that crowd where real ones do. {_BALL} {_SIZES}",
+    "Naeem et al. 2020, section 3",
+    "same",
+)
+COVERAGE = Metric(
+    "coverage",
+    "Coverage",
+    "fidelity",
+    f"Share of real texts whose ball holds a text of the table, in [0, 1]. {_BALL} {_SIZES}",
+    "Naeem et al. 2020, section 3",
+    "same",
+)
+
+_BLOCK = 2**22  # kernel values or distances at a time, 32 MiB
+_COLUMNS = 2**14  # texts of the other table at a time, beside which kernel values are computed
+_ROWS = 2**13  # texts at a time that are read in float64: no table is copied whole
+_EQUAL = 1e-12  # squared distances that differ by less are equal: rounding must not part duplicates
+_KEPT = 8  # neighbours that are kept, times k
+_HALF = (
+    0.5  # of texts in a subsample: a larger one keeps most neighbours, and its interval was found 1.3 to 1.7 too wide
+)
+
+Rows = NDArray[np.float64]
+Chosen = NDArray[np.bool_]
+
+
+def frechet_distance(
+    a: NDArray[np.floating], b: NDArray[np.floating], chosen_a: Chosen | None = None, chosen_b: Chosen | None = None
+) -> float:
+    """``|m_a - m_b|^2 + tr(C_a + C_b - 2 (C_a C_b)^(1/2))`` of the rows of ``a`` and ``b``, each at least two.
+
+    ``chosen_a`` and ``chosen_b``, ``Bool[n]`` and ``Bool[m]``, name the rows; None: all.
+
+    With centred rows ``A = Q_a R_a``, divided by the root of n - 1, the root's trace is the sum of the singular values
+    of ``R_a R_b^T``. No product of covariances is formed and no root of a rounded eigenvalue taken, so it is as exact
+    with fewer texts than dimensions as with more.
+    """
+    (mean_a, root_a), (mean_b, root_b) = _gaussian(a, chosen_a), _gaussian(b, chosen_b)
+    overlap = np.linalg.svd(root_a @ root_b.T, compute_uv=False).sum()
+    traces = (root_a**2).sum() + (root_b**2).sum()
+    return max(0.0, float(((mean_a - mean_b) ** 2).sum() + traces - 2 * overlap))
+
+
+def frechet_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
+    """The distance, with an interval from subsamples of both tables."""
+    a, b = _both(real, other)
+
+    def between(one: Chosen, two: Chosen) -> float:
+        return frechet_distance(a, b, one, two)
+
+    return [over_subsamples(FRECHET, between, (len(a), len(b)), of, seed=seed, resamples=resamples)]
+
+
+def _gaussian(rows: NDArray[np.floating], chosen: Chosen | None) -> tuple[Rows, Rows]:
+    """The mean, and R with ``R^T R`` the covariance; some rows at a time, each R over the rows and the R before it."""
+    places = np.arange(len(rows)) if chosen is None else np.flatnonzero(chosen)
+
+    def parts() -> Iterator[Rows]:
+        for start in range(0, len(places), _ROWS):
+            yield rows[places[start : start + _ROWS]].astype(np.float64)
+
+    mean: Rows = sum(part.sum(axis=0) for part in parts()) / len(places)
+    root: Rows = np.empty((0, rows.shape[1]))
+    for part in parts():
+        centred = (part - mean) / np.sqrt(len(places) - 1)
+        root = np.asarray(np.linalg.qr(np.concatenate([root, centred]), mode="r"))
+    return mean, root
+
+
+def kernel_distance(
+    a: NDArray[np.floating], b: NDArray[np.floating], chosen_a: Chosen | None = None, chosen_b: Chosen | None = None
+) -> Rows:
+    """The distance of the chosen rows of ``a`` to the chosen rows of ``b``, for every choice: ``Float64[choices]``.
+
+    Args:
+        a, b: embeddings ``[n, d]`` and ``[m, d]`` of unit length.
+        chosen_a, chosen_b: ``Bool[choices, n]`` and ``Bool[choices, m]``, two or more a choice; None: all rows, once.
+
+    Source: Gretton et al. 2012, equation 3.
+    """
+    one, two = _chosen(chosen_a, a), _chosen(chosen_b, b)
+    between = _sums(a, b, one, two) / (one.sum(1) * two.sum(1))
+    found: Rows = _within(a, one) + _within(b, two) - 2 * between
+    return found
+
+
+def kernel_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
+    """The distance, with an interval from subsamples of both tables."""
+    a, b = _both(real, other)
+    chosen = whole_and_subsamples((len(a), len(b)), seed=seed, resamples=resamples)
+    return [value_of_subsamples(KERNEL, kernel_distance(a, b, *chosen), of)]
+
+
+def _within(rows: NDArray[np.floating], chosen: Chosen) -> Rows:
+    """The mean kernel of pairs of different chosen rows."""
+    count = chosen.sum(1)
+    of_itself = chosen.astype(np.float64) @ ((1 + _squared_lengths(rows)) / 2) ** 3
+    found: Rows = (_sums(rows, rows, chosen, chosen) - of_itself) / (count * (count - 1))
+    return found
+
+
+def _sums(a: NDArray[np.floating], b: NDArray[np.floating], chosen_a: Chosen, chosen_b: Chosen) -> Rows:
+    """The sum of the kernel over pairs of chosen rows, for every choice."""
+    total = np.zeros(len(chosen_a))
+    for first in range(0, len(b), _COLUMNS):
+        columns = b[first : first + _COLUMNS].astype(np.float64)
+        weights = chosen_b[:, first : first + _COLUMNS].astype(np.float64)
+        step = max(1, _BLOCK // len(columns))
+        for start in range(0, len(a), step):
+            base = (1 + a[start : start + step].astype(np.float64) @ columns.T) / 2
+            chosen = chosen_a[:, start : start + step].astype(np.float64)
+            total += np.einsum("id,di->d", (base**2 * base) @ weights.T, chosen)
+    return total
+
+
+def _squared_lengths(rows: NDArray[np.floating]) -> Rows:
+    """Of each row, in float64."""
+    parts = (rows[start : start + _ROWS].astype(np.float64) for start in range(0, len(rows), _ROWS))
+    return np.concatenate([np.zeros(0), *((part**2).sum(1) for part in parts)])
+
+
+@dataclass(frozen=True)
+class Neighbourhoods:
+    """How many texts lie in whose ball, for every choice of texts; ``Float64[choices]`` each.
+
+    Args:
+        precision: share of the other table's texts in some real ball.
+        recall: share of the real texts in some ball of the other table.
+        density: mean number of real balls that a text of the other table is in, over k.
+        coverage: share of the real balls with a text of the other table in them.
+    """
+
+    precision: Rows
+    recall: Rows
+    density: Rows
+    coverage: Rows
+
+
+def neighbourhoods(
+    real: NDArray[np.floating],
+    other: NDArray[np.floating],
+    chosen_real: Chosen | None = None,
+    chosen_other: Chosen | None = None,
+    *,
+    k: int = K,
+) -> Neighbourhoods:
+    """Compare the chosen rows of two tables, for every choice.
+
+    Args:
+        real, other: embeddings ``[n, d]`` and ``[m, d]``.
+        chosen_real, chosen_other: ``Bool[choices, n]`` and ``Bool[choices, m]``, of more than k rows each; None: all,
+            once.
+        k: a ball reaches to the k-th nearest chosen text of its own table. A choice that holds fewer than k of a
+            text's 8 k nearest (of a half sample, one in ten million) gives it the ball to the last of those.
+    """
+    ours, theirs = _chosen(chosen_real, real), _chosen(chosen_other, other)
+    reach, reach_other = _reach(real, ours, k), _reach(other, theirs, k)
+    furthest, furthest_other = reach.max(axis=0)[:, None], reach_other.max(axis=0)
+    balls = np.zeros(theirs.shape, np.int64)
+    reached, covered = np.zeros(ours.shape, bool), np.zeros(ours.shape, bool)
+    for start, squared in _squared_distances(real, other):
+        rows, columns = np.nonzero(squared <= np.maximum(furthest[start : start + len(squared)], furthest_other))
+        distances, rows = squared[rows, columns], rows + start
+        for choice in range(len(ours)):
+            inside = (distances <= reach[choice, rows]) & theirs[choice, columns]
+            balls[choice] += np.bincount(columns[inside], minlength=len(other))
+            covered[choice, rows[inside]] = True
+            reached[choice, rows[(distances <= reach_other[choice, columns]) & ours[choice, rows]]] = True
+    sizes, sizes_other = ours.sum(axis=1), theirs.sum(axis=1)
+    return Neighbourhoods(
+        precision=((balls > 0) & theirs).sum(axis=1) / sizes_other,
+        recall=reached.sum(axis=1) / sizes,
+        density=balls.sum(axis=1) / sizes_other / k,
+        coverage=covered.sum(axis=1) / sizes,
+    )
+
+
+def neighbour_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
+    """Precision, recall, density and coverage, with intervals from subsamples of both tables."""
+    chosen = whole_and_subsamples((len(real), len(other)), seed=seed, resamples=resamples, share=_HALF)
+    found = neighbourhoods(*_both(real, other), *chosen)
+    ends = ((PRECISION, found.precision, 1.0), (RECALL, found.recall, 1.0), (DENSITY, found.density, np.inf))
+    return [
+        value_of_subsamples(metric, values, of, share=_HALF, low=0.0, high=high)
+        for metric, values, high in (*ends, (COVERAGE, found.coverage, 1.0))
+    ]
+
+
+def _reach(rows: NDArray[np.floating], chosen: Chosen, k: int) -> Rows:
+    """How far each chosen row's ball reaches, squared, ``Float64[choices, n]``; below 0 for rows not chosen."""
+    kept = min(len(rows) - 1, _KEPT * k)
+    found = np.empty(chosen.shape)
+    for start, squared in _squared_distances(rows, rows):
+        local = np.arange(len(squared))
+        squared[local, start + local] = np.inf
+        near = np.argpartition(squared, kept - 1, axis=1)[:, :kept]
+        distances = np.take_along_axis(squared, near, axis=1)
+        order = np.argsort(distances, axis=1)
+        near, distances = np.take_along_axis(near, order, axis=1), np.take_along_axis(distances, order, axis=1)
+        for choice, each in enumerate(chosen):
+            before = (np.cumsum(each[near], axis=1) < k).sum(axis=1)
+            found[choice, start : start + len(squared)] = distances[local, np.minimum(before, kept - 1)]
+    return np.where(chosen, found + _EQUAL, -1.0)
+
+
+def _squared_distances(a: NDArray[np.floating], b: NDArray[np.floating]) -> Iterator[tuple[int, Rows]]:
+    """Squared distances of some rows of ``a`` at a time, and the first row's number, to all of ``b``."""
+    columns, lengths = b.astype(np.float64), _squared_lengths(b)
+    step = max(1, _BLOCK // len(b))
+    for start in range(0, len(a), step):
+        rows = a[start : start + step].astype(np.float64)
+        squared = rows @ columns.T
+        squared *= -2
+        squared += (rows**2).sum(1)[:, None]
+        squared += lengths
+        yield start, np.maximum(squared, 0.0, out=squared)
+
+
+def _chosen(chosen: Chosen | None, rows: NDArray[np.floating]) -> Chosen:
+    return np.ones((1, len(rows)), bool) if chosen is None else chosen
+
+
+def _both(real: Sample, other: Sample) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The embeddings of two tables that have some."""
+    assert real.embeddings is not None
+    assert other.embeddings is not None
+    return real.embeddings, other.embeddings

@@ -1,0 +1,269 @@
+"""Metrics of words, lengths, labels and JSON.
+
+Functions that compare take a table of real texts and another one; with ``sampling``, the ``seed`` and ``resamples`` of
+:func:`~understudy.evaluate.metrics.intervals.over_subsamples`, they give intervals from subsamples of both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.evaluate.metrics.intervals import between_subsamples, bootstrap, over_subsamples, wilson_interval
+from understudy.evaluate.metrics.value import SYNTHETIC, Metric, MetricValue
+from understudy.methods.shared.decoding.structured import Fault, JSONSchema, read_json
+
+LENGTH_BINS = 20
+ORDERS = (1, 2, 3)
+SELF_BLEU_TEXTS = 200
+
+LENGTH_JS = Metric(
+    "length_divergence",
+    "Length divergence",
+    "fidelity",
+    f"Jensen-Shannon divergence, in bits, of the numbers of words in a text, in at most {LENGTH_BINS} bins with "
+    "equally many texts of both tables together; in [0, 1].",
+    "Lin 1991, equation 4.1",
+    "lower",
+)
+LENGTH_KS = Metric(
+    "length_ks",
+    "Length, Kolmogorov-Smirnov",
+    "fidelity",
+    "Largest difference of the distribution functions of the number of words in a text, in [0, 1].",
+    "Smirnov 1948 (two-sample statistic)",
+    "lower",
+)
+VOCABULARY = Metric(
+    "vocabulary_divergence",
+    "Vocabulary divergence",
+    "fidelity",
+    "Jensen-Shannon divergence, in bits, of how often each word is used; in [0, 1]. Larger for fewer texts, so all "
+    "tables are cut to one size.",
+    "Lin 1991, equation 4.1",
+    "lower",
+)
+LABEL_DISTANCE = Metric(
+    "label_distance",
+    "Label distance",
+    "fidelity",
+    "Total variation distance of the label proportions: half the sum of their differences, in [0, 1].",
+    "Levin, Peres and Wilmer 2009, proposition 4.2",
+    "lower",
+)
+LABEL_SHARE = Metric(
+    "label_share",
+    "Label share",
+    "fidelity",
+    "Share of the table's texts with this label, in [0, 1].",
+    "Wilson 1927 (interval)",
+    "same",
+)
+DISTINCT = Metric(
+    "distinct_n",
+    "Distinct n-grams",
+    "fidelity",
+    "Number of different n-grams of words over the number of n-grams, none across texts; in [0, 1], the higher the "
+    "more diverse. Lower for more text, so every table is cut to the same number of words, its texts in random order.",
+    "Li et al. 2016 (distinct-1, distinct-2)",
+    "same",
+)
+SELF_BLEU = Metric(
+    "self_bleu",
+    "Self-BLEU",
+    "fidelity",
+    f"Mean sentence BLEU-4 of each of {SELF_BLEU_TEXTS} texts of a table, sampled at random, against all the others of "
+    "them; in [0, 1], the higher the less diverse. Tables of fewer texts have lower values.",
+    "Zhu et al. 2018 (Texygen); sacrebleu's sentence BLEU (tokenizer 13a, exp smoothing, effective order)",
+    "same",
+)
+JSON_PARSED = Metric(
+    "json_parsed",
+    "Texts that are JSON",
+    "fidelity",
+    "Share of texts that are one JSON value, in [0, 1]. Keys that occur twice, NaN, infinities, halves of surrogate "
+    "pairs and more than 64 levels do not count.",
+    "RFC 8259, with the limits of I-JSON (RFC 7493)",
+    "higher",
+)
+JSON_VALID = Metric(
+    "json_valid",
+    "Texts that keep to the schema",
+    "fidelity",
+    "Share of texts that are JSON and keep to the schema, in [0, 1].",
+    "JSON Schema, draft 2020-12 unless the schema names another",
+    "higher",
+)
+
+Words = Sequence[Sequence[str]]
+"""The words of each text."""
+Ints = NDArray[np.int64]
+
+
+def jensen_shannon(a: NDArray[Any], b: NDArray[Any]) -> float:
+    """Jensen-Shannon divergence in bits, in [0, 1], of counts, each with a sum above 0.
+
+    Source: Lin 1991, equation 4.1 with equal weights.
+    """
+    from scipy.spatial.distance import jensenshannon
+
+    return float(np.clip(jensenshannon(np.asarray(a, np.float64), np.asarray(b, np.float64), base=2) ** 2, 0.0, 1.0))
+
+
+def length_divergence(a: Ints, b: Ints) -> float:
+    """Jensen-Shannon divergence of two sets of lengths, in shared bins; neither set is empty."""
+    pooled = np.concatenate([a, b])
+    edges = np.unique(np.quantile(pooled, np.linspace(0, 1, LENGTH_BINS + 1)[1:-1], method="inverted_cdf"))
+    counts = [np.bincount(np.searchsorted(edges, each), minlength=len(edges) + 1) for each in (a, b)]
+    return jensen_shannon(*counts)
+
+
+def length_ks(a: Ints, b: Ints) -> float:
+    """The two-sample Kolmogorov-Smirnov statistic; neither set is empty."""
+    values = np.unique(np.concatenate([a, b]))
+    shares = [np.searchsorted(np.sort(each), values, side="right") / len(each) for each in (a, b)]
+    return float(np.abs(shares[0] - shares[1]).max())
+
+
+def length_values(real: Ints, other: Ints, *, of: str, **sampling: int) -> list[MetricValue]:
+    """Both distances of the lengths, ``Int64[n]`` and ``Int64[m]``."""
+    both = ((LENGTH_JS, length_divergence), (LENGTH_KS, length_ks))
+    return [between_subsamples(metric, found, real, other, of, high=1.0, **sampling) for metric, found in both]
+
+
+def vocabulary_values(real: Words, other: Words, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
+    """The divergence of two tables' words."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    if not (any(real) and any(other)):
+        return [MetricValue(VOCABULARY, None, of, note="A table has no words.")]
+    counts = CountVectorizer(analyzer=list).fit_transform([*real, *other])
+    ours, theirs = counts[: len(real)], counts[len(real) :]
+    sizes = len(real), len(other)
+
+    def between(one: NDArray[np.bool_], two: NDArray[np.bool_]) -> float:
+        return jensen_shannon(one @ ours, two @ theirs)
+
+    return [over_subsamples(VOCABULARY, between, sizes, of, seed=seed, resamples=resamples, high=1.0)]
+
+
+def total_variation(a: Ints, b: Ints, labels: int) -> float:
+    """Half the summed differences of the shares of ``labels`` labels, by number, in two tables that are not empty."""
+    shares = [np.bincount(each, minlength=labels) / len(each) for each in (a, b)]
+    return float(np.abs(shares[0] - shares[1]).sum() / 2)
+
+
+def label_distance_values(real: Sequence[str], other: Sequence[str], *, of: str, **sampling: int) -> list[MetricValue]:
+    """The distance of the label proportions."""
+    names, numbers = np.unique([*real, *other], return_inverse=True)
+    ours, theirs = numbers[: len(real)], numbers[len(real) :]
+    statistic = partial(total_variation, labels=len(names))
+    return [between_subsamples(LABEL_DISTANCE, statistic, ours, theirs, of, high=1.0, **sampling)]
+
+
+def label_share_values(labels: Sequence[str], of: str, *, names: Sequence[str]) -> list[MetricValue]:
+    """The share of each of ``names`` in one table that is not empty.
+
+    Synthetic shares are private only where the synthetic table does not have the label: its name then comes from
+    another table.
+    """
+    counts = Counter(labels)
+    return [
+        _share(LABEL_SHARE, counts[name], len(labels), of, {"label": name}, of != SYNTHETIC or name not in counts)
+        for name in names
+    ]
+
+
+def first_words(words: Words, total: int, *, seed: int) -> list[Sequence[str]]:
+    """Texts in random order until they have ``total`` words together, the last one cut short."""
+    kept: list[Sequence[str]] = []
+    for row in np.random.default_rng(seed).permutation(len(words)):
+        if total <= 0:
+            break
+        kept.append(words[row][:total])
+        total -= len(kept[-1])
+    return kept
+
+
+def distinct(numbers: Ints) -> float:
+    """The share of different numbers among ``numbers``; 0 of none."""
+    return float(np.count_nonzero(np.bincount(numbers)) / len(numbers)) if len(numbers) else 0.0
+
+
+def ngrams(words: Words, n: int) -> tuple[Ints, Ints]:
+    """For every n-gram in order: a number, the same for equal ones, and the place of its text."""
+    known: dict[str, int] = {}
+    sizes = np.fromiter(map(len, words), np.int64, len(words))
+    single = np.fromiter((known.setdefault(word, len(known)) for text in words for word in text), np.int32, sizes.sum())
+    begins = np.flatnonzero(np.repeat(np.cumsum(sizes), sizes) - np.arange(len(single)) >= n)  # n words are left
+    numbers = single[begins].astype(np.int64)
+    for step in range(1, n):  # by pairs of what came before and the next word
+        numbers *= len(known)
+        numbers += single[begins + step]
+        order = np.argsort(numbers)
+        ranked = numbers[order]
+        numbers[order[:1]] = 0
+        numbers[order[1:]] = np.cumsum(ranked[1:] != ranked[:-1])
+    return numbers, np.repeat(np.arange(len(words)), np.maximum(sizes - n + 1, 0))
+
+
+def distinct_values(words: Words, of: str, *, total: int, seed: int, resamples: int) -> list[MetricValue]:
+    """The shares for n = 1, 2, 3 of ``total`` words of a table."""
+    kept = first_words(words, total, seed=seed)
+
+    def share(n: int) -> MetricValue:
+        (numbers, texts), settings = ngrams(kept, n), {"n": n}
+        if not len(numbers):
+            return MetricValue(DISTINCT, None, of, settings=settings, note=f"No {n} words stand together.")
+
+        def statistic(chosen: NDArray[np.bool_]) -> float:
+            return distinct(numbers[chosen[texts]])
+
+        sizes = [len(kept)]
+        return over_subsamples(
+            DISTINCT, statistic, sizes, of, seed=seed, resamples=resamples, high=1.0, settings=settings
+        )
+
+    return [share(n) for n in ORDERS]
+
+
+def self_bleu(texts: Sequence[str]) -> list[float]:
+    """Each text's BLEU-4 against all others, in [0, 1]; at least two texts."""
+    from sacrebleu.metrics import BLEU
+
+    bleu = BLEU(effective_order=True)
+    others = [[*texts[:place], *texts[place + 1 :]] for place in range(len(texts))]
+    return [bleu.sentence_score(text, rest).score / 100 for text, rest in zip(texts, others, strict=True)]
+
+
+def self_bleu_values(texts: Sequence[str], of: str, *, seed: int, resamples: int) -> list[MetricValue]:
+    """The mean over a sample, with a bootstrap interval over its texts as hypotheses."""
+    rows = np.sort(np.random.default_rng(seed).permutation(len(texts))[:SELF_BLEU_TEXTS])
+    scores = np.asarray(self_bleu([texts[row] for row in rows]))
+    over = f"{len(scores)} texts"
+    interval = bootstrap(
+        lambda chosen: float(scores[chosen].mean()), len(scores), seed=seed, resamples=resamples, over=over
+    )
+    return [MetricValue(SELF_BLEU, float(scores.mean()), of, interval, reads_private=of != SYNTHETIC)]
+
+
+def validity_values(texts: Sequence[str], of: str, *, schema: Mapping[str, Any]) -> list[MetricValue]:
+    """How many of a table's texts are JSON, and how many keep to the schema.
+
+    Raises:
+        ConfigError: ``schema`` is no JSON schema, or needs another one.
+    """
+    check = JSONSchema("schema.json", content=json.dumps(schema).encode())
+    parsed = [value for value in map(read_json, texts) if not isinstance(value, Fault)]
+    found = ((JSON_PARSED, len(parsed)), (JSON_VALID, sum(map(check.fits, parsed))))
+    return [_share(metric, count, len(texts), of, {}, of != SYNTHETIC) for metric, count in found]
+
+
+def _share(metric: Metric, count: int, total: int, of: str, settings: Mapping[str, str], private: bool) -> MetricValue:
+    return MetricValue(metric, count / total, of, wilson_interval(count, total), settings, reads_private=private)

@@ -1,0 +1,218 @@
+"""Values with their confidence intervals: bootstrap, subsamples, Student's t over seeds, Wilson's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.evaluate.metrics.value import Interval, Metric, MetricValue, Setting
+
+LEVEL = 0.95
+LEAST = 20
+"""A table of fewer texts gets no interval from subsamples."""
+LEAST_TO_TELL = 100
+"""Of fewer embeddings a table, clusters and nearest neighbours say nothing: nonsense looks like real texts."""
+SUBSAMPLE = 0.9
+"""How many of a table's texts are in a subsample."""
+NO_TEXTS = "There are no texts."
+_OVER = "the texts"
+
+Rows = NDArray[np.int64]
+
+
+def quantile_ends(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float]:
+    """The quantiles between which the middle 95 % of ``values`` lie."""
+    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def bootstrap(
+    statistic: Callable[[Rows], float], count: int, *, seed: int, resamples: int = 200, over: str
+) -> Interval:
+    """The percentile bootstrap interval of ``statistic``.
+
+    Args:
+        statistic: takes ``count`` row numbers, sampled with replacement.
+        count: how many rows there are.
+        over: what is resampled, in words.
+
+    Source: Efron and Tibshirani 1993, section 13.3.
+    """
+    generator = np.random.default_rng(seed)
+    values = [statistic(generator.integers(count, size=count)) for _ in range(resamples)]
+    return Interval(*quantile_ends(values), f"bootstrap over {over}, {resamples} resamples")
+
+
+def over_seeds(values: Sequence[float]) -> Interval | None:
+    """Student's t interval of the mean of independent repetitions; None for fewer than two."""
+    if len(values) < 2:
+        return None
+    from scipy.stats import t
+
+    mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    reach = float(t.ppf((1 + LEVEL) / 2, len(values) - 1)) * error
+    return Interval(mean - reach, mean + reach, f"t over {len(values)} seeds")
+
+
+def wilson_interval(successes: int, trials: int) -> Interval | None:
+    """Wilson's interval of a share; None without trials.
+
+    Source: Wilson 1927, equation 2.
+    """
+    if trials == 0:
+        return None
+    from scipy.stats import binomtest
+
+    found = binomtest(successes, trials).proportion_ci(LEVEL, method="wilson")
+    return Interval(float(found.low), float(found.high), f"Wilson, {trials} trials")
+
+
+def share_of_texts(metric: Metric, holds: NDArray[np.bool_], of: str, settings: Mapping[str, Setting]) -> MetricValue:
+    """The share of texts of which something holds, with Wilson's interval; None without texts."""
+    if not len(holds):
+        return MetricValue(metric, None, of, settings=settings, note=NO_TEXTS)
+    return MetricValue(metric, float(holds.mean()), of, wilson_interval(int(holds.sum()), len(holds)), settings)
+
+
+def ratio(
+    metric: Metric,
+    parts: NDArray[Any],
+    wholes: NDArray[Any],
+    of: str,
+    settings: Mapping[str, Setting],
+    *,
+    none: str,
+    **sampling: int,
+) -> MetricValue:
+    """The sum of all texts' parts over the sum of their wholes, with a bootstrap interval.
+
+    Args:
+        none: the note where the wholes are all 0.
+        sampling: ``seed`` and ``resamples``.
+    """
+    parts, wholes = parts[wholes > 0], wholes[wholes > 0]
+    if not len(wholes):
+        return MetricValue(metric, None, of, settings=settings, note=none)
+    interval = bootstrap(
+        lambda rows: float(parts[rows].sum() / wholes[rows].sum()), len(wholes), over=_OVER, **sampling
+    )
+    return MetricValue(metric, float(parts.sum() / wholes.sum()), of, interval, settings)
+
+
+def quantile(
+    metric: Metric, values: NDArray[np.floating] | Rows, level: float, of: str, *, none: str, **sampling: int
+) -> MetricValue:
+    """A quantile of the texts' values, with a bootstrap interval; None, with the note ``none``, without values."""
+    settings: dict[str, Setting] = {"quantile": level}
+    if not len(values):
+        return MetricValue(metric, None, of, settings=settings, note=none)
+    interval = bootstrap(lambda rows: float(np.quantile(values[rows], level)), len(values), over=_OVER, **sampling)
+    return MetricValue(metric, float(np.quantile(values, level)), of, interval, settings)
+
+
+def chance_of_none(marked: Rows, texts: int, chosen: int) -> NDArray[np.float64]:
+    """The chance that of ``texts`` texts, ``marked`` of them marked, none marked is among ``chosen`` at random.
+
+    It makes counts and maxima of tables of two sizes comparable: their expectation in as many texts as the other has.
+    """
+    from scipy.special import gammaln
+
+    plain = np.maximum(texts - marked, chosen - 1)
+    log = gammaln(plain + 1) - gammaln(plain - chosen + 1) - gammaln(texts + 1) + gammaln(texts - chosen + 1)
+    chance: NDArray[np.float64] = np.where(texts - marked >= chosen, np.exp(np.minimum(log, 0.0)), 0.0)
+    return chance
+
+
+def mean_of_choices(size: int, texts: int) -> str:
+    """The note of what :func:`chance_of_none` makes an expectation; empty where all texts are chosen."""
+    return "" if size == texts else f"The mean over all choices of {size} of its texts."
+
+
+def whole_and_subsamples(
+    sizes: Sequence[int], *, seed: int, resamples: int, share: float = SUBSAMPLE
+) -> list[NDArray[np.bool_]]:
+    """For tables of ``sizes`` texts, first the choice of all, then subsamples of each: ``Bool[1 + resamples, n]``.
+
+    A subsample has ``share`` of the texts, none twice: texts that stand there twice, as in a bootstrap, mislead most of
+    these metrics. There are none where a table is too small.
+    """
+    resamples = resamples if min(sizes) >= LEAST else 0
+    found = []
+    for table, size in enumerate(sizes):
+        first = np.broadcast_to(np.arange(size) < round(size * share), (resamples, size))
+        chosen = np.random.default_rng([seed, table]).permuted(first, axis=1)
+        found.append(np.concatenate([np.ones((1, size), bool), chosen]))
+    return found
+
+
+def value_of_subsamples(
+    metric: Metric,
+    values: Sequence[float] | NDArray[np.float64],
+    of: str,
+    *,
+    share: float = SUBSAMPLE,
+    low: float = -math.inf,
+    high: float = math.inf,
+    settings: Mapping[str, Setting] | None = None,
+) -> MetricValue:
+    """A statistic, with the interval that its spread over subsamples gives.
+
+    A mean of m of n texts, sampled without replacement, varies ``(n - m) / m`` times as much (in variance) as a mean of
+    n fresh texts does, so deviations are scaled by ``sqrt(share / (1 - share))``. They are from the subsamples' own
+    mean: many statistics are larger for fewer texts.
+
+    Args:
+        values: of all texts, then of each subsample; with fewer than two of these there is no interval.
+        share: of the texts in a subsample, in (0, 1).
+        low, high: the statistic's range.
+
+    Source: Shao and Wu 1989 (the delete-d jackknife); Politis, Romano and Wolf 1999, section 2.2.
+    """
+    value, others = float(values[0]), np.asarray(values[1:], dtype=np.float64)
+    if len(others) < 2:
+        return MetricValue(metric, value, of, settings=settings or {}, note="Too few texts for an interval.")
+    below, above = quantile_ends((others - others.mean()) * math.sqrt(share / (1 - share)))
+    method = f"{len(others)} subsamples of {share:.0%} of the texts"
+    interval = Interval(max(low, value - above), min(high, value - below), method)
+    return MetricValue(metric, value, of, interval, settings or {})
+
+
+def over_subsamples(
+    metric: Metric,
+    statistic: Callable[..., float],
+    sizes: Sequence[int],
+    of: str,
+    *,
+    seed: int,
+    resamples: int,
+    high: float = math.inf,
+    settings: Mapping[str, Setting] | None = None,
+) -> MetricValue:
+    """The value of a ``statistic`` in [0, ``high``] that takes the chosen rows of each table, ``Bool[n]``."""
+    chosen = whole_and_subsamples(sizes, seed=seed, resamples=resamples)
+    values = [statistic(*rows) for rows in zip(*chosen, strict=True)]
+    return value_of_subsamples(metric, values, of, low=0.0, high=high, settings=settings)
+
+
+def between_subsamples(
+    metric: Metric,
+    statistic: Callable[[NDArray[Any], NDArray[Any]], float],
+    ours: NDArray[Any],
+    theirs: NDArray[Any],
+    of: str,
+    *,
+    seed: int,
+    resamples: int,
+    high: float = math.inf,
+) -> MetricValue:
+    """As :func:`over_subsamples`, of a ``statistic`` of the chosen rows of two tables."""
+
+    def between(one: NDArray[np.bool_], two: NDArray[np.bool_]) -> float:
+        return statistic(ours[one], theirs[two])
+
+    sizes = len(ours), len(theirs)
+    return over_subsamples(metric, between, sizes, of, seed=seed, resamples=resamples, high=high)

@@ -1,0 +1,308 @@
+"""What tables of texts look like: lengths, labels, topics and a map. Data for the report, not metrics."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from string import ascii_lowercase, digits
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from understudy.base.transcript import BEGINS, CALLS, TURNS, turns_of
+from understudy.evaluate.metrics import require_evaluate
+from understudy.evaluate.metrics.sample import Sample, words_of
+from understudy.evaluate.metrics.value import Count, Number
+from understudy.text.vocabulary.terms import load_stop_words
+from understudy.text.vocabulary.words import split_words
+
+_BINS = 24
+_TERMS = 8
+_TEXTS_PER_TOPIC = 10
+_DIMENSIONS = 50
+_FEWEST = 30  # texts from which on there is enough for t-SNE
+_PERPLEXITY = 30
+_LONGEST = 280
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts between rising edges; ``len(edges) == len(counts) + 1``."""
+
+    edges: Annotated[tuple[Number, ...], Field(max_length=1000)]
+    counts: tuple[Count, ...]
+
+    def __post_init__(self) -> None:
+        if not self.counts or len(self.edges) != len(self.counts) + 1:
+            raise ValueError("a histogram has one edge more than counts")
+        if any(low >= high for low, high in pairwise(self.edges)):
+            raise ValueError("the edges of a histogram do not rise")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One table: how many texts, how long they are in words, how many have which label (empty without labels) and which
+    cell of each typed column, in the order of its cells (empty without such columns)."""
+
+    texts: Count
+    words: Histogram
+    labels: Mapping[str, Count]
+    columns: Mapping[str, Mapping[str, Count]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A cluster of texts: the terms that tell it from the others, and the share of each table's texts in it."""
+
+    terms: tuple[str, ...]
+    shares: Mapping[str, Number]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A text on the map. ``x`` and ``y`` lie in [0, 1]."""
+
+    x: Number
+    y: Number
+    of: str
+    label: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Several tables side by side, by name (``real``, ``synthetic``). Private as soon as one of them is."""
+
+    profiles: Annotated[Mapping[str, Profile], Field(max_length=50)]
+    topics: Annotated[tuple[Topic, ...], Field(max_length=1000)]
+    points: Annotated[tuple[Point, ...], Field(max_length=20_000)]
+
+
+def make_overview(tables: Mapping[str, Sample], *, points: int = 1500, topics: int = 12, seed: int) -> Overview:
+    """What the tables look like, side by side. Nothing but these tables goes in: of a public table it is public.
+
+    Topics and map come from the tables' embeddings or, where a table has none, from the words of all. scikit-learn
+    computes in one thread, so that its sums do not depend on the number of cores (on busy cores that is also faster:
+    threads that wait for each other were measured to take ten times as long).
+
+    Args:
+        tables: by name, in the order in which they are shown.
+        points: the most texts on the map; each table has the same share of it, sampled at random.
+        topics: the most topics; with few texts there is one for every ten.
+        seed: of the points, of k-means and of the map. The same seed gives the same overview on the same machine.
+
+    Raises:
+        ConfigError: if the extra ``evaluate`` is missing.
+    """
+    require_evaluate()
+    import sklearn.cluster
+    import sklearn.manifold  # noqa: F401  only libraries that are loaded can be limited
+    from threadpoolctl import threadpool_limits
+
+    words = {name: words_of(table.texts, split_words) for name, table in tables.items()}
+    with threadpool_limits(1):
+        placed = with_vectors(tables, words, seed=seed)
+        found = find_topics(placed, words, topics, seed=seed)
+        return Overview(profiles(tables, words), found, place_texts(placed, points, seed=seed))
+
+
+def profiles(tables: Mapping[str, Sample], words: Mapping[str, Sequence[Sequence[str]]]) -> dict[str, Profile]:
+    """Each table's numbers. Lengths are counted in bins of a whole number of words, the same for all tables.
+
+    The bins reach just beyond the 99th percentile of all tables together: the few longer texts are in none.
+    """
+    lengths = {name: np.array([len(text) for text in words[name]], dtype=np.int64) for name in tables}
+    pooled = np.concatenate([*lengths.values(), np.zeros(1, dtype=np.int64)])
+    far = math.ceil(np.quantile(pooled, 0.99)) + 1
+    width = math.ceil(far / _BINS)
+    edges = np.arange(0, far + width, width)
+    return {
+        name: Profile(
+            len(table),
+            Histogram(
+                tuple(map(float, edges)),
+                tuple(int(count) for count in np.histogram(lengths[name][lengths[name] < edges[-1]], edges)[0]),
+            ),
+            dict(sorted(Counter(table.labels or ()).items())),
+            {**_shape_counts(table), **_cell_counts(table)},
+        )
+        for name, table in tables.items()
+    }
+
+
+_EDGES = {"turns": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), "words": (0, 1, 5, 10, 20, 40, 80, 160, 320)}
+
+
+def _shape_counts(table: Sample) -> dict[str, dict[str, int]]:
+    """Of texts that have parts: how many have how many turns, who begins, and how many parts are how long; in public
+    bins."""
+    if table.parts is None:
+        return {}
+    found: dict[str, dict[str, int]] = {}
+    if table.form.roles:
+        found[TURNS] = _binned([len(turns_of(parts)) for parts in table.parts], _EDGES["turns"])
+        began = Counter(parts[0].name for parts in table.parts if parts)
+        found[BEGINS] = {role: began[role] for role in table.form.roles}
+    parts = [part for parts in table.parts for part in parts]
+    if table.form.acts:
+        acts = Counter(part.act for part in parts if not part.tool)
+        found["acts"] = {act or "none": acts[act] for act in ("", *table.form.acts)}
+    if table.form.tools:
+        calls = Counter(part.tool for part in parts if part.calls)
+        found[CALLS] = {tool: calls[tool] for tool in table.form.tools}
+    for name in table.form.names:
+        words = [len(split_words(part.content)) for part in parts if part.name == name and not part.tool]
+        found[f"words of {name}"] = _binned(words, _EDGES["words"])
+    return found
+
+
+def _binned(values: Sequence[int], edges: Sequence[int]) -> dict[str, int]:
+    places = np.searchsorted(np.array(edges), np.array(values, dtype=np.int64), side="right") - 1
+    counts = np.bincount(places, minlength=len(edges)).tolist()
+    ends = [edge - 1 for edge in edges[1:]]
+    titles = [f"{low}" if low == high else f"{low} to {high}" for low, high in zip(edges, ends, strict=False)]
+    return dict(zip([*titles, f"{edges[-1]} or more"], counts, strict=True))
+
+
+def _cell_counts(table: Sample) -> dict[str, dict[str, int]]:
+    if table.cells is None:
+        return {}
+    counts = [np.bincount(table.cells[:, place], minlength=each.size) for place, each in enumerate(table.columns)]
+    return {column.name: column.by_title(found.tolist()) for column, found in zip(table.columns, counts, strict=True)}
+
+
+def with_vectors(
+    tables: Mapping[str, Sample], words: Mapping[str, Sequence[Sequence[str]]], *, seed: int
+) -> Mapping[str, Sample]:
+    """The tables as they are if all have embeddings, else with those of latent semantic analysis.
+
+    That is TF-IDF of the words of all tables, cut to 50 singular values.
+    """
+    if all(table.embeddings is not None for table in tables.values()):
+        return tables
+    vectors = _from_words([text for of_table in words.values() for text in of_table], seed)
+    ends = np.cumsum([len(table) for table in tables.values()])
+    split = np.split(vectors, ends[:-1])
+    return {name: table.with_embeddings(part) for (name, table), part in zip(tables.items(), split, strict=True)}
+
+
+def _from_words(words: Sequence[Sequence[str]], seed: int) -> NDArray[np.float32]:
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    if not any(words):
+        return np.zeros((len(words), 1), dtype=np.float32)
+    weights = TfidfVectorizer(analyzer=list, dtype=np.float32).fit_transform(words)
+    if min(weights.shape) > _DIMENSIONS:
+        return np.asarray(TruncatedSVD(_DIMENSIONS, random_state=seed).fit_transform(weights), dtype=np.float32)
+    return np.asarray(weights.toarray(), dtype=np.float32)
+
+
+def find_topics(
+    tables: Mapping[str, Sample], words: Mapping[str, Sequence[Sequence[str]]], most: int, *, seed: int
+) -> tuple[Topic, ...]:
+    """k-means of all tables' texts, in which each table weighs the same; the largest topic first.
+
+    Args:
+        tables: with embeddings.
+        words: of each text, by table.
+        most: the most topics; with few texts there is one for every ten.
+        seed: of k-means.
+    """
+    from sklearn.cluster import KMeans
+
+    vectors = {name: table.embeddings for name, table in tables.items() if table.embeddings is not None and len(table)}
+    if not vectors:
+        return ()
+    together = np.concatenate(list(vectors.values()))
+    clusters = min(most, math.ceil(len(together) / _TEXTS_PER_TOPIC), len(np.unique(together, axis=0)))
+    weights = np.concatenate([np.full(len(of_table), 1 / len(of_table)) for of_table in vectors.values()])
+    model = KMeans(clusters, n_init=1, random_state=seed).fit(together, sample_weight=weights)
+    ends = np.cumsum([len(of_table) for of_table in vectors.values()])
+    by_table = dict(zip(vectors, np.split(model.labels_, ends[:-1]), strict=True))
+    terms = topic_terms([text for name in vectors for text in words[name]], model.labels_)
+    shares = {name: np.bincount(topics, minlength=clusters) / len(topics) for name, topics in by_table.items()}
+    return tuple(
+        Topic(terms[topic], {name: float(of_table[topic]) for name, of_table in shares.items()})
+        for topic in sorted(terms, key=lambda topic: -sum(of_table[topic] for of_table in shares.values()))
+    )
+
+
+def topic_terms(words: Sequence[Sequence[str]], topics: NDArray[np.integer]) -> dict[int, tuple[str, ...]]:
+    """The terms of each topic by class-based TF-IDF, ``tf(t, c) * log(1 + A / tf(t))``.
+
+    tf(t, c) is how often term t stands in topic c, tf(t) in all, A the mean number of terms in a topic. English stop
+    words, lone letters and lone digits are no terms.
+
+    Source: Grootendorst 2022, arXiv:2203.05794 (BERTopic), equation 2.
+    """
+    left_out = load_stop_words(None) | set(ascii_lowercase + digits)
+    counts: dict[int, Counter[str]] = {}
+    for text, topic in zip(words, topics.tolist(), strict=True):
+        counts.setdefault(topic, Counter()).update(word for word in text if word not in left_out)
+    everywhere: Counter[str] = sum(counts.values(), Counter())
+    mean = everywhere.total() / max(len(counts), 1)
+    weight = {term: math.log(1 + mean / count) for term, count in everywhere.items()}
+    return {topic: _heaviest(of_topic, weight) for topic, of_topic in counts.items()}
+
+
+def _heaviest(counts: Counter[str], weight: Mapping[str, float]) -> tuple[str, ...]:
+    return tuple(sorted(counts, key=lambda term: (-counts[term] * weight[term], term))[:_TERMS])
+
+
+def place_texts(tables: Mapping[str, Sample], points: int, *, seed: int) -> tuple[Point, ...]:
+    """At most ``points`` texts, the same share of it for each table. All must have embeddings."""
+    shown = {name: table.at_most(points // len(tables), seed=seed) for name, table in tables.items() if len(table)}
+    vectors = [table.embeddings for table in shown.values() if table.embeddings is not None]
+    if not vectors:
+        return ()
+    texts = [
+        (of, label, _shortened(text))
+        for of, table in shown.items()
+        for text, label in zip(table.texts, table.labels or [""] * len(table), strict=True)
+    ]
+    found = places(np.concatenate(vectors), seed=seed).tolist()
+    return tuple(Point(x, y, of, label, text) for (x, y), (of, label, text) in zip(found, texts, strict=True))
+
+
+def places(vectors: NDArray[np.float32], *, seed: int) -> NDArray[np.float64]:
+    """``Float64[n, 2]`` in [0, 1]: t-SNE of the first 50 principal components; of fewer than 30 texts the first two.
+
+    Source: van der Maaten and Hinton 2008; begun with the principal components, as Kobak and Berens 2019 advise.
+    """
+    from sklearn.manifold import TSNE
+
+    flat = principal(vectors, _DIMENSIONS)
+    if len(flat) < _FEWEST or not flat.any():
+        return _scaled(flat[:, :2])
+    perplexity = min(_PERPLEXITY, (len(flat) - 1) / 3)
+    return _scaled(TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(flat))
+
+
+def principal(vectors: NDArray[np.float32], dimensions: int) -> NDArray[np.float64]:
+    """The first principal components, ``Float64[n, dimensions]``, filled up with zeros where there are fewer."""
+    centred = vectors - vectors.mean(axis=0, dtype=np.float64)
+    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    known = int(np.sum(sizes[:dimensions] > 1e-6))
+    found = np.zeros((len(vectors), dimensions))
+    found[:, :known] = left[:, :known] * sizes[:known]
+    return found
+
+
+def _scaled(found: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Both coordinates by one factor, so that all lies in the middle of the unit square."""
+    low, high = found.min(axis=0), found.max(axis=0)
+    widest = float((high - low).max()) or 1.0
+    scaled: NDArray[np.float64] = np.clip(0.5 + (found - (low + high) / 2.0) / widest, 0.0, 1.0).astype(np.float64)
+    return scaled
+
+
+def _shortened(text: str) -> str:
+    """At most 280 characters, all of which can be written in UTF-8."""
+    short = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return short.encode("utf-8", "replace").decode("utf-8")

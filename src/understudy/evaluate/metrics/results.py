@@ -1,0 +1,212 @@
+"""What was measured, as JSON files that may come from anybody: one writer, and one reader that checks every type.
+
+Each file holds one frozen dataclass, which is its form, and the version of that form.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args
+
+from pydantic import PlainSerializer, PlainValidator, TypeAdapter
+
+from understudy.base.errors import ConfigError
+from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
+from understudy.base.notebook import card, folded, paragraph, table
+from understudy.base.untrusted import MOST_BYTES, MOST_VALUES, read_json
+from understudy.evaluate.metrics.overview import Overview
+from understudy.evaluate.metrics.value import Family, MetricValue
+from understudy.privacy.events import PureEvent
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Charge
+from understudy.privacy.unit import Unit
+from understudy.release.statement import Sealed
+from understudy.release.statement.form import ChargeForm, Exact
+
+VERSION = 2
+"""Of every form; files of another are refused."""
+MOST_EVALUATION_BYTES = 64 * 1024**2
+"""Of an evaluation's file, which holds some thousands of whole texts for the map."""
+T = TypeVar("T")
+
+_EXACT = TypeAdapter(dict[str, Exact])
+
+
+def _read_budget(fields: Any) -> Budget:
+    return Budget.from_json(_EXACT.validate_python(fields, strict=True))
+
+
+def _read_charge(fields: Any) -> Charge:
+    ChargeForm.model_validate(fields)
+    return Charge.from_json(fields)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What ``private/evaluation.json`` holds.
+
+    Args:
+        values: every number with its definition, in the order in which they were measured.
+        overview: what the tables look like; None where that was not asked for.
+        settings: how it was measured: seeds, sizes, models, by name.
+        table_sha256: of the synthetic table of an output folder.
+    """
+
+    values: tuple[MetricValue, ...]
+    overview: Overview | None
+    settings: Mapping[str, Any]
+    table_sha256: str | None = None
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{family} {len(rows)}" for family, rows in self.tables().items())
+        return f"<Evaluation: {sizes or 'nothing measured'}>"
+
+    def of_family(self, family: Family) -> tuple[MetricValue, ...]:
+        return tuple(measured for measured in self.values if measured.metric.family == family)
+
+    def tables(self) -> dict[Family, list[tuple[str, ...]]]:
+        """For people: of each family a table under :data:`HEADS`. Kinds of personal data that cannot be told are left
+        out: there are many.
+        """
+        found: dict[Family, list[tuple[str, ...]]] = {
+            family: [
+                (
+                    measured.metric.title,
+                    measured.of,
+                    "-" if measured.value is None else f"{measured.value:.4g}",
+                    "" if measured.interval is None else f"{measured.interval.low:.4g} to {measured.interval.high:.4g}",
+                    _settings(measured),
+                    measured.note,
+                )
+                for measured in self.of_family(family)
+                if measured.value is not None or not measured.metric.name.startswith("pii_")
+            ]
+            for family in get_args(Family)
+        }
+        return {family: rows for family, rows in found.items() if rows}
+
+    def _repr_html_(self) -> str:
+        warning = (
+            "Private: no epsilon covers these numbers. They are for the data's holder; clear them from a notebook "
+            "before it is handed on."
+        )
+        parts = (
+            folded(f"{family}: {len(rows)} values", table(HEADS, rows), unfolded=family == "utility")
+            for family, rows in self.tables().items()
+        )
+        return card("Evaluation", paragraph(warning), *parts)
+
+    def save(self, path: Path) -> None:
+        """Write it for its owner's eyes only."""
+        write_result(path, result_json(self))
+
+
+HEADS = ("metric", "of", "value", "interval", "settings", "note")
+
+
+def _settings(measured: MetricValue) -> str:
+    shown = [f"{name} {setting}" for name, setting in measured.settings.items()]
+    return ", ".join(shown if measured.sample_size is None else [*shown, f"{measured.sample_size} texts"])
+
+
+@dataclass(frozen=True)
+class ReleasedMetrics:
+    """What ``release/metrics.json`` holds: values of private texts that were released with noise, and their cost.
+
+    Args:
+        values: every number with its definition.
+        settings: how it was measured.
+        table_sha256: of the synthetic table of the output folder.
+        sealed: what the seals of the released counts say of them.
+        dataset: what the ledger calls it.
+        trusted: endpoints and clusters that could read private texts.
+        unit, protects: the privacy unit, also in words.
+        budget: what they cost.
+        charges: what was charged.
+    """
+
+    values: tuple[MetricValue, ...]
+    settings: Mapping[str, Any]
+    table_sha256: str | None
+    sealed: Sealed
+    dataset: str
+    trusted: tuple[str, ...]
+    unit: Annotated[Unit, PlainValidator(Unit.from_json), PlainSerializer(Unit.to_json)]
+    protects: str
+    budget: Annotated[Budget, PlainValidator(_read_budget), PlainSerializer(Budget.to_json)]
+    charges: tuple[Annotated[Charge, PlainValidator(_read_charge), PlainSerializer(Charge.to_json)], ...]
+
+    def __post_init__(self) -> None:
+        costs = [charge.event.epsilon for charge in self.charges if isinstance(charge.event, PureEvent)]
+        if not costs or len(costs) < len(self.charges) or sum(costs) > float(self.budget.epsilon) * (1 + 1e-9):
+            raise ValueError("the charges do not keep to the budget")
+
+    @property
+    def private(self) -> bool:
+        """Whether the promise holds: False where the noise was off or seeded."""
+        return self.sealed.private
+
+    def save(self, path: Path) -> None:
+        write_result(path, result_json(self), mode=SHARED_MODE)
+
+
+def load_evaluation(path: Path) -> Evaluation:
+    """Read what :meth:`Evaluation.save` wrote.
+
+    Raises:
+        ConfigError: if it cannot be read, or is of another version.
+    """
+    return read_result(path, Evaluation, made_by="evaluate", most=MOST_EVALUATION_BYTES, values=None)
+
+
+def load_released(path: Path) -> ReleasedMetrics:
+    """Read what :meth:`ReleasedMetrics.save` wrote.
+
+    Raises:
+        ConfigError: if it cannot be read, or is of another version.
+    """
+    return read_result(path, ReleasedMetrics, made_by="evaluate --charge-metrics")
+
+
+def result_json(result: Any) -> dict[str, Any]:
+    """A result, a frozen dataclass, as JSON values with the version."""
+    fields: dict[str, Any] = TypeAdapter(type(result)).dump_python(result, mode="json")
+    return {"version": VERSION, **fields}
+
+
+def write_result(path: Path, fields: dict[str, Any], *, mode: int = PRIVATE_MODE) -> None:
+    """Write what :func:`result_json` made, whole or not at all; for its owner's eyes only unless ``mode`` says other.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    with atomic_file(path, mode=mode) as file:
+        file.write(json.dumps(fields, ensure_ascii=False, allow_nan=False).encode())
+
+
+def read_result(
+    path: Path, kind: type[T], *, made_by: str, most: int = MOST_BYTES, values: int | None = MOST_VALUES
+) -> T:
+    """Read what :func:`write_result` wrote; fields that are not named are ignored.
+
+    Args:
+        kind: the dataclass.
+        made_by: the command that makes the file.
+        most, values: limits, as for :func:`understudy.base.untrusted.read_json`.
+
+    Raises:
+        ConfigError: if it cannot be read, or is of another version.
+    """
+    try:
+        fields = read_json(path, most=most, values=values)
+        if fields.pop("version") != VERSION:
+            raise ValueError("another version")
+        return TypeAdapter(kind).validate_json(json.dumps(fields), strict=True)
+    except Exception:  # a damaged file fails in many ways
+        raise ConfigError(
+            f"{path.name} cannot be read: it is damaged or was made by another version.",
+            f"Make it anew with `understudy {made_by}`.",
+        ) from None

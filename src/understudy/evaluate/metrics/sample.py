@@ -1,0 +1,93 @@
+"""Texts in memory, with their labels, embeddings and typed columns: what every metric works on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.base.columns import Column
+from understudy.base.transcript import PLAIN, Part, TextForm
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sample:
+    """Some texts of a table. May be private; its ``repr`` shows nothing.
+
+    Args:
+        texts: the texts.
+        labels: canonical label strings, one per text; None for a table without labels.
+        embeddings: ``Float32[len(texts), d]`` of unit length; None where none were asked for.
+        cells: ``Int32[len(texts), len(columns)]``, cells of the typed columns; None without such.
+        columns: what the cells are of.
+        parts: of each text, where texts have such; the texts are then what these say, without their names.
+        form: which parts these are.
+    """
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...] | None = None
+    embeddings: NDArray[np.float32] | None = None
+    cells: NDArray[np.int32] | None = None
+    columns: tuple[Column, ...] = ()
+    parts: tuple[tuple[Part, ...], ...] | None = None
+    form: TextForm = PLAIN
+
+    def __post_init__(self) -> None:
+        if self.labels is not None and len(self.labels) != len(self.texts):
+            raise ValueError("expected one label a text")
+        if self.embeddings is not None and len(self.embeddings) != len(self.texts):
+            raise ValueError("expected one embedding a text")
+        if self.cells is not None and self.cells.shape != (len(self.texts), len(self.columns)):
+            raise ValueError("expected one cell per text and column")
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Sample:
+        """The texts at ``rows``, in that order."""
+        places = np.asarray(rows, dtype=np.int64)
+        return Sample(
+            tuple(self.texts[row] for row in rows),
+            None if self.labels is None else tuple(self.labels[row] for row in rows),
+            None if self.embeddings is None else self.embeddings[places],
+            None if self.cells is None else self.cells[places],
+            self.columns,
+            None if self.parts is None else tuple(self.parts[row] for row in rows),
+            self.form,
+        )
+
+    @classmethod
+    def of_transcripts(cls, texts: Sequence[str], form: TextForm) -> Sample:
+        """Texts that have parts, if they do."""
+        if not form:
+            return cls(tuple(texts))
+        return cls(tuple(map(form.contents, texts)), parts=tuple(form.parse(text) or () for text in texts), form=form)
+
+    @property
+    def transcripts(self) -> tuple[str, ...]:
+        """The texts as models see them."""
+        return self.texts if self.parts is None else tuple(map(self.form.render, self.parts))
+
+    def at_most(self, count: int, *, seed: int) -> Sample:
+        """``count`` of the texts at random, in their order; all if there are no more."""
+        if len(self) <= count:
+            return self
+        rows = np.sort(np.random.default_rng(seed).choice(len(self), size=count, replace=False))
+        return self.take(rows)
+
+    def halves(self, *, seed: int) -> tuple[Sample, Sample]:
+        """The texts in two parts at random, each in their order."""
+        order = np.random.default_rng(seed).permutation(len(self))
+        middle = len(self) // 2
+        return self.take(np.sort(order[:middle])), self.take(np.sort(order[middle:]))
+
+    def with_embeddings(self, embeddings: NDArray[np.float32]) -> Sample:
+        return replace(self, embeddings=embeddings)
+
+
+def words_of(texts: Sequence[str], split: Callable[[str], list[str]]) -> list[list[str]]:
+    """The words of each text, by ``split``. Equal words are one object, so that a word takes 8 bytes."""
+    return [list(map(sys.intern, split(text))) for text in texts]

@@ -1,0 +1,327 @@
+"""Train on synthetic, test on real: against as many real texts, and against all there are."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.base.errors import ConfigError
+from understudy.evaluate.metrics.intervals import bootstrap, over_seeds, wilson_interval
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.utility.linear import Predict, fit_embedding, fit_tfidf
+from understudy.evaluate.metrics.utility.neural import fit_encoder, fit_network
+from understudy.evaluate.metrics.value import REAL, REAL_ALL, Interval, Metric, MetricValue
+
+_HOW = (
+    "A classifier is trained on the texts of one table and tested on real texts. Compare synthetic training texts with "
+    "as many real ones."
+)
+_SOURCE = "train on synthetic, test on real: Esteban, Hyland and Rätsch 2017"
+
+ACCURACY = Metric(
+    "accuracy",
+    "Accuracy on real texts",
+    "utility",
+    f"Share of the test texts whose label is predicted right, in [0, 1]. {_HOW}",
+    _SOURCE,
+    "higher",
+)
+MACRO_F1 = Metric(
+    "macro_f1",
+    "Macro F1 on real texts",
+    "utility",
+    "Mean over the labels of the test texts of the harmonic mean of precision and recall, in [0, 1]; every label "
+    f"weighs the same. {_HOW}",
+    _SOURCE,
+    "higher",
+)
+
+KINDS = ("tf-idf", "embedding", "network", "coral", "encoder")
+"""Logistic regression on TF-IDF, on embeddings; three layers on embeddings, without and with Deep CORAL; an encoder."""
+
+Classes = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A way to train a classifier.
+
+    Args:
+        name: one of :data:`KINDS`.
+        fit: from texts and their classes (``Int64[n]``, numbered without gaps, two or more); with a ``seed`` if random.
+        embeddings: whether texts need them.
+        random: whether there is anything random in it.
+    """
+
+    name: str
+    fit: Callable[..., Predict]
+    embeddings: bool
+    random: bool
+
+    def train(self, texts: Sample, *, seed: int) -> tuple[tuple[str, ...], Predict]:
+        """The labels in order, and a classifier that answers with their numbers.
+
+        Guarantee
+            Training reads ``texts`` and nothing else. A text's answer then depends on that text (its embedding, where
+            this kind reads those) alone, bit for bit, not on the texts beside it: so of a count of right answers one
+            record moves 1 at most. Not so for the kind ``encoder``.
+
+        Args:
+            texts: one or more, with labels. Those of a single label make a classifier that always gives it.
+            seed: of the training.
+        """
+        assert texts.labels is not None
+        labels = tuple(sorted(set(texts.labels)))
+        if len(labels) == 1:
+            return labels, lambda sample: np.zeros(len(sample), dtype=np.int64)
+        targets = numbered(texts.labels, labels)
+        predict = self.fit(texts, targets, seed=seed) if self.random else self.fit(texts, targets)
+        return labels, lambda sample: predict(sample) if len(sample) else np.zeros(0, dtype=np.int64)
+
+    def require(self, *samples: Sample) -> None:
+        """See that texts have what this kind reads.
+
+        Raises:
+            ConfigError: embeddings are missing.
+        """
+        if self.embeddings and any(sample.embeddings is None for sample in samples):
+            raise ConfigError(
+                f"The classifier {self.name!r} works on embeddings, and a table has none.",
+                "Name an embedder, or choose the classifier 'tf-idf'.",
+            )
+
+
+def kind_named(name: str, *, recipient: Sample | None = None, encoder: str = "builtin") -> Kind:
+    """The kind of that name.
+
+    Args:
+        name: one of :data:`KINDS`.
+        recipient: for ``coral``, see :func:`understudy.evaluate.metrics.utility.neural.fit_network`.
+        encoder: for ``encoder``, see :func:`understudy.evaluate.metrics.utility.neural.fit_encoder`.
+
+    Raises:
+        ConfigError: there is none, or it needs a recipient and has none.
+    """
+    if name not in KINDS:
+        raise ConfigError(f"There is no classifier {name!r}.", f"Known ones are: {', '.join(KINDS)}.")
+    if name == "coral" and (recipient is None or not len(recipient)):
+        raise ConfigError(
+            "The classifier 'coral' needs unlabelled texts of the recipient.", "Give some, or choose 'network'."
+        )
+    fits: dict[str, Callable[..., Predict]] = {
+        "tf-idf": fit_tfidf,
+        "embedding": fit_embedding,
+        "network": fit_network,
+        "coral": partial(fit_network, recipient=recipient),
+        "encoder": partial(fit_encoder, encoder=encoder),
+    }
+    on_words = ("tf-idf", "encoder")
+    kind = Kind(name, fits[name], embeddings=name not in on_words, random=name not in ("tf-idf", "embedding"))
+    if name == "coral" and recipient is not None:
+        kind.require(recipient)
+    return kind
+
+
+def numbered(labels: tuple[str, ...], order: tuple[str, ...]) -> NDArray[np.int64]:
+    """The place of each label in ``order``, ``Int64[len(labels)]``."""
+    places = {label: place for place, label in enumerate(order)}
+    return np.array([places[label] for label in labels], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class TrainingTable:
+    """Texts to train on.
+
+    Args:
+        of: whose values come of it.
+        texts: all of them.
+        counts: None, or how many texts of each label a training takes, anew with each seed.
+    """
+
+    of: str
+    texts: Sample
+    counts: Mapping[str, int] | None = None
+
+    def sample(self, seed: int) -> Sample:
+        """The texts of one training: all, or ``counts`` of each label without replacement (or all there are)."""
+        if self.counts is None or self.texts.labels is None:
+            return self.texts
+        generator = np.random.default_rng(seed)
+        labels = np.array(self.texts.labels, dtype=object)
+        rows: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
+        for label, count in sorted(self.counts.items()):
+            there = np.flatnonzero(labels == label)
+            rows.append(generator.permutation(there)[:count])
+        return self.texts.take(np.concatenate(rows))
+
+
+def training_tables(real: Sample | None, synthetic: Mapping[str, Sample]) -> list[TrainingTable]:
+    """The synthetic tables; as many real texts as the first of them has, label by label; all real texts."""
+    tables = [TrainingTable(name, texts) for name, texts in synthetic.items()]
+    if real is None:
+        return tables
+    first = next(iter(synthetic.values()), None)
+    if first is not None and first.labels is not None:
+        tables.append(TrainingTable(REAL, real, Counter(first.labels)))
+    return [*tables, TrainingTable(REAL_ALL, real)]
+
+
+def accuracy(truth: Classes, predicted: Classes) -> float:
+    """Share of equal entries of two ``Int64[n]``."""
+    return float(np.mean(truth == predicted))
+
+
+def macro_f1(truth: Classes, predicted: Classes) -> float:
+    """Mean F1 over the classes that occur in ``truth``: ``2 TP / (2 TP + FP + FN)`` of each.
+
+    Args:
+        truth, predicted: ``Int64[n]``, numbers of classes, n at least 1.
+    """
+    classes = int(max(truth.max(), predicted.max())) + 1
+    true = np.bincount(truth, minlength=classes)
+    given = np.bincount(predicted, minlength=classes)
+    right = np.bincount(truth[truth == predicted], minlength=classes)
+    there = true > 0
+    return float(np.mean(2 * right[there] / (true[there] + given[there])))
+
+
+def accuracy_interval(truth: Classes, predictions: Sequence[Classes]) -> Interval:
+    """The interval of the mean accuracy of several trained classifiers, one ``Int64[n]`` of predictions each.
+
+    Two things vary: the classifier (its seed, and which real texts it was given), and which texts are in the
+    test. The first has Student's t interval over the classifiers, the second Wilson's over the test texts: a text is
+    right in a share of the classifiers, and such shares vary no more than right and wrong do. As the two are
+    independent, their reaches are added as the sides of a right triangle (Zou and Donner 2008). Seeds
+    alone would ignore the test's size, test texts alone the luck of a seed.
+
+    What it leaves out: another run of the method would have made other synthetic texts.
+    """
+    values = [accuracy(truth, predicted) for predicted in predictions]
+    mean = float(np.mean(values))
+    wilson = wilson_interval(round(mean * len(truth)), len(truth))
+    return _together(mean, [wilson, over_seeds(values)])
+
+
+def macro_f1_interval(truth: Classes, predictions: Sequence[Classes], *, seed: int) -> Interval:
+    """That of the mean macro F1, as :func:`accuracy_interval`, with a bootstrap over the test texts."""
+
+    def mean(rows: NDArray[np.int64]) -> float:
+        return float(np.mean([macro_f1(truth[rows], predicted[rows]) for predicted in predictions]))
+
+    texts = bootstrap(mean, len(truth), seed=seed, over="the test texts")
+    values = [macro_f1(truth, predicted) for predicted in predictions]
+    return _together(float(np.mean(values)), [texts, over_seeds(values)])
+
+
+def _together(value: float, parts: Sequence[Interval | None]) -> Interval:
+    """The interval of ``value`` in [0, 1] when independent sources of error have intervals of their own."""
+    known = [part for part in parts if part is not None]
+    below = math.hypot(*(max(0.0, value - part.low) for part in known))
+    above = math.hypot(*(max(0.0, part.high - value) for part in known))
+    method = " and ".join(part.method for part in known)
+    return Interval(max(0.0, value - below), min(1.0, value + above), method)
+
+
+def measure_classifiers(
+    train_real: Sample | None,
+    test_real: Sample,
+    synthetic: Mapping[str, Sample],
+    *,
+    kinds: Sequence[str] = ("tf-idf", "embedding"),
+    seeds: int = 5,
+    seed: int = 0,
+    recipient: Sample | None = None,
+    encoder: str = "builtin",
+) -> tuple[MetricValue, ...]:
+    """Accuracy and macro F1 on real texts of classifiers that were trained on synthetic ones, and on real ones.
+
+    Each kind is trained on every table of ``synthetic``; on as many real texts as the first of them has, label by
+    label, sampled anew for each seed (``real``: what real texts of this number would do); and on all real texts (``real
+    (all)``: the ceiling). No training reads a test text. What is deterministic is trained once.
+
+    Args:
+        train_real: real texts to train on; None leaves ``real`` and ``real (all)`` out.
+        test_real: other real texts, with labels.
+        synthetic: tables by name.
+        kinds: of :data:`understudy.evaluate.metrics.utility.classifiers.KINDS`. ``embedding``, ``network`` and
+            ``coral`` need
+            embeddings in every table; ``encoder`` is slow.
+        seeds: how many times to train what varies.
+        seed: of everything random.
+        recipient: unlabelled texts of those who will use the classifier, for ``coral``.
+        encoder: the model that is tuned for ``encoder``: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
+
+    Returns:
+        Of each table and kind the means over the seeds, with settings ``classifier`` and ``training texts``; intervals
+        as :func:`understudy.evaluate.metrics.utility.classifiers.accuracy_interval` has them. A table that cannot be
+        trained on has None and a note.
+
+    Raises:
+        ConfigError: an unknown kind, no texts or no labels to test on, less than one seed, embeddings or a recipient
+            that a kind needs and there are none.
+        ModelError: the encoder cannot be loaded.
+    """
+    if seeds < 1:
+        raise ConfigError(f"A classifier cannot be trained {seeds} times.", "Give one seed or more.")
+    if test_real.labels is None or not len(test_real):
+        raise ConfigError("There are no labelled real texts to test on.", "Give some, with the column of their labels.")
+    chosen = [kind_named(name, recipient=recipient, encoder=encoder) for name in kinds]
+    tables = training_tables(train_real, synthetic)
+    for kind in chosen:
+        kind.require(test_real, *(table.texts for table in tables))
+    numbers = [int(each) for each in np.random.SeedSequence(seed).generate_state(seeds)]
+    return tuple(each for table in tables for kind in chosen for each in _measure(table, test_real, kind, numbers))
+
+
+def _measure(table: TrainingTable, test: Sample, kind: Kind, seeds: Sequence[int]) -> tuple[MetricValue, MetricValue]:
+    """Accuracy and macro F1 of one kind, trained on one table."""
+    assert test.labels is not None
+    if not kind.random and table.counts is None:
+        seeds = seeds[:1]
+    trained = [table.sample(seed) for seed in seeds]
+    first, size = trained[0], len(trained[0])
+    settings, note = {"classifier": kind.name}, _note(first, test, table)
+
+    def measured(metric: Metric, value: float | None, interval: Interval | None) -> MetricValue:
+        return MetricValue(metric, value, table.of, interval, settings, note, sample_size=size)
+
+    if first.labels is None or not size:
+        return measured(ACCURACY, None, None), measured(MACRO_F1, None, None)
+    order = tuple(sorted({*test.labels, *first.labels}))
+    truth = numbered(test.labels, order)
+    predictions: list[Classes] = []
+    for texts, seed in zip(trained, seeds, strict=True):
+        labels, predict = kind.train(texts, seed=seed)
+        predictions.append(numbered(labels, order)[predict(test)])
+    means = [float(np.mean([score(truth, each) for each in predictions])) for score in (accuracy, macro_f1)]
+    return (
+        measured(ACCURACY, means[0], accuracy_interval(truth, predictions)),
+        measured(MACRO_F1, means[1], macro_f1_interval(truth, predictions, seed=seeds[0])),
+    )
+
+
+def _note(train: Sample, test: Sample, table: TrainingTable) -> str:
+    """What is unusual about the training texts, in a sentence; empty where nothing is."""
+    assert test.labels is not None
+    if not len(train):
+        return "There are no texts to train on."
+    if train.labels is None:
+        return "The texts have no labels to train on."
+    given, wanted = set(train.labels), set(test.labels)
+    remarks = []
+    if len(given) == 1:
+        remarks.append("all training texts have one label, which the classifier always gives")
+    elif wanted - given:
+        remarks.append(f"{len(wanted - given)} of {len(wanted)} labels of the test have no training text")
+    if given - wanted:
+        remarks.append(f"labels of the training texts that are none of the test's: {len(given - wanted)}")
+    if table.counts is not None and len(train) < sum(table.counts.values()):
+        remarks.append("there are fewer real texts of some labels than synthetic ones")
+    joined = "; ".join(remarks)
+    return f"{joined[:1].upper()}{joined[1:]}." if joined else ""

@@ -1,0 +1,227 @@
+"""Classifiers with torch: a three-layer network on embeddings, and a fine-tuned encoder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import islice, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.utility.linear import ExactLinear, Predict
+from understudy.models.builtin import EMBEDDER, builtin_path
+from understudy.models.catalog import model_folder
+from understudy.models.embedder import load_transformer
+from understudy.models.machine import best_device, one_core, require_local
+
+_HIDDEN = (256, 128)
+_BATCH = 128
+_STEPS = 10  # in a round, at least; else once over the texts
+_ROUNDS = 30
+_PATIENCE = 5  # rounds without a better loss on the texts held out
+_HELD_OUT = 10  # one text in so many is held out, if that makes as many or more
+_RATE, _DECAY = 1e-3, 1e-2
+_ENCODER_BATCH = 16
+_EPOCHS = 3
+_ENCODER_STEPS = 60  # at least, however few texts there are
+_ENCODER_RATE, _HEAD_RATE = 5e-5, 1e-3
+_WARM = 0.1  # share of the steps in which the rates rise
+
+Layers = list[tuple[Any, Any]]
+
+
+def fit_network(train: Sample, targets: NDArray[np.int64], *, seed: int, recipient: Sample | None = None) -> Predict:
+    """Train d -> 256 -> 128 -> k with ReLU on embeddings, by AdamW on the cross-entropy.
+
+    It stops early by the cross-entropy on a tenth of ``train`` that it is not trained on (below 100 texts it goes on to
+    the end). With ``recipient`` the loss is cross-entropy plus :func:`coral` between the last layer's outputs for the
+    texts of a step and for as many of the recipient's (the layer of Sun and Saenko 2016).
+
+    No global state of torch is left changed: random numbers come from a generator, in one core.
+
+    Args:
+        train: texts with embeddings of unit length.
+        targets: ``Int64[len(train)]``, classes numbered 0, 1, ..., k - 1.
+        seed: of the weights, the texts held out and the order of training.
+        recipient: unlabelled texts with embeddings, of those who will use the classifier; never the test's.
+
+    Raises:
+        ModelError: the extra ``local`` is missing, which holds torch.
+    """
+    require_local()
+    import torch
+
+    assert train.embeddings is not None
+    generator = torch.Generator().manual_seed(seed)
+    with one_core(), torch.inference_mode(False), torch.enable_grad():
+        others = None if recipient is None else _inputs(recipient)
+        layers = _train(_inputs(train), torch.from_numpy(targets), others, generator)
+        exact, reach = [], math.sqrt(train.embeddings.shape[1])
+        for weights, bias in layers:
+            exact.append(ExactLinear.rounded(weights.detach().numpy(), bias.detach().numpy(), reach=reach))
+            reach = exact[-1].reach
+
+    def predict(sample: Sample) -> NDArray[np.int64]:
+        rows: NDArray[Any] = _inputs(sample).numpy()
+        for layer in exact[:-1]:
+            rows = np.maximum(layer(rows), 0)
+        return exact[-1].highest(rows)
+
+    return predict
+
+
+def coral(first: Any, second: Any) -> Any:
+    """``|C_1 - C_2|_F^2 / (4 d^2)``, C the covariance of the rows of ``Float[n, d]``.
+
+    Source: Sun and Saenko 2016, equation 1. (The DP-KPS paper prints the fraction upside down.)
+    """
+    difference = _covariance(first) - _covariance(second)
+    return (difference**2).sum() / (4 * first.shape[1] ** 2)
+
+
+def _covariance(rows: Any) -> Any:
+    centred = rows - rows.mean(0)
+    return centred.T @ centred / max(1, len(rows) - 1)
+
+
+def _train(inputs: Any, targets: Any, recipient: Any | None, generator: Any) -> Layers:
+    """The layers with the lowest cross-entropy on the texts held out, or the last ones."""
+    import torch
+
+    layers = _start((inputs.shape[1], *_HIDDEN, int(targets.max()) + 1), generator)
+    parameters = [parameter for layer in layers for parameter in layer]
+    optimizer = torch.optim.AdamW(parameters, lr=_RATE, weight_decay=_DECAY)
+
+    def loss(rows: Any, others: Any | None = None) -> Any:
+        outputs = _forward(layers, inputs[rows])
+        found = torch.nn.functional.cross_entropy(outputs, targets[rows])
+        return found if others is None else found + coral(outputs, _forward(layers, others))
+
+    order = torch.randperm(len(inputs), generator=generator)
+    held = len(inputs) // _HELD_OUT
+    held_out, learned = order.tensor_split([held if held >= _HELD_OUT else 0])
+    order_of_training = batches(learned, _BATCH, generator)
+    best, best_loss, waited = parameters, math.inf, 0
+    for _ in range(_ROUNDS):
+        for rows in islice(order_of_training, max(_STEPS, math.ceil(len(learned) / _BATCH))):
+            others = None
+            if recipient is not None:
+                others = recipient[torch.randint(len(recipient), rows.shape, generator=generator)]
+            optimizer.zero_grad()
+            loss(rows, others).backward()
+            optimizer.step()
+        if not len(held_out):
+            continue
+        with torch.no_grad():
+            current = float(loss(held_out))
+        waited += 1
+        if current < best_loss:
+            best, best_loss, waited = [parameter.detach().clone() for parameter in parameters], current, 0
+        if waited >= _PATIENCE:
+            break
+    return list(zip(best[::2], best[1::2], strict=True))
+
+
+def batches(rows: Any, size: int, generator: Any) -> Iterator[Any]:
+    """``size`` rows at a time, over and over, each time in another order of the generator ``generator``."""
+    import torch
+
+    while True:
+        yield from rows[torch.randperm(len(rows), generator=generator)].split(size)
+
+
+def _start(widths: tuple[int, ...], generator: Any) -> Layers:
+    """Layers with weights by He et al. 2015, and biases of 0."""
+    import torch
+
+    layers = []
+    for d, k in pairwise(widths):
+        weights = torch.randn(d, k, generator=generator) * math.sqrt(2 / d)
+        layers.append((weights.requires_grad_(), torch.zeros(k, requires_grad=True)))
+    return layers
+
+
+def _forward(layers: Layers, rows: Any) -> Any:
+    for weights, bias in layers[:-1]:
+        rows = (rows @ weights + bias).relu()
+    weights, bias = layers[-1]
+    return rows @ weights + bias
+
+
+def _inputs(sample: Sample) -> Any:
+    """Embeddings scaled to coordinates of about 1."""
+    import torch
+
+    assert sample.embeddings is not None
+    return torch.from_numpy(sample.embeddings * np.float32(math.sqrt(sample.embeddings.shape[1])))
+
+
+def fit_encoder(train: Sample, targets: NDArray[np.int64], *, seed: int, encoder: str) -> Predict:
+    """Tune all weights of a sentence embedder, with a linear layer on its vectors, on the cross-entropy.
+
+    Three epochs (at least 60 steps) of AdamW in batches of 16, with rates that rise and fall in straight lines, as
+    Devlin et al. 2019 tune BERT. Dropout samples from torch's global generators, whose state is put back. A text's
+    class may depend on the texts beside it by rounding, so this kind cannot be counted for a charge.
+
+    Args:
+        train: the texts.
+        targets: ``Int64[len(train)]``, classes numbered 0, 1, ..., k - 1.
+        seed: of the linear layer, the order and the dropout.
+        encoder: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
+
+    Raises:
+        ModelError: the model is not on this machine, or cannot be loaded.
+    """
+    import torch
+
+    with torch.random.fork_rng(), torch.inference_mode(False), torch.enable_grad():
+        torch.manual_seed(seed)
+        folder = builtin_path(EMBEDDER) if encoder == "builtin" else model_folder(encoder.removeprefix("hf:"))
+        model, _ = load_transformer(folder, name=encoder, device=best_device())
+        width = _vectors(model, ["a"]).shape[1]
+        head = torch.nn.Linear(width, int(targets.max()) + 1, device=model.device)
+        _tune(model, head, list(train.texts), torch.from_numpy(targets).to(model.device))
+
+    def predict(sample: Sample) -> NDArray[np.int64]:
+        found = np.zeros(len(sample), dtype=np.int64)
+        by_length = sorted(range(len(sample)), key=lambda row: len(sample.texts[row]))
+        with torch.inference_mode():
+            for start in range(0, len(sample), _ENCODER_BATCH):
+                rows = by_length[start : start + _ENCODER_BATCH]
+                found[rows] = head(_vectors(model, [sample.texts[row] for row in rows])).argmax(1).cpu().numpy()
+        return found
+
+    return predict
+
+
+def _tune(model: Any, head: Any, texts: list[str], targets: Any) -> None:
+    """Train both in place, and leave the model ready to infer."""
+    import torch
+
+    model.train()
+    optimizer = torch.optim.AdamW(
+        [{"params": model.parameters(), "lr": _ENCODER_RATE}, {"params": head.parameters(), "lr": _HEAD_RATE}]
+    )
+    steps = max(_ENCODER_STEPS, _EPOCHS * math.ceil(len(texts) / _ENCODER_BATCH))
+    pace = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / (_WARM * steps), (steps - step) / steps)
+    )
+    for rows in islice(batches(torch.arange(len(texts)), _ENCODER_BATCH, torch.default_generator), steps):
+        outputs = head(_vectors(model, [texts[row] for row in rows]))
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(outputs, targets[rows.to(targets.device)]).backward()
+        optimizer.step()
+        pace.step()
+    model.eval()
+
+
+def _vectors(model: Any, texts: list[str]) -> Any:
+    """The model's vectors, scaled to coordinates of about 1, ``Float32[len(texts), d]``."""
+    encoded = model.tokenizer(
+        texts, truncation=True, max_length=model.max_seq_length or 512, padding=True, return_tensors="pt"
+    )
+    vectors = model.forward({name: each.to(model.device) for name, each in encoded.items()})["sentence_embedding"]
+    return vectors * math.sqrt(vectors.shape[1])

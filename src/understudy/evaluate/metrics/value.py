@@ -1,0 +1,105 @@
+"""What a metric is, and one value of it: never a bare number.
+
+These values are their own JSON form: what is read from a file, which may come from anybody, is checked against the
+types of their fields (:mod:`understudy.evaluate.metrics.results`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+Family = Literal["fidelity", "utility", "leakage"]
+Better = Literal["lower", "higher", "same", "none"]
+"""Which way is good; ``same``: the nearer to the value of the reference texts (real or held out), the better."""
+
+SYNTHETIC, REAL, HOLDOUT = "synthetic", "real", "holdout"
+"""Whose value it is; other tables (a baseline, say) have names of their own."""
+REAL_ALL = "real (all)"
+"""Whose value it is where a classifier is trained on all real texts."""
+OTHER_HALF = "real (other half)"
+"""Whose value it is where one half of the real rows is compared with the other, for want of held-out ones."""
+MAJORITY = "most frequent"
+"""Whose value it is where nothing is trained: the answer is the value that is most frequent."""
+
+SETTING_TITLES = {"reference_texts": "reference texts"}
+"""Of settings whose names are not their titles."""
+_LARGEST = 1e30
+
+
+def _in_range(value: float) -> float:
+    if not abs(value) <= _LARGEST:
+        raise ValueError("a number is out of range")
+    return value
+
+
+Number = Annotated[float, AfterValidator(_in_range)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+Setting = str | Annotated[int | float, AfterValidator(_in_range)]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """The definition of a number.
+
+    Args:
+        name: unique, snake_case.
+        title: for people, in a table's first column.
+        family: the question that it answers.
+        definition: in one to three sentences, with its range and unit.
+        source: paper or standard.
+        better: which way is good.
+    """
+
+    name: str
+    title: str
+    family: Family
+    definition: str
+    source: str
+    better: Better
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A confidence interval.
+
+    Args:
+        low, high: its ends, ``low <= high``.
+        method: how it came about, such as ``"bootstrap over the synthetic texts"`` or ``"t over 5 seeds"``.
+        level: its confidence, in (0, 1).
+    """
+
+    low: Number
+    high: Number
+    method: str
+    level: Share = 0.95
+
+
+@dataclass(frozen=True)
+class MetricValue:
+    """One value of a metric.
+
+    Args:
+        metric: what was measured.
+        value: None where it cannot be told from these texts; ``note`` then says why.
+        of: whose: ``synthetic``, ``real``, ``holdout``, or the name of another table.
+        interval: its uncertainty; None where there is none (or none is known: ``note`` says so).
+        settings: what tells apart the values of one metric (``classifier``, ``label``, ``shots``, ``n`` ...).
+        note: a remark in one sentence.
+        reads_private: whether real texts went into it. If so, it is not covered by epsilon and stays in ``private/``.
+        sample_size: on how many texts of the table it rests: those trained on, or those that every table was cut to;
+            None where that is all of them.
+    """
+
+    metric: Metric
+    value: Number | None
+    of: str = SYNTHETIC
+    interval: Interval | None = None
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    note: str = ""
+    reads_private: bool = True
+    sample_size: Count | None = None

@@ -1,0 +1,366 @@
+"""The synthetic table, read back: a stranger may have made it."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Any
+
+from understudy.base.columns import Column
+from understudy.base.errors import ConfigError
+from understudy.base.parquet import count_values
+from understudy.base.untrusted import parse_json
+from understudy.corpus import canonical
+from understudy.corpus.delimited import lift_cell_limit, unescaped
+from understudy.evaluate.metrics.results import Evaluation, ReleasedMetrics, load_evaluation, load_released
+from understudy.run.outputs import LABEL, PROVENANCE, TEXT, TRANSCRIPT, find_table
+
+MOST_ROWS = 2_000_000
+"""Rows of a synthetic table that a report is made of."""
+MOST_BYTES = 1024**3
+"""Bytes of its texts, labels and provenance, uncompressed."""
+_AT_ONCE = 4096
+_LONGEST = 64 * 1024**2
+_COLUMNS = (TRANSCRIPT, TEXT, LABEL, PROVENANCE)
+
+
+def text_of(row: Mapping[str, Any]) -> str:
+    """The text of a row: the transcript, where it has parts that are columns of their own."""
+    return str(row[TRANSCRIPT if TRANSCRIPT in row else TEXT] or "")
+
+
+class TooLarge(ValueError):
+    """The table has more rows or bytes than are read."""
+
+
+def read_rows(path: Path, *, at_once: int = _AT_ONCE, typed: Sequence[str] = ()) -> Iterator[Mapping[str, Any]]:
+    """The rows of a table in Parquet, CSV or JSON lines.
+
+    Args:
+        at_once: rows of Parquet that are decoded together.
+        typed: columns of Parquet that are read besides text, label and provenance.
+
+    Raises:
+        TooLarge: beyond :data:`MOST_ROWS` or :data:`MOST_BYTES`.
+        Exception: the table is damaged.
+    """
+    _require_end(path)
+    readers: dict[str, Callable[[Path], Iterator[Mapping[str, Any]]]] = {
+        ".parquet": partial(_parquet_rows, at_once=at_once, typed=typed),
+        ".csv": _csv_rows,
+    }
+    for count, row in enumerate(readers.get(path.suffix, _json_rows)(path)):
+        if count >= MOST_ROWS:
+            raise TooLarge
+        yield row
+
+
+def _require_end(path: Path) -> None:
+    """See that reading the file comes to an end; ValueError or TooLarge if not."""
+    if not path.is_file():  # a pipe would be waited for
+        raise ValueError("no file")
+    if path.stat().st_size > MOST_BYTES:
+        raise TooLarge
+
+
+def _csv_rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    lift_cell_limit()
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        cells = filter(None, csv.reader(lines))
+        names = [unescaped(name) for name in next(cells)]
+        for row in cells:
+            yield dict(zip(names, map(unescaped, row), strict=True))
+
+
+def _json_rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    with path.open(encoding="utf-8-sig", newline="\n") as lines:
+        for line in lines:
+            if line.strip():
+                yield json.loads(line)
+
+
+def _parquet_rows(path: Path, *, at_once: int, typed: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as plain:
+        _check_size(path, plain.metadata)
+        names, strings = _flat_columns(plain, typed)
+    size = 0
+    with pq.ParquetFile(path, read_dictionary=strings) as file:  # a string that stands there often is there once
+        for batch in file.iter_batches(at_once, columns=names, use_threads=False):
+            size += sum(map(_decoded_size, batch.columns))
+            if size > MOST_BYTES:
+                raise TooLarge
+            columns = {name: batch.column(name) for name in names}
+            for row in range(batch.num_rows):  # one by one: what stands there once for all would be there for each
+                yield {name: column[row].as_py() for name, column in columns.items()}
+
+
+def _flat_columns(file: Any, typed: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The columns that are read, and which of them hold strings; before anything in them is decoded.
+
+    Raises:
+        ValueError: one is of a type that understudy does not write: in a list or a struct a page of a few bytes is
+            gigabytes.
+    """
+    import pyarrow as pa
+
+    names = [name for name in (*_COLUMNS, *typed) if name in file.schema_arrow.names]
+    types = {name: file.schema_arrow.field(name).type for name in names}
+    strings = [name for name, kind in types.items() if kind in (pa.string(), pa.large_string())]
+    plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+    dates = (pa.types.is_date32, pa.types.is_timestamp)
+    if set(names) - set(strings) - {LABEL, *typed} or not all(
+        name in strings or any(is_one(types[name]) for is_one in (*plain, *(dates if name in typed else ())))
+        for name in names
+    ):
+        raise ValueError("a column is of another type")
+    paths = [file.metadata.schema.column(place).path for place in range(file.metadata.num_columns)]
+    if sum(path.split(".")[0] in names for path in paths) > len(names):  # read together with a column of that name
+        raise ValueError("a column is there twice")
+    return names, strings
+
+
+def _check_size(path: Path, metadata: Any) -> None:
+    """By the footer and by the headers of all pages, before one is decoded."""
+    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+    if metadata.num_rows > MOST_ROWS or sum(group.total_byte_size for group in groups) > MOST_BYTES:
+        raise TooLarge
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+        if count_values(data, metadata, most=MOST_BYTES) > MOST_ROWS * max(1, metadata.num_columns):
+            raise TooLarge
+
+
+def _decoded_size(column: Any) -> int:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    lengths = pc.binary_length(column.dictionary).cast(pa.int64())
+    if (pc.max(lengths).as_py() or 0) > _LONGEST:
+        raise ValueError("a cell is too long")
+    return int(pc.sum(lengths.take(column.indices)).as_py() or 0)
+
+
+MOST_CHARACTERS = 20_000
+"""Of one text; the rest of a longer one is in no chart, and an ellipsis stands for it."""
+_MOST_PROVENANCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class SyntheticText:
+    """A row: its text, its label in words (None without labels), the phrases that it was written from, by what, the
+    cells of its typed columns (None where it has not all of them), and the condition that it was sampled under."""
+
+    text: str
+    label: str | None = None
+    phrases: tuple[str, ...] = ()
+    model: str = ""
+    cells: tuple[int, ...] | None = None
+    where: str = ""
+
+    @property
+    def bare(self) -> bool:
+        """Whether it is its phrases and nothing else, as without a language model."""
+        return bool(self.phrases) and self.text == ", ".join(self.phrases)
+
+
+def read_synthetic(release: Path, columns: Sequence[Column] = ()) -> tuple[SyntheticText, ...]:
+    """The rows of the synthetic table in a shareable folder; none where no text was made yet.
+
+    Args:
+        release: the folder.
+        columns: typed ones of the table.
+
+    Raises:
+        ConfigError: if the table cannot be read, has no column of texts, or is larger than a report may be of.
+    """
+    path = find_table(release)
+    if path is None:
+        return ()
+    try:
+        return tuple(_text(row, columns) for row in read_rows(path, typed=[column.name for column in columns]))
+    except TooLarge:
+        raise ConfigError(
+            f"The synthetic table {path.name} is too large for a report: it has more than {MOST_ROWS:,} rows or "
+            f"{MOST_BYTES // 1024**3} GiB of text.",
+            "Make the report of a run with fewer texts.",
+        ) from None
+    except Exception:  # a damaged table fails in many ways
+        raise ConfigError(
+            f"The synthetic table {path.name} cannot be read.", "Make it anew with `understudy generate`."
+        ) from None
+
+
+def provenances(release: Path, places: Collection[int]) -> dict[int, dict[str, Any]]:
+    """What some rows of the synthetic table in a shareable folder say of where they come from, by their place from 0.
+
+    Raises:
+        ConfigError: if the table cannot be read.
+    """
+    path = find_table(release)
+    if path is None or not places:
+        return {}
+    try:
+        rows = islice(read_rows(path), max(places) + 1)
+        return {place: provenance_of(row) for place, row in enumerate(rows) if place in places}
+    except Exception:  # a damaged table fails in many ways
+        raise ConfigError(
+            f"The synthetic table {path.name} cannot be read.", "Make it anew with `understudy generate`."
+        ) from None
+
+
+def release_named_in(release: Path) -> str:
+    """The Release that the synthetic table in a shareable folder says it was made from; empty where it says none."""
+    path = find_table(release)
+    try:
+        row = next(iter(read_rows(path, at_once=1)), {}) if path is not None else {}
+        return _whole(str(provenance_of(row).get("release", "")))
+    except Exception:  # a damaged table fails in many ways
+        return ""
+
+
+def origins(table: Path) -> set[tuple[str, bool]]:
+    """The Releases that the rows of a synthetic table say they were made from (empty where one says none), each with
+    whether it promises anything.
+
+    Raises:
+        Exception: the table is damaged.
+    """
+    found = [provenance_of(row) for row in read_rows(table)]
+    return {(str(known.get("release", "")), "stamp" not in known) for known in found}
+
+
+def table_sha256(table: Path) -> str:
+    """SHA-256, in hex, of a synthetic table's texts, labels and other cells in their order, whatever format they are
+    saved in. (A cell that is its row's label is not counted again.)
+
+    Raises:
+        Exception: the table is damaged.
+    """
+    digest = hashlib.sha256()
+    for row in read_rows(table, typed=_others(table)):
+        label = _in_words(row.get(LABEL))
+        others = {name: cell for name, cell in sorted(row.items()) if name not in _COLUMNS and not _are_turns(cell)}
+        cells: list[object] = [text_of(row), label]
+        if own := {name: _as_csv(cell) for name, cell in others.items() if _in_words(cell) not in (None, label)}:
+            cells.append(own)
+        digest.update(json.dumps(cells, default=str).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def _others(table: Path) -> list[str]:
+    """Columns of Parquet besides text, label and provenance that hold plain values."""
+    import pyarrow.parquet as pq
+    import pyarrow.types as t
+
+    if table.suffix != ".parquet":
+        return []
+    _require_end(table)
+    plain = (t.is_string, t.is_large_string, t.is_boolean, t.is_integer, t.is_floating, t.is_date32, t.is_timestamp)
+    schema = pq.read_schema(table)
+    return [field.name for field in schema if field.name not in _COLUMNS and any(test(field.type) for test in plain)]
+
+
+def _are_turns(cell: object) -> bool:
+    """Whether a cell is a dialogue, which is the transcript again and in Parquet is not read."""
+    return isinstance(cell, list) or (isinstance(cell, str) and cell.startswith('[{"role": '))
+
+
+def _in_words(label: Any) -> str | None:
+    return None if label in (None, "") else canonical(label)
+
+
+def _as_csv(cell: object) -> str:
+    """As a CSV file says it."""
+    if isinstance(cell, datetime.date):
+        return cell.isoformat()
+    return str(cell).lower() if isinstance(cell, bool) else str(cell)
+
+
+def read_evaluation(release: Path, path: Path) -> Evaluation | None:
+    """What was measured of the table in ``release``, a run's shareable folder; None where ``path`` is no file.
+
+    Raises:
+        ConfigError: if it cannot be read, or is of another table.
+    """
+    if not path.exists():
+        return None
+    evaluation = load_evaluation(path)
+    again = "`understudy evaluate` makes it anew, free of charge"
+    _require_measured_on(release, evaluation.table_sha256, path, again)
+    return evaluation
+
+
+def read_released(release: Path) -> ReleasedMetrics | None:
+    """The metrics in ``release/metrics.json``; None where there is no such file.
+
+    Raises:
+        ConfigError: if it cannot be read, or is of another table.
+    """
+    path = release / "metrics.json"
+    if not path.exists():
+        return None
+    released = load_released(path)
+    again = "`understudy evaluate --charge-metrics EPSILON --fresh` makes it anew, and charges again"
+    _require_measured_on(release, released.table_sha256, path, again)
+    return released
+
+
+def _require_measured_on(release: Path, digest: str | None, path: Path, again: str) -> None:
+    """See that the values in ``path`` are of the table in ``release``; ``digest`` is its :func:`table_sha256`."""
+    table = find_table(release)
+    if digest is None or table is None:
+        return
+    try:
+        if digest == table_sha256(table):
+            return
+    except Exception:  # a damaged table fails in many ways
+        raise ConfigError(f"The synthetic table {table.name} cannot be read.", "See that it may be read.") from None
+    name = "/".join(path.parts[-3:])
+    raise ConfigError(
+        f"{name} was measured on another synthetic table than the one in the folder.",
+        f"Put that table back, or remove {name}; {again}.",
+    )
+
+
+def _text(row: Mapping[str, Any], columns: Sequence[Column]) -> SyntheticText:
+    label, known = row.get(LABEL), provenance_of(row)
+    text = text_of(row)
+    return SyntheticText(
+        _whole(text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "\N{HORIZONTAL ELLIPSIS}"),
+        None if label in (None, "") else _whole(canonical(label)[:MOST_CHARACTERS]),
+        tuple(_whole(str(phrase)) for phrase in known.get("phrases", ())),
+        _whole(str(known.get("model") or "")),
+        _cells(row, columns),
+        _whole(str(known.get("where") or "")),
+    )
+
+
+def _cells(row: Mapping[str, Any], columns: Sequence[Column]) -> tuple[int, ...] | None:
+    cells = [column.cell(row[column.name]) if column.name in row else None for column in columns]
+    return tuple(cell for cell in cells if cell is not None) if cells and None not in cells else None
+
+
+def provenance_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a row says of where its text comes from; ValueError where that cannot be read."""
+    written = row.get(PROVENANCE)
+    if not written:
+        return {}
+    if len(written) > _MOST_PROVENANCE:
+        raise ValueError("what a text was made from is too long")
+    return parse_json(written.encode("utf-8"))
+
+
+def _whole(text: str) -> str:
+    """Half a character (a lone surrogate, which JSON can hold) cannot be written: U+FFFD stands for it."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

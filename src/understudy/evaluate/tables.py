@@ -1,0 +1,362 @@
+"""The tables of an evaluation: opened, and read into memory as a random sample."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from understudy.base.columns import Column
+from understudy.base.errors import ConfigError, CorpusError
+from understudy.base.labels import Label
+from understudy.base.parameters import Parameters
+from understudy.base.transcript import PLAIN, TextForm, text_columns
+from understudy.corpus import Corpus, TableSource, canonical, read_corpus
+from understudy.corpus.bad_rows import BadCell
+from understudy.corpus.schema import Schema
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.parameters import ChargeParameters, EvaluationParameters
+from understudy.evaluate.synthetic import origins, table_sha256
+from understudy.methods.registry import load_release
+from understudy.release import PublicSchema, Release
+from understudy.release.statement import Statement
+from understudy.release.statement.form import load_statement
+from understudy.run.generating import Result
+from understudy.run.outputs import LABEL, TEXT, OutputFolder, find_table, schema_of_table
+from understudy.run.settings import EMBEDDING_CACHE_GB, EngineParameters, Gigabytes, LedgerParameters, TableParameters
+
+
+def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
+    """At most so many records of a table, each equally likely, in the table's order. One pass.
+
+    Raises:
+        ConfigError: if a table that keeps note of its bad rows (:func:`open_table`) has values outside its columns'
+            domains.
+
+    Source: Vitter 1985, algorithm R.
+    """
+    generator = np.random.default_rng(seed)
+    kept: list[tuple[int, str, int, list[int]]] = []
+    seen = 0
+    for batch in corpus.batches():
+        cells = [[]] * len(batch.texts) if batch.cells is None else batch.cells.tolist()
+        for text, label, own in zip(batch.texts, batch.labels.tolist(), cells, strict=True):
+            if seen < at_most:
+                kept.append((seen, text, label, own))
+            elif (place := int(generator.integers(seen + 1))) < at_most:
+                kept[place] = (seen, text, label, own)
+            seen += 1
+    cells = {column: BadCell(column).value for column in (*corpus.schema.crossed, *corpus.schema.typed)}
+    bad = {kind for *_, kind in corpus.noted or ()}
+    if outside := [column for column, kind in cells.items() if kind in bad]:
+        raise ConfigError(
+            f"A synthetic table holds values that its typed column {outside[0].name!r} does not declare.",
+            "Declare them (--columns), or mend the table.",
+        )
+    kept.sort()
+    names, columns = [canonical(label) for label in corpus.labels], corpus.schema.typed
+    return replace(
+        Sample.of_transcripts([text for _, text, _, _ in kept], corpus.schema.form),
+        labels=tuple(names[label] for _, _, label, _ in kept) if names else None,
+        cells=np.array([own for *_, own in kept], np.int32).reshape(len(kept), len(columns)) if columns else None,
+        columns=columns,
+    )
+
+
+class Named(NamedTuple):
+    """How a table's columns may be called: those of the text, and its label's."""
+
+    texts: tuple[str, ...]
+    label: str | None = None
+    form: TextForm = PLAIN
+
+
+def open_table(source: TableSource, columns: Sequence[Named], typed: Sequence[Column] = ()) -> Corpus:
+    """A table of which it is not known how its columns are called.
+
+    Args:
+        source: CSV, TSV, JSONL or Parquet; or in memory.
+        columns: to try, in turn.
+        typed: its typed columns.
+
+    Raises:
+        CorpusError: if the table has none of them, lacks a typed one, or cannot be read.
+    """
+    found = _open_texts(source, columns)
+    if not typed:
+        return found
+    schema = found.schema
+    named = Named(schema.text_columns, schema.label, schema.form)
+    try:
+        table = _open(source, named, labels=schema.labels, columns=typed)
+    except CorpusError as error:
+        raise CorpusError(error.problem, "Declare columns that every table has (--columns).") from None
+    table.noted = []
+    return table
+
+
+def _open_texts(source: TableSource, columns: Sequence[Named]) -> Corpus:
+    problems: list[CorpusError] = []
+    empty: list[Corpus] = []
+    for named in columns:
+        try:
+            found = _open(source, named)
+        except CorpusError as error:
+            problems.append(error)
+            continue
+        if next(found.batches(1), None) is not None:
+            return found
+        empty.append(found)  # of JSON lines nobody knows which keys are there
+    if empty:
+        return empty[0]
+    raise problems[0]
+
+
+def _open(source: TableSource, named: Named, labels: Sequence[Label] = (), columns: Sequence[Column] = ()) -> Corpus:
+    return read_corpus(
+        source,
+        text=named.texts,
+        roles=named.form.roles,
+        acts=named.form.acts,
+        tools=named.form.tools,
+        label=named.label,
+        labels=labels or None,
+        labels_from_data=named.label is not None and not labels,
+        columns=columns or None,
+        on_bad_row="skip",
+        formulas_escaped=True,  # of ours they are; in another's CSV at most an apostrophe is lost
+    )
+
+
+Table = Corpus | Result | TableSource
+"""A table that is open, what a run made, or what :func:`understudy.read_corpus` opens."""
+
+
+class ResultParameters(Parameters):
+    """Where the results go."""
+
+    output: str | None = None
+    """Folder for the results. Default: the output folder that is evaluated."""
+    embedding_cache_gb: Gigabytes = EMBEDDING_CACHE_GB
+    """Most gigabytes of vectors kept in its ``private/embeddings``, so that no text is embedded twice. 0: none."""
+    fresh: bool = False
+    """Release metrics anew in a folder that holds some; charges again."""
+
+
+class EvaluationConfig(
+    TableParameters, EvaluationParameters, ChargeParameters, LedgerParameters, EngineParameters, ResultParameters
+):
+    """Every setting of an evaluation."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """The synthetic side: its table, and what its folder says of it.
+
+    Args:
+        file: the table's, in an output folder.
+        sha256: of what that held when it was opened; None where the report could not tell either.
+        release: the one in the folder; None where there is none, or several.
+    """
+
+    table: Corpus
+    folder: OutputFolder | None = None
+    schema: PublicSchema | None = None
+    statement: Statement | None = None
+    file: Path | None = None
+    sha256: str | None = None
+    release: Release | None = None
+
+    def require_unchanged(self) -> None:
+        """See that the table is still the one that was opened, now that it was read.
+
+        Raises:
+            ConfigError: if it is not.
+        """
+        if self.file is not None and _sha256(self.file) != self.sha256:
+            raise ConfigError(
+                f"The synthetic table {self.file.name} changed while it was read.",
+                "Stop modifying it, then repeat the command.",
+            )
+
+    def require_of_run(self) -> None:
+        """See that the texts are those that the folder's promise is about, as their provenance has it. Whoever made the
+        folder vouches for that; what this finds is a mix-up.
+
+        Raises:
+            ConfigError: if a text is of another Release, or says of none.
+        """
+        assert self.folder is not None
+        assert self.file is not None
+        assert self.statement is not None
+        try:
+            found = origins(self.file)
+        except Exception:  # a damaged table fails in many ways
+            found = None
+        if found is None or self.sha256 is None:
+            raise ConfigError(
+                f"The synthetic table {self.file.name} is damaged, or too large for a report.",
+                "Make another with `understudy generate`, free of charge.",
+            )
+        release = self.release.origin if self.release is not None else next((name for name, _ in found), "")
+        if any(not name or (name, promised) != (release, self.statement.private) for name, promised in found):
+            raise ConfigError(
+                f"Not every text in {self.file.name} was made from the Release that the folder's statement is about, "
+                "so a charge would not cover what is learnt from them.",
+                "Put back the table that the run wrote; `understudy generate FILE.release --output ELSEWHERE` makes "
+                "another, free of charge.",
+            )
+
+
+def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema | None = None) -> Made:
+    """The synthetic side, its typed columns those of the real table.
+
+    Args:
+        declared: of the real table, where that is open.
+    """
+    if isinstance(source, Corpus):
+        return Made(source)
+    if isinstance(source, Result) and source.folder is None:
+        whole = completed(config, source.release.schema, source.statement)
+        return Made(
+            open_table(source.to_arrow(), _written(whole, declared), _typed(whole, declared)),
+            schema=source.release.schema,
+            statement=source.statement,
+            release=source.release,
+        )
+    source = _of_result(source)
+    if not isinstance(source, (str, os.PathLike)):
+        return Made(open_table(source, _columns(config, declared), _typed(config, declared)))
+    path = Path(source)
+    if not path.is_dir():
+        return Made(open_table(path, _columns(config, declared), _typed(config, declared)))
+    folder = OutputFolder(path)
+    table = find_table(folder.shareable)
+    if table is None:
+        raise ConfigError(
+            f"The folder {path.name} holds no synthetic table.", "Give an output folder of `understudy run` or a table."
+        )
+    releases = sorted(folder.shareable.glob("*.release"))
+    made = load_release(releases[0]) if len(releases) == 1 else None
+    statement = made.statement if made is not None else _statement(folder)
+    schema = None if statement is None else schema_of_table(folder.shareable)  # a baseline's are not the real table's
+    whole = completed(config, schema, statement)
+    return Made(
+        file=table,
+        sha256=_sha256(table),
+        table=open_table(table, _written(whole, declared), _typed(whole, declared)),
+        folder=folder,
+        schema=schema,
+        statement=statement,
+        release=made,
+    )
+
+
+def _sha256(table: Path) -> str | None:
+    """Of what a synthetic table holds; None where the report cannot read it."""
+    try:
+        return table_sha256(table)
+    except Exception:  # a damaged table fails in many ways
+        return None
+
+
+def _statement(folder: OutputFolder) -> Statement | None:
+    path = folder.shareable / "statement.json"
+    return load_statement(path) if path.exists() else None
+
+
+def _of_result(source: Result | TableSource) -> TableSource:
+    """The output folder of a result, or its table where it has none."""
+    if not isinstance(source, Result):
+        return source
+    return source.to_arrow() if source.folder is None else source.folder.root
+
+
+def open_beside(source: Table, made: Made) -> Corpus:
+    """Another table; with the typed columns of the synthetic one where it has them."""
+    if isinstance(source, Corpus):
+        return source
+    source, table = _of_result(source), None
+    if isinstance(source, (str, os.PathLike)):
+        source = Path(source)
+        table = find_table(OutputFolder(source).shareable)
+    named: list[Named] = []
+    if made.table.schema.form or (table is None and made.schema is not None):
+        schema = made.table.schema if made.schema is None else made.schema
+        own = Named(schema.text_columns, schema.label, schema.form)
+        named = [own, own._replace(label=None)]
+        if schema.form:
+            named.insert(0, own._replace(label=LABEL))
+    file, columns = table or source, [Named((TEXT,), LABEL), *named, Named((TEXT,))]
+    try:
+        return open_table(file, columns, made.table.schema.typed)
+    except CorpusError:
+        return open_table(file, columns)
+
+
+def _columns(config: EvaluationConfig, declared: Schema | None) -> list[Named]:
+    """Those of a synthetic table that is no output folder's: the real table's, or ours."""
+    form = config.form if declared is None else declared.form
+    texts = text_columns(config.text) if declared is None else declared.text_columns
+    label = config.label if declared is None else declared.label
+    return [*([Named(texts, label, form)] if texts else []), *_written(config, declared)]
+
+
+def _written(config: EvaluationConfig, declared: Schema | None) -> list[Named]:
+    """Those of a table that we wrote."""
+    form = config.form if declared is None else declared.form
+    texts = text_columns(config.text) if declared is None else declared.text_columns
+    ours = Named(texts if form else (TEXT,), LABEL, form)
+    return [ours, ours._replace(label=None)]
+
+
+def _typed(config: EvaluationConfig, declared: Schema | None) -> tuple[Column, ...]:
+    return config.typed_columns if declared is None else declared.typed
+
+
+def completed(config: EvaluationConfig, schema: PublicSchema | None, statement: Statement | None) -> EvaluationConfig:
+    """The configuration with the columns that the output folder names, where none were given."""
+    if schema is None or config.text is not None or config.record_columns:
+        return config
+    told = {name: tuple(value) if isinstance(value, list) else value for name, value in schema.texts.items()}
+    if schema.label is not None and config.label is None:
+        told |= {"label": schema.label}
+        if config.labels is None and schema.labels:
+            told |= {"labels": schema.labels}
+    if schema.columns and config.columns is None:
+        told |= {"columns": {column.name: column.to_json() for column in schema.columns}}
+    if statement is not None and statement.unit.kind == "owner" and config.owner is None:
+        told |= {"owner": statement.unit.column, "max_records_per_owner": statement.unit.max_records}
+    return config.model_copy(update=told)
+
+
+def open_real(real: Table, config: EvaluationConfig, private: Path | None) -> Corpus:
+    if isinstance(real, Corpus):
+        return real
+    if isinstance(real, Result):
+        raise ConfigError("What a run made is no real table.", "Give the real table first, and the result second.")
+    if config.text is None and not config.record_columns:
+        raise ConfigError("No text column given for the real table.", "Name it with --text.")
+    return read_corpus(real, **config.reading, private_dir=private)
+
+
+def reopened(corpus: Corpus, source: Corpus | TableSource, config: EvaluationConfig) -> Corpus:
+    """Another table with the columns of the real one, and no owners."""
+    if isinstance(source, Corpus):
+        return source
+    schema = corpus.schema
+    fields = config.reading | {
+        "text": schema.text or schema.form.fields or None,
+        **{"roles": (), "acts": (), "tools": (), **schema.form.settings},
+        "record_columns": schema.record_columns,
+        "label": schema.label,
+        "labels": schema.labels or None,
+        "labels_from_data": schema.label is not None and not schema.labels,
+        "columns": schema.declared or None,
+        "owner": None,
+    }
+    return read_corpus(source, **fields)

@@ -1,0 +1,245 @@
+"""The run store's SQLite file: settings, tables, transactions that are on disk when they end."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from understudy.base.errors import ResumeError, StorageError, UnderstudyError
+from understudy.base.files import AGAIN, storage_error
+
+VERSION = 3
+WAIT_SECONDS = 30.0
+"""For which a lock that another program holds on the file is waited."""
+_APPLICATION_ID = 0x75737279  # "usry", in the file's header
+_SETTINGS = (
+    "PRAGMA locking_mode = EXCLUSIVE",  # one process a folder anyway: no shared memory, so any drive will do
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = ON",  # macOS: an fsync that reaches the disk
+)
+_TABLES = (
+    "CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE value (name TEXT PRIMARY KEY, arrays BLOB NOT NULL, noise TEXT NOT NULL, seal TEXT)",
+    "CREATE TABLE answer (key TEXT PRIMARY KEY, text TEXT NOT NULL)",
+    "CREATE TABLE stage (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
+)
+
+
+class Database:
+    """One connection, used by one thread at a time.
+
+    Raises:
+        ResumeError: here and in every transaction, if the file is damaged, another program's or another version's.
+        StorageError: likewise, if the disk is full, another program holds the file locked, or it cannot be read or
+            written: what was stored is there, and the same command goes on from it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._open(path)
+
+    def _open(self, path: Path) -> None:
+        self._path = path
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        except OSError as error:
+            raise storage_error(path, error) from None
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=WAIT_SECONDS)
+        try:
+            with self._translated():
+                for setting in _SETTINGS:
+                    self._connection.execute(setting)
+            with self.transaction() as connection:
+                self._prepare(connection)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing; committed and synced when the block ends without an error."""
+        with self._lock, self._translated():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """For single SELECT statements."""
+        with self._lock, self._translated():
+            yield self._connection
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def move(self, path: Path, put: Callable[[Path, Path], None]) -> None:
+        """Close the file, let ``put`` move it to ``path``, and go on there."""
+        self.close()
+        put(self._path, path)
+        self._open(path)
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        (found,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if tables == 0 and found == 0:
+            for table in _TABLES:
+                connection.execute(table)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        elif found != _APPLICATION_ID:
+            raise ResumeError(f"{self._path} is not a run store.", "Use another --output, or move that file away.")
+        elif version > VERSION:
+            raise ResumeError(
+                f"{self._path} was written by a newer version of understudy.",
+                "Upgrade understudy: the same command then goes on.",
+            )
+        elif version < VERSION:
+            raise ResumeError(
+                f"{self._path} was begun by an earlier version of understudy, whose values have no seals.",
+                "Finish it with that version, at no further charge (and generate from its Release with that version), "
+                "or use another --output.",
+            )
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise store_error(self._path, error) from None
+
+
+RESTORE = (
+    "Restore it from a backup; without one, --fresh charges the budget again, while `understudy generate` with a "
+    "Release that was made already is free."
+)
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR}
+_LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def store_error(path: Path, error: sqlite3.Error) -> UnderstudyError:
+    """What SQLite's error means for whoever runs the command: a damaged file, or a fault that passes."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says more of the same
+    if code in _DAMAGED:
+        return ResumeError(f"{path} is damaged ({error}).", RESTORE)
+    if code == sqlite3.SQLITE_FULL:
+        return StorageError(f"The disk is full: {path} cannot be written.", f"Free some space, then {AGAIN}")
+    if code in _LOCKED:
+        return StorageError(f"Another program holds {path} locked.", f"Close it there, then {AGAIN}")
+    return StorageError(f"{path} cannot be read or written ({error}).", f"Fix that, then {AGAIN}")
+
+
+MOST_BLANK = 3
+"""How often a request is asked that is answered without text, over all runs of one output folder."""
+_CHUNK = 400  # keys per query, each there twice; old SQLite libraries take 999
+_TABLE = "CREATE TABLE IF NOT EXISTS blank_answer (key TEXT PRIMARY KEY, text TEXT NOT NULL, times INTEGER NOT NULL)"
+
+
+class AnswerStore:
+    """Made by :class:`understudy.ledger.store.RunStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        with database.transaction() as connection:
+            connection.execute(_TABLE)
+
+    def get_many(self, keys: Sequence[str]) -> dict[str, str]:
+        """The stored answers among ``keys``; those without text once they were given MOST_BLANK times."""
+        found: dict[str, str] = {}
+        for start in range(0, len(keys), _CHUNK):
+            chunk = keys[start : start + _CHUNK]
+            marks = ",".join("?" * len(chunk))
+            with self._database.reading() as connection:
+                query = (
+                    f"SELECT key, text FROM blank_answer WHERE times >= {MOST_BLANK} AND key IN ({marks}) "
+                    f"UNION ALL SELECT key, text FROM answer WHERE key IN ({marks})"
+                )
+                found.update(connection.execute(query, [*chunk, *chunk]).fetchall())
+        return found
+
+    def put_many(self, answers: Mapping[str, str]) -> None:
+        """Store answers in one transaction, on disk when this returns; a key that has one keeps its first.
+
+        One call is one write to the disk: hand over some twenty at a time.
+        """
+        with self._database.transaction() as connection:
+            connection.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?)", answers.items())
+
+    def put_blank(self, answers: Mapping[str, str]) -> None:
+        """Count an answer without text to each key, in one transaction, on disk when this returns.
+
+        Nothing is counted while no answer with text is stored: where a model writes nothing at all, the fault lies not
+        in the questions, and all of them are asked again.
+        """
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "INSERT INTO blank_answer SELECT ?, ?, 1 WHERE EXISTS (SELECT 1 FROM answer) "
+                "ON CONFLICT (key) DO UPDATE SET times = times + 1, text = excluded.text",
+                answers.items(),
+            )
+
+
+_JOB_TABLES = (
+    "CREATE TABLE IF NOT EXISTS batch_job (token TEXT PRIMARY KEY, id TEXT)",
+    "CREATE TABLE IF NOT EXISTS batch_request (key TEXT PRIMARY KEY, token TEXT NOT NULL, tries INTEGER NOT NULL)",
+)
+
+
+class JobStore:
+    """Which request was handed in with which batch. Made by :class:`understudy.ledger.store.RunStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        with database.transaction() as connection:
+            for table in _JOB_TABLES:
+                connection.execute(table)
+
+    def assign(self, token: str, tries: Mapping[str, int]) -> None:
+        """Note, before it is handed in, that the batch ``token`` asks these requests, each for the so manieth time."""
+        rows = [(key, token, count) for key, count in tries.items()]
+        with self._database.transaction() as connection:
+            connection.execute("INSERT INTO batch_job VALUES (?, NULL)", (token,))
+            connection.executemany("INSERT OR REPLACE INTO batch_request VALUES (?, ?, ?)", rows)
+
+    def assigned(self, keys: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """Of those among ``keys`` that were handed in: the batch, and how often they were asked."""
+        found: dict[str, tuple[str, int]] = {}
+        for start in range(0, len(keys), _CHUNK):
+            chunk = keys[start : start + _CHUNK]
+            query = f"SELECT key, token, tries FROM batch_request WHERE key IN ({','.join('?' * len(chunk))})"
+            with self._database.reading() as connection:
+                found |= {key: (token, tries) for key, token, tries in connection.execute(query, chunk)}
+        return found
+
+    def release(self, keys: Sequence[str]) -> None:
+        """Forget that these were handed in: the next time they are asked anew."""
+        with self._database.transaction() as connection:
+            connection.executemany("DELETE FROM batch_request WHERE key = ?", [(key,) for key in keys])
+
+    def batch(self, token: str) -> str | None:
+        """The endpoint's name of a batch; None where it was not known when the process ended."""
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT id FROM batch_job WHERE token = ?", (token,)).fetchone()
+        return None if row is None else row[0]
+
+    def name_batch(self, token: str, batch: str) -> None:
+        """Keep the endpoint's name of a batch."""
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE batch_job SET id = ? WHERE token = ?", (batch, token))
+
+    def waiting(self) -> int:
+        """Requests that were handed in and have no stored answer."""
+        query = "SELECT count(*) FROM batch_request WHERE key NOT IN (SELECT key FROM answer)"
+        with self._database.reading() as connection:
+            (count,) = connection.execute(query).fetchone()
+        return int(count)

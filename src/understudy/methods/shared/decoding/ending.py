@@ -1,0 +1,250 @@
+"""When a text decoded token by token has ended: at a token, a stop string, the close of a record, or its longest.
+
+Of a record it also says what must follow a value: the next column's name, which is public. Who writes that instead of
+decoding it saves private tokens, and gets records that parse. Everything here is a function of tokens that are decoded
+already and of public parameters, so it costs no privacy.
+
+Each token is turned into characters once, with a few of its neighbours; the whole text never again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from understudy.models.causal import CausalModel
+from understudy.text.prompts.predicting import PredictionPrompt, Shape
+
+Ended = Literal["token", "stop", "closed", "length"]
+"""By a token that ends a text, by a stop string, by the close of the record, or at the most tokens."""
+
+_HALF = "\ufffd"
+_MOST_HELD = 4  # bytes of the longest character in UTF-8: what is longer undecided is no half of one
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What ends a text.
+
+    Args:
+        stop: strings that end it and are no part of it; white space before the text ends nothing.
+        opening: what it begins with, before the first decoded token.
+        most_tokens: the most tokens, written ones included, the one that ends it not.
+        shape: ``json`` ends where the object closes, ``lines`` with the line of the last column.
+        columns: of a record.
+    """
+
+    stop: tuple[str, ...]
+    opening: str
+    most_tokens: int
+    shape: Shape = "text"
+    columns: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, prompt: PredictionPrompt, *, most_tokens: int) -> Ending:
+        """The ending of texts that ``prompt`` asks for."""
+        return cls(
+            stop=prompt.stop,
+            opening=prompt.opening,
+            most_tokens=most_tokens,
+            shape=prompt.shape,
+            columns=prompt.columns,
+        )
+
+    def open(self, model: CausalModel) -> OpenText:
+        """A text of which nothing is decoded yet."""
+        return OpenText(self, model)
+
+    def read(self, tokens: Iterable[int], model: CausalModel) -> OpenText:
+        """The text of ``tokens`` that were decoded before, up to its end."""
+        text = self.open(model)
+        for token in tokens:
+            if text.ended is None:
+                text.take(token)
+        return text
+
+
+@dataclass
+class OpenText:
+    """A text that grows by tokens, until ``ended`` says why it has ended."""
+
+    ending: Ending
+    model: CausalModel
+    ended: Ended | None = None
+    _tokens: list[int] = field(default_factory=list)
+    _text: str = ""
+    _shown_from: int = 0
+    _shown_to: int = 0
+    _record: _Object | _Lines | None = None
+
+    def __post_init__(self) -> None:
+        columns = self.ending.columns
+        if self.ending.shape != "text":
+            self._record = _Object(columns) if self.ending.shape == "json" else _Lines(columns)
+        self._write(self.ending.opening)
+
+    @property
+    def text(self) -> str:
+        """So far, or of a text that has ended the whole: without its end, half a character, or space around it."""
+        return self._text.strip()
+
+    @property
+    def tokens(self) -> int:
+        """How many were taken, one that ended the text not counted."""
+        return len(self._tokens)
+
+    @property
+    def next(self) -> str:
+        """What must follow in a record: empty, or up to the next value. The caller may write it, token by token."""
+        certain = self.ended is None and self._shown_to == len(self._tokens)
+        return self._record.next if self._record is not None and certain else ""
+
+    def take(self, token: int) -> bool:
+        """Add a token; whether the text has ended."""
+        if token in self.model.ends:
+            self._write(self._undecided())
+            self.ended = self.ended or "token"
+            return True
+        self._tokens.append(token)
+        new = self._decoded()
+        if new:
+            self._write(new)
+        if self.ended is None and len(self._tokens) >= self.ending.most_tokens:
+            self._write(self._undecided())
+            self.ended = self.ended or "length"
+        return self.ended is not None
+
+    def _decoded(self) -> str:
+        """Text that became certain with the newest token: none while a character is not whole.
+
+        A tail of tokens is decoded with and without what is shown already, since some tokenizers write a token
+        differently at the beginning of a text.
+        """
+        shown, whole = self._tail()
+        held = len(self._tokens) - self._shown_to
+        if len(whole) <= len(shown) or (whole.endswith(_HALF) and held < _MOST_HELD):
+            return ""
+        self._shown_from, self._shown_to = self._shown_to, len(self._tokens)
+        return whole[len(shown) :]
+
+    def _undecided(self) -> str:
+        """What was held back, as a text ends: without half a character."""
+        shown, whole = self._tail()
+        self._shown_from = self._shown_to = len(self._tokens)
+        return whole[len(shown) :].rstrip(_HALF)
+
+    def _tail(self) -> tuple[str, str]:
+        tail = self._tokens[self._shown_from :]
+        shown = self.model.decode(tail[: self._shown_to - self._shown_from])
+        return shown, self.model.decode(tail)
+
+    def _write(self, new: str) -> None:
+        """Add text, or as much of it as comes before an end."""
+        if not new:
+            return
+        longest = max(map(len, self.ending.stop), default=1)
+        written = self._text + new
+        start = max(len(written) - len(written.lstrip()), len(self._text) - longest + 1)
+        ends: list[tuple[int, Ended]] = [
+            (place, "stop") for stop in self.ending.stop if (place := written.find(stop, start)) >= 0
+        ]
+        if self._record is not None and (closed := self._record.read(new)) is not None:
+            ends.append((len(self._text) + closed, "closed"))
+        if ends:
+            place, self.ended = min(ends)
+            written = written[:place]
+        self._text = written
+
+
+@dataclass
+class _Object:
+    """Follows a JSON object from column to column, to where it closes."""
+
+    columns: tuple[str, ...]
+    _depth: int = 0
+    _in_string: bool = False
+    _escaped: bool = False
+    _begun: int = 0
+    """Values that have begun: colons of the outermost object."""
+    _value_open: bool = False
+    _since: str = ""
+    """What was written after the last whole value."""
+
+    def read(self, new: str) -> int | None:
+        """The place in ``new`` after the bracket that closes the object, or None."""
+        for place, char in enumerate(new):
+            self._follow(char)
+            if char in "}]" and not self._in_string and self._depth <= 0:
+                return place + 1
+        return None
+
+    @property
+    def next(self) -> str:
+        """What is still to be written after a value that is whole; nothing where something else is written already."""
+        if self._value_open or not 0 < self._begun <= len(self.columns):
+            return ""
+        if self._begun == len(self.columns):
+            return "" if self._since else "}"
+        key = json.dumps(self.columns[self._begun], ensure_ascii=False) + ":"
+        fits = [whole for whole in (f", {key}", f",{key}") if whole.startswith(self._since)]
+        return fits[0][len(self._since) :] if fits else ""
+
+    def _follow(self, char: str) -> None:
+        outermost = self._depth == 1
+        if not self._value_open:
+            self._since += char
+        if self._escaped:
+            self._escaped = False
+        elif self._in_string:
+            self._escaped = char == "\\"
+            self._in_string = char != '"'
+            if not self._in_string and outermost:
+                self._end_value()
+        elif char == '"':
+            self._in_string = True
+        elif char in "{[":
+            self._depth += 1
+        elif char in "}]":
+            self._depth -= 1
+            if self._depth == 1:
+                self._end_value()
+        elif char == ":" and outermost:
+            self._begun += 1
+            self._value_open = True
+        elif char == "," and outermost and self._value_open:  # after a number, true, false or null
+            self._end_value()
+            self._since = char
+
+    def _end_value(self) -> None:
+        if self._value_open:
+            self._value_open = False
+            self._since = ""
+
+
+@dataclass
+class _Lines:
+    """Follows lines ``column: value`` to the end of the last."""
+
+    columns: tuple[str, ...]
+    _ended: int = 0
+    _line: str = ""
+
+    def read(self, new: str) -> int | None:
+        """The place in ``new`` where the last column's line ends, or None."""
+        for place, char in enumerate(new):
+            if char != "\n":
+                self._line += char
+                continue
+            self._line = ""
+            self._ended += 1
+            if self._ended == len(self.columns):
+                return place
+        return None
+
+    @property
+    def next(self) -> str:
+        """What is still to be written at the beginning of a line; nothing where something else is written already."""
+        name = f"{self.columns[self._ended]}:" if 0 < self._ended < len(self.columns) else ""
+        return name[len(self._line) :] if name.startswith(self._line) else ""

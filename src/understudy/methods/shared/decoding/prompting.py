@@ -1,0 +1,306 @@
+"""Private texts and prompts as token rows: each label's prompt, with what ends a text and whether it is a record."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from understudy.base.columns import Column, in_words
+from understudy.base.errors import ConfigError, ModelError
+from understudy.base.parameters import Parameters, public_file
+from understudy.methods.shared.decoding.ending import Ending
+from understudy.methods.shared.decoding.structured import JSONSchema, RecordCheck, TextCheck, TranscriptCheck
+from understudy.models.causal import CausalModel
+from understudy.models.contexts import Contexts
+from understudy.models.types import Message
+from understudy.text.prompts.predicting import PredictionExample, PredictionPrompt, Shape
+from understudy.text.prompts.template import Prompts
+from understudy.text.writing.writer import public_name
+
+
+class TextParameters(Parameters):
+    """Prompts that show private texts, and texts decoded from them."""
+
+    prompt_form: Literal["completion", "chat"] = "completion"
+    """How the model is asked: ``completion`` as a document to continue, ``chat`` in its own chat form."""
+    private_text_tokens: int = Field(128, ge=1, le=1_000_000)
+    """A private text is cut to so many tokens; all prompts are padded to that, so more costs time."""
+    unfinished: Literal["drop", "keep"] = "drop"
+    """What to do with a text that did not end within its tokens."""
+    record_form: Literal["json", "lines"] = "json"
+    """How the model sees and writes records: as JSON, or as lines ``column: value``, of which JSON is made."""
+    json_schema: str | None = public_file(None)
+    """Records: a public JSON Schema file that they must fit, and that the prompt shows."""
+
+
+_PLACE = "\u2042the private texts\u2042"
+
+
+@dataclass(frozen=True)
+class PromptTokens:
+    """A prompt in tokens.
+
+    Args:
+        prefix: what every row begins with, the token that begins a document included.
+        before: what comes before each private text.
+        lead: white space that is made into tokens together with the text.
+        after: what comes after each private text.
+        suffix: what every row ends with.
+    """
+
+    prefix: tuple[int, ...]
+    before: tuple[int, ...]
+    lead: str
+    after: tuple[int, ...]
+    suffix: tuple[int, ...]
+
+    def encode(self, text: str, *, prompt: PredictionPrompt, model: CausalModel) -> list[int]:
+        """A private text in tokens, as ``row`` takes it."""
+        return model.encode(self.lead + prompt.shown(text))
+
+    def row(self, *texts: Sequence[int]) -> list[int]:
+        """The own tokens of a row that shows ``texts``."""
+        return [token for text in texts for token in (*self.before, *text, *self.after)]
+
+    def width(self, most: int, *, texts: int = 1) -> int:
+        """Own tokens of the longest row: of so many texts of ``most`` tokens each."""
+        return texts * (len(self.before) + most + len(self.after))
+
+    def most_fitting(self, window: int, *, new_tokens: int, texts: int = 1) -> int:
+        """The most tokens that each of ``texts`` private texts may have, where ``new_tokens`` fit in the window too.
+
+        Raises ConfigError: the window leaves no room for any.
+        """
+        room = window - len(self.prefix) - len(self.suffix) - new_tokens
+        most = room // texts - len(self.before) - len(self.after)
+        if most < 1:
+            raise ConfigError(
+                f"The prompt and {new_tokens} new tokens leave no room for a private text in the model's window "
+                f"of {window} tokens.",
+                "Show fewer or shorter public examples, ask for shorter texts, or name a model with a larger window.",
+            )
+        return most
+
+
+def cut(tokens: Sequence[int], most: int) -> tuple[list[int], bool]:
+    """The first ``most`` tokens, and whether there were more."""
+    return list(tokens[:most]), len(tokens) > most
+
+
+def prompt_tokens(prompt: PredictionPrompt, model: CausalModel) -> PromptTokens:
+    """``prompt`` in the tokens of ``model``: of a chat in the model's own form, of a document as it stands.
+
+    Raises:
+        ConfigError: the prompt is a chat, and the model has no chat template.
+        ModelError: the chat template does not show the user's turn once, as it stands.
+    """
+    if prompt.chat:
+        head, tail = _chat(prompt, model)
+        begin: list[int] = []  # the template writes it
+    else:
+        head, tail, begin = prompt.before, prompt.after, list(model.begin)
+    first, last = prompt.block
+    before = first.rstrip()
+    return PromptTokens(
+        prefix=(*begin, *model.encode(head)),
+        before=tuple(model.encode(before)),
+        lead=first[len(before) :],
+        after=tuple(model.encode(last)),
+        suffix=tuple(model.encode(tail + answer_start(prompt))),
+    )
+
+
+def answer_start(prompt: PredictionPrompt) -> str:
+    """What is written for the model at the beginning of its answer."""
+    return f"{prompt.cue} {prompt.opening}" if prompt.cue and prompt.opening else prompt.cue + prompt.opening
+
+
+def _chat(prompt: PredictionPrompt, model: CausalModel) -> tuple[str, str]:
+    """The chat in the model's own form, before and after the place of the private texts."""
+    if not model.has_chat_template:
+        raise ConfigError("The model has no chat template.", "Use the prompt form 'completion', or name a chat model.")
+    messages = [Message("system", prompt.system)] if prompt.system else []
+    rendered = model.render([*messages, Message("user", f"{prompt.before}{_PLACE}{prompt.after}")])
+    head, *tails = rendered.split(_PLACE)
+    if len(tails) != 1:
+        raise ModelError(
+            "The model's chat template does not show a user's turn once, as it stands.",
+            "Use the prompt form 'completion', or name another model.",
+        )
+    return head, tails[0]
+
+
+@dataclass(frozen=True)
+class LabelPrompt:
+    """What texts of one label are asked for with, in words and in the model's tokens: public.
+
+    ``most`` is the number of tokens to which a private text is cut, ``row_tokens`` of the row that an answer stands
+    behind, where there are typed columns.
+    """
+
+    prompt: PredictionPrompt
+    tokens: PromptTokens
+    ending: Ending
+    most: int
+    model: CausalModel
+    row_tokens: int = 0
+
+    def behind(self, row: str) -> list[int]:
+        """What the answer stands behind: a row in words, in tokens, as private texts begin with theirs."""
+        return cut(self.model.encode(f"{self.tokens.lead}{row}\n"), self.row_tokens)[0] if row else []
+
+    def private(self, text: str) -> tuple[list[int], bool]:
+        """A private text in tokens, and whether it had to be cut. A function of this text alone."""
+        return cut(self.tokens.encode(text, prompt=self.prompt, model=self.model), self.most)
+
+    def contexts(
+        self,
+        texts: Iterable[Sequence[int]],
+        *,
+        rows_at_once: int,
+        candidates: int | None = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> Contexts:
+        """The public row, and one for each private text, in the model. All shapes are functions of public parameters.
+
+        The other arguments are as in :meth:`understudy.models.causal.CausalModel.contexts`.
+
+        Raises:
+            PrivacyError: the model's rows change one another's logits on this device.
+        """
+        return self.model.contexts(
+            [[], *(self.tokens.row(text) for text in texts)],
+            prefix=self.tokens.prefix,
+            width=self.tokens.width(self.most),
+            suffix=self.tokens.suffix,
+            tokens=self.row_tokens + self.ending.most_tokens + 1,
+            rows_at_once=rows_at_once,
+            candidates=candidates,
+            check=check,
+        )
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Tokens of the prefix, of the longest row, and of the suffix."""
+        return len(self.tokens.prefix), self.tokens.width(self.most), len(self.tokens.suffix)
+
+    @property
+    def length(self) -> int:
+        """Tokens of a row with the longest text in the prompt and as the answer."""
+        return sum(self.shape) + self.row_tokens + self.ending.most_tokens + 1
+
+    def read(self, tokens: Sequence[int]) -> str:
+        """The text that was decoded as these tokens."""
+        return self.ending.read(tokens, self.model).text.strip()
+
+
+@dataclass(frozen=True)
+class LabelPrompts:
+    """The prompts of all labels.
+
+    Args:
+        labels: one each, in the order of the labels.
+        check: says whether a text has the form that it must have; None where any text will do.
+        schema_sha256: of the JSON schema, where there is one.
+    """
+
+    labels: tuple[LabelPrompt, ...]
+    check: TextCheck | None
+    schema_sha256: str | None
+
+    @property
+    def schema(self) -> JSONSchema | None:
+        """Of the records, where there is one."""
+        return self.check.schema if isinstance(self.check, RecordCheck) else None
+
+    @property
+    def sha256(self) -> str:
+        """Of all prompts in words, the shown examples included."""
+        return hashlib.sha256(repr([each.prompt for each in self.labels]).encode()).hexdigest()
+
+    def public_inputs(self, document_type: str, *, schema_source: str) -> dict[str, dict[str, str]]:
+        """What was fixed before a private record was read, for the statement.
+
+        Args:
+            document_type: of the prompts' template.
+            schema_source: where the JSON schema comes from, if there is one.
+        """
+        model = self.labels[0].model
+        found = {
+            "private model": {"source": public_name(model.model_id), "sha256": model.fingerprint},
+            "prompts": {"source": f"for a {document_type}", "sha256": self.sha256},
+        }
+        if self.schema_sha256 is not None:
+            found["JSON schema"] = {"source": schema_source, "sha256": self.schema_sha256}
+        return found
+
+
+def build_prompts(
+    parameters: TextParameters,
+    prompts: Prompts,
+    model: CausalModel,
+    *,
+    label_names: Sequence[str],
+    record_columns: Sequence[str],
+    columns: Sequence[Column] = (),
+) -> LabelPrompts:
+    """Each label's prompt; before a private record is read.
+
+    Args:
+        label_names: empty without labels.
+        record_columns: of the records that the texts are; empty where they are none.
+        columns: typed ones of the rows that texts stand behind; empty for none.
+
+    Raises:
+        ConfigError: if a schema is given for texts that are no records or cannot be used, the model has no form of
+            the kind that is asked for, or its window is too small.
+    """
+    if parameters.json_schema is not None and not record_columns:
+        raise ConfigError(
+            "A JSON schema is given, but the texts are no records.",
+            "Name the columns that make a record with --record-columns, or leave --json-schema out.",
+        )
+    if parameters.record_form == "lines" and not record_columns:
+        raise ConfigError(
+            "Records are to be written as lines, but the texts are no records.",
+            "Name the columns that make a record with --record-columns, or leave --record-form out.",
+        )
+    schema = None if parameters.json_schema is None else JSONSchema(parameters.json_schema)
+    if schema is not None and (missing := schema.required - set(record_columns)):
+        raise ConfigError(
+            f"The JSON schema requires {', '.join(sorted(missing))}, which no record has.",
+            "Name all of its columns with --record-columns, or change the schema.",
+        )
+    shape: Shape = parameters.record_form if record_columns else "text"
+    examples = [PredictionExample(text=example.text) for example in prompts.examples] if prompts.examples else None
+    row_tokens = _most_row_tokens(columns, model) if columns else 0
+    made = []
+    for label in label_names or [""]:
+        prompt = prompts.template.prediction_prompt(
+            chat=parameters.prompt_form == "chat",
+            label=label,
+            shape=shape,
+            columns=record_columns,
+            schema="" if schema is None else schema.text,
+            examples=examples,
+            most_examples=prompts.parameters.examples_per_prompt,
+        )
+        tokens = prompt_tokens(prompt, model)
+        fitting = tokens.most_fitting(model.window, new_tokens=row_tokens + prompts.parameters.max_tokens + 1)
+        ending = Ending.of(prompt, most_tokens=prompts.parameters.max_tokens)
+        most = min(parameters.private_text_tokens, fitting)
+        made.append(LabelPrompt(prompt, tokens, ending, most, model, row_tokens))
+    check: TextCheck | None = TranscriptCheck(prompts.form) if prompts.form else None
+    if record_columns:
+        check = RecordCheck(tuple(record_columns), schema, shape)
+    return LabelPrompts(tuple(made), check, None if schema is None else schema.sha256)
+
+
+def _most_row_tokens(columns: Sequence[Column], model: CausalModel) -> int:
+    """Room for any row in words, about: what the longest cell of each column takes, and the signs between."""
+    cells = ([model.encode(f" {in_words([each], [cell])};") for cell in range(each.size)] for each in columns)
+    return 2 + sum(max(map(len, each)) for each in cells)

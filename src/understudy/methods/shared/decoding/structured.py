@@ -1,0 +1,346 @@
+"""Is a text that a model wrote a record? It has exactly the public columns, and keeps to the public JSON schema.
+
+Texts are judged one by one; those that are no records are kept apart and counted by reason. Post-processing: costs no
+privacy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from textwrap import shorten
+from typing import Any
+
+from understudy.base.errors import ConfigError
+from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_lines, read_whole
+from understudy.base.transcript import TextForm
+from understudy.base.untrusted import depth_within, members
+from understudy.text.prompts.predicting import Shape
+
+_MOST_NESTED = 64  # as in records of the corpus
+_MOST_FOLLOWED = 20_000
+"""References that are followed for one record: a few doubling ones take time without end. One that needs more does not
+fit."""
+_ONE_FILE = "Give one JSON file that needs no other."
+_FOLLOWS = ("$ref", "$dynamicRef", "$recursiveRef")
+
+
+class Fault(StrEnum):
+    """Why a text is no record."""
+
+    NOT_JSON = "not JSON"
+    NOT_AN_OBJECT = "not an object"
+    COLUMNS = "columns"
+    SCHEMA = "schema"
+    TRANSCRIPT = "no transcript"
+
+
+class JSONSchema:
+    """A public JSON schema in one file.
+
+    Needs the extra ``local``. References lead to places in the file itself; nothing is ever fetched.
+
+    Args:
+        file: its path.
+        content: of the file, where it is no longer at hand.
+
+    Raises:
+        ConfigError: the file cannot be read, is no JSON schema, refers elsewhere, or goes round in circles or to too
+            many places.
+    """
+
+    def __init__(self, file: str | Path, *, content: bytes | None = None) -> None:
+        path = Path(file)
+        try:
+            content = read_whole(path, most=MOST_SETTINGS_BYTES) if content is None else content
+            schema = json.loads(content)
+        except (UnreadableText, ValueError, RecursionError) as error:
+            raise cannot_read(f"The JSON schema {path.name}", error, "Give a JSON file in UTF-8.") from None
+        self._followed = _Followed()
+        self._validator = _validator(schema, path.name, self._followed)
+        properties = schema.get("properties")
+        self._properties = properties if isinstance(properties, dict) else {}
+        named = schema.get("required")  # true in draft 3
+        self.required = frozenset(str(name) for name in named) if isinstance(named, list) else frozenset()
+        """The columns that every record must have, as far as the schema says it plainly."""
+        self.sha256 = hashlib.sha256(content).hexdigest()
+        self.text = json.dumps(schema, ensure_ascii=False)
+        """On one line, as a prompt shows it."""
+
+    def fits(self, record: Mapping[str, Any]) -> bool:
+        """Whether ``record`` keeps to the schema. One on which it cannot be decided does not."""
+        return self._fits(record, self._validator.schema)
+
+    def value(self, column: str, spelled: str) -> Any:
+        """What ``spelled`` is in a column: a string where that fits, else JSON where it is some, else a string."""
+        if self._fits(spelled, self._properties.get(column, True)):
+            return spelled
+        value = read_json(spelled)
+        return spelled if isinstance(value, Fault) else value
+
+    def _fits(self, value: Any, schema: Any) -> bool:
+        self._followed.left = _MOST_FOLLOWED
+        try:
+            return bool(self._validator.evolve(schema=schema).is_valid(value))
+        except Exception:  # a schema may nest without end, or hold a pattern that is no regular expression
+            return False
+
+
+@dataclass(frozen=True)
+class RecordCheck:
+    """Reads texts as records.
+
+    Args:
+        columns: the keys that each has, and no others.
+        schema: what their values are like; None: anything.
+        shape: ``lines`` where the text is lines ``column: value``, not JSON. A value is a string, or JSON where the
+            schema takes no such string there; no value is null.
+    """
+
+    columns: tuple[str, ...]
+    schema: JSONSchema | None = None
+    shape: Shape = "json"
+
+    def __call__(self, text: str) -> str | Fault:
+        """``text`` as the corpus writes records (keys in the order of the columns), or what is wrong with it."""
+        record = self._lines(text) if self.shape == "lines" else _parse(text)
+        if isinstance(record, Fault):
+            return record
+        if set(record) != set(self.columns):
+            return Fault.COLUMNS
+        if self.schema is not None and not self.schema.fits(record):
+            return Fault.SCHEMA
+        return _canonical({name: record[name] for name in self.columns})
+
+    def _lines(self, text: str) -> dict[str, Any] | Fault:
+        """The record that lines spell, each column once and in order; other lines are none of a record."""
+        lines = [line.strip() for line in text.strip().split("\n") if line.strip()]
+        if len(lines) != len(self.columns):
+            return Fault.COLUMNS
+        record: dict[str, Any] = {}
+        for name, line in zip(self.columns, lines, strict=True):
+            found = re.fullmatch(re.escape(name) + r"[ \t]*:(.*)", line)
+            if found is None:
+                return Fault.COLUMNS
+            spelled = found[1].strip()
+            if not spelled:
+                record[name] = None
+            else:
+                record[name] = spelled if self.schema is None else self.schema.value(name, spelled)
+        problem = _unwritable(record)
+        return record if problem is None else problem
+
+
+@dataclass(frozen=True)
+class TranscriptCheck:
+    """Reads texts as transcripts of their parts, as :class:`RecordCheck` reads records."""
+
+    form: TextForm
+
+    def __call__(self, text: str) -> str | Fault:
+        """``text`` as the corpus writes transcripts, or what is wrong with it. A field may say nothing."""
+        return self.form.read(text, complete=False) or Fault.TRANSCRIPT
+
+
+TextCheck = RecordCheck | TranscriptCheck
+"""Says whether a text has the form that all must have."""
+
+
+@dataclass(frozen=True)
+class ObjectForm:
+    """Texts that are JSON objects which fit a schema."""
+
+    schema: JSONSchema
+
+    def example(self, text: str, words: Sequence[str]) -> str | None:
+        """An object for a prompt to show: ``text`` in its last string, the ``words`` in the others. None where such a
+        one does not fit the schema, as it asks for more than types."""
+        value = _example(json.loads(self.schema.text), text, iter(words))
+        return _canonical(value) if isinstance(value, dict) and self.schema.fits(value) else None
+
+    def read(self, answer: str) -> str | None:
+        """The object in a model's answer as JSON on one line: without a fence, and what is said around it. None where
+        there is none that fits."""
+        first, last = answer.find("{"), answer.rfind("}")
+        value = read_json(answer[first : last + 1]) if 0 <= first < last else Fault.NOT_JSON
+        return _canonical(value) if isinstance(value, dict) and self.schema.fits(value) else None
+
+
+def _example(schema: Any, text: str, words: Iterator[str]) -> Any:
+    """A value of the type that a part of a schema plainly names."""
+    if not isinstance(schema, dict):
+        return None
+    if isinstance(schema.get("enum"), list) and schema["enum"]:
+        return schema["enum"][0]
+    if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
+        properties = schema["properties"]
+        strings = [name for name, part in properties.items() if isinstance(part, dict) and part.get("type") == "string"]
+        last = strings[-1] if strings else None
+        return {
+            name: text if name == last and "enum" not in part else _example(part, text, words)
+            for name, part in properties.items()
+        }
+    kind = schema.get("type")
+    if kind == "string":
+        return next(words, text)
+    if kind in ("integer", "number"):
+        return schema.get("minimum", 1)
+    plain: dict[Any, Any] = {"boolean": False, "array": [], "null": None}
+    return plain[kind] if isinstance(kind, str) and kind in plain else {}
+
+
+def read_records(file: str | Path, check: RecordCheck) -> tuple[str, ...]:
+    """Public example records of a JSONL file, as the corpus writes them.
+
+    Raises ConfigError: the file cannot be read, or a line is no such record.
+    """
+    path = Path(file)
+    try:
+        lines = [line for line in read_lines(path) if line.strip()]
+    except UnreadableText as error:
+        raise ConfigError(f"The examples {path.name} cannot be read ({error}).", "Give a UTF-8 JSONL file.") from None
+    as_json = RecordCheck(check.columns, check.schema)
+    found = [as_json(line) for line in lines]
+    wrong = next((fault for fault in found if isinstance(fault, Fault)), None)
+    if wrong is not None:
+        raise ConfigError(
+            f"The examples {path.name} hold a line that is no record ({wrong}).",
+            f"Give a JSON object a line, with the keys {', '.join(check.columns)}.",
+        )
+    return tuple(str(record) for record in found)
+
+
+def _parse(text: str) -> dict[str, Any] | Fault:
+    value = read_json(text)
+    return value if isinstance(value, (Fault, dict)) else Fault.NOT_AN_OBJECT
+
+
+def read_json(text: str) -> Any:
+    """A JSON value of the kind that can be written again, or the fault."""
+    try:
+        value = json.loads(text.strip(), object_pairs_hook=_once_each, parse_constant=_no_number, parse_float=_finite)
+    except _Twice:
+        return Fault.COLUMNS
+    except (ValueError, RecursionError):
+        return Fault.NOT_JSON
+    return value if depth_within(value, _MOST_NESTED) and _unwritable(value) is None else Fault.NOT_JSON
+
+
+class _Twice(ValueError):
+    """A key stands twice."""
+
+
+def _once_each(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise _Twice
+    return dict(pairs)
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _finite(digits: str) -> float | int:
+    """A whole decimal as an integer, as in records of the corpus."""
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(digits)
+    return int(number) if number.is_integer() else number
+
+
+def _unwritable(value: Any) -> Fault | None:
+    """The fault of what UTF-8 or JSON cannot hold: half a surrogate pair, or an integer of thousands of digits."""
+    try:
+        _canonical(value).encode("utf-8")
+    except (ValueError, RecursionError):
+        return Fault.NOT_JSON
+    return None
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+class _Followed:
+    """Counts the references that a schema follows."""
+
+    left = _MOST_FOLLOWED
+
+    def counted(self, keyword: Callable[..., Any]) -> Callable[..., Any]:
+        """A keyword of a JSON schema that follows a reference, but not without end."""
+
+        def follow(*arguments: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise TooManyReferences
+            return keyword(*arguments)
+
+        return follow
+
+
+class TooManyReferences(Exception):
+    """A schema follows too many references."""
+
+
+def _validator(schema: Any, name: str, followed: _Followed) -> Any:
+    try:
+        from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+        from jsonschema.exceptions import SchemaError  # type: ignore[import-untyped]
+        from jsonschema.validators import extend, validator_for  # type: ignore[import-untyped]
+        from referencing import Registry
+    except ImportError:
+        raise ConfigError(
+            "JSON schemas need the extra 'local'.", "Install it: pip install 'understudy[local]'"
+        ) from None
+
+    if not isinstance(schema, dict):
+        raise ConfigError(f"{name} is no JSON schema for records.", _ONE_FILE)
+    try:
+        kind = validator_for(schema, default=Draft202012Validator)
+        kind.check_schema(schema)
+    except SchemaError as error:
+        raise ConfigError(
+            f"{name} is no JSON schema ({error.json_path}: {shorten(error.message, 120, placeholder=' ...')}).",
+            "Fix it there.",
+        ) from None
+    except (RecursionError, TypeError) as error:
+        raise ConfigError(f"{name} is no JSON schema ({type(error).__name__}).", _ONE_FILE) from None
+    if any(not reference.startswith("#") for reference in _references(schema)):
+        raise ConfigError(f"The JSON schema {name} refers to another one.", _ONE_FILE)
+    plain = {key: value for key, value in schema.items() if key != "$schema"}  # by which a stock validator would be had
+    if any(isinstance(item.get("$schema"), str) for item in _objects(plain)):
+        raise ConfigError(f"The JSON schema {name} holds another one.", _ONE_FILE)
+    follows = {word: followed.counted(kind.VALIDATORS[word]) for word in _FOLLOWS if word in kind.VALIDATORS}
+    registry: Any = Registry()  # knows no other schema and fetches none
+    validator = extend(kind, follows)(plain, registry=registry)
+    try:
+        for reference in set(_references(schema)):
+            validator.evolve(schema={"$ref": reference}).is_valid({})
+        validator.is_valid({})
+    except Exception as error:
+        raise ConfigError(
+            f"The JSON schema {name} cannot be used ({type(error).__name__}).",
+            "Its references must lead to places in it, not round in circles, and not to thousands of places.",
+        ) from None
+    return validator
+
+
+def _references(schema: Any) -> Iterator[str]:
+    for item in _objects(schema):
+        yield from (item[key] for key in ("$ref", "$dynamicRef") if isinstance(item.get(key), str))
+
+
+def _objects(schema: Any) -> Iterator[dict[str, Any]]:
+    level = [schema]
+    while level:
+        item = level.pop()
+        if isinstance(item, dict):
+            yield item
+        if isinstance(item, (dict, list)):
+            level.extend(members(item))

@@ -1,0 +1,351 @@
+"""What sampling a token needs of the private rows: exact integer sums over them, made where the logits are.
+
+Every row's values are rounded to an integer grid before anything is added, so a sum is exact whatever the order,
+the chunks, the threads or the device, and so is its sensitivity. Rows are read block by block, tokens chunk by
+chunk: no tensor grows with the number of rows times the vocabulary, and only the sums leave the device.
+
+A row whose logits are not finite is taken for one with equal logits, so every bound holds for it too. That a row's
+logits do not depend on other rows is the part of :class:`understudy.models.contexts.Contexts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.base.errors import PrivacyError
+from understudy.models.contexts import Contexts
+from understudy.models.machine import single_threaded_inference
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """A public set of tokens and the public context's logits for them, on the device.
+
+    Args:
+        tokens: ``Int64[K]``, ascending; None for the whole vocabulary.
+        logits: ``Float32[K]``, finite.
+    """
+
+    tokens: Any | None
+    logits: Any
+
+    def __len__(self) -> int:
+        return int(self.logits.shape[0])
+
+    def token(self, index: int) -> int:
+        """The token of the candidate ``index``."""
+        return index if self.tokens is None else int(self.tokens[index])
+
+    def first(self) -> int:
+        """The token that the public context finds likeliest, the first of equals."""
+        return self.token(int(self.logits.argmax()))
+
+
+def public_candidates(logits: Any, *, count: int | None, margin: float = 0.0) -> Candidates:
+    """The public context's likeliest next tokens.
+
+    Args:
+        logits: the public context's, ``Float32[V]`` on the device.
+        count: k; None, or the vocabulary's size and more, for all tokens.
+        margin: nats below the k-th largest public logit down to which tokens belong too: ``2 C / s`` is the extension
+            of the top k that InvisibleInk publishes for clipped differences, and what one private row of s can lift
+            by. All rows together can lift a token by up to ``2 C``, so it is a choice, free since public, and no bound.
+
+    Returns:
+        All tokens with a logit of at least the k-th largest less ``margin``: k, or more.
+    """
+    if count is None or count >= len(logits):
+        return Candidates(None, logits)
+    least = logits.topk(count, sorted=False).values.min()
+    tokens = (logits >= least - margin).nonzero()[:, 0]
+    return Candidates(tokens, logits[tokens])
+
+
+Clipping = Literal["recenter", "difference"]
+
+_CHUNK = 2**18  # rows times tokens; a chunk in float32, 1 MiB, stays within a core's cache
+_VECTOR = 16  # float32 numbers in the widest register
+_EXACT = 2**24  # float32 holds every integer up to here
+_LARGEST_PUBLIC = 2.0**42  # times any batch size and added to any sum of rows it is a 64-bit integer
+_FINEST = 2**20  # a grid up to here is not overstepped by float32's rounding of c * (grid / c)
+_BELOW = 1.0 - 2.0**-20  # more than float32 errs in exp(z) / sum of exp(z): floors add up to no more than the grid
+
+
+class _Logits:
+    """A block's logits ``[R, K]``, and what its rows' values share.
+
+    K is filled up to whole vectors of the processor with logits of minus infinity: what is left over after those is
+    computed in another way, so that a row's last bits would depend on its place in the block.
+    """
+
+    def __init__(self, logits: Any) -> None:
+        from torch.nn.functional import pad
+
+        top = logits.amax(1, keepdim=True).float()  # infinite or nan wherever one logit is +inf or nan
+        broken = ~top.isfinite()
+        if bool(broken.any()):
+            logits, top = logits.masked_fill(broken, 0.0), top.masked_fill(broken, 0.0)
+        if logits.shape[1] % _VECTOR:
+            logits = pad(logits, (0, -logits.shape[1] % _VECTOR), value=float("-inf"))
+        self._logits, self._top = logits, top
+
+    def below_top(self, tokens: slice) -> Any:
+        """``z_i - max_j z_j`` of a chunk, ``Float32[R, k]``; at most 0, and never nan."""
+        return self._logits[:, tokens].float() - self._top  # a copy, which terms may change in place
+
+    @cached_property
+    def mass(self) -> Any:
+        """``sum_j exp(z_j - max_j z_j)``, ``Float64[R, 1]``."""
+        import torch
+
+        parts = (self.below_top(tokens).exp_() for tokens in self.chunks())
+        return sum(part.sum(1, keepdim=True, dtype=torch.float64) for part in parts)
+
+    @cached_property
+    def log_mass(self) -> Any:
+        """Its logarithm, ``Float32[R, 1]``."""
+        return self.mass.repeat(1, _VECTOR).log()[:, :1].float()
+
+    def chunks(self) -> Iterator[slice]:
+        """The tokens, a chunk at a time."""
+        rows, size = self._logits.shape
+        most = max(1, _CHUNK // rows // _VECTOR) * _VECTOR
+        return (slice(start, min(start + most, size)) for start in range(0, size, most))
+
+
+class Term(Protocol):
+    """What one row adds to a sum, as integers."""
+
+    @property
+    def grid(self) -> int:
+        """A row's bound, where its divisor is 1."""
+
+    def __call__(self, logits: _Logits, tokens: slice, scale: Any) -> Any:
+        """Integers of at most ``scale`` (``Float32[R, 1]``, at most ``grid``) in float32, ``[R, k]``."""
+
+
+@dataclass(frozen=True)
+class Recentred:
+    """``max(-c, z_i - max_j z_j + c)``, in steps of ``c / scale``.
+
+    Guarantee
+        Every entry is an integer in ``[-scale, scale]``: a row of scale ``grid`` moves a sum by ``grid`` at most in
+        L-infinity.
+    """
+
+    clip: float
+    grid: int
+
+    def __call__(self, logits: _Logits, tokens: slice, scale: Any) -> Any:
+        values = logits.below_top(tokens).add_(self.clip).clamp_(min=-self.clip)
+        return values.mul_(scale / self.clip).round_()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """``phi_i - phi_pub,i`` clipped to ``[-c, c]``, in steps of ``c / scale``; phi the log-softmax, ``public`` phi_pub.
+
+    Guarantee
+        Every entry is an integer in ``[-scale, scale]``: a row of scale ``grid`` moves a sum by ``grid`` at most in
+        L-infinity.
+    """
+
+    clip: float
+    grid: int
+    public: Any
+
+    def __call__(self, logits: _Logits, tokens: slice, scale: Any) -> Any:
+        values = logits.below_top(tokens).sub_(logits.log_mass)
+        public = self.public[tokens]
+        values[:, : len(public)].sub_(public)
+        return values.clamp_(-self.clip, self.clip).mul_(scale / self.clip).round_()
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """``softmax(z)_i`` of the unclipped logits, rounded down, in steps of ``1 / scale``.
+
+    Guarantee
+        Entries are integers of at least 0 that add up to ``scale`` at most: a row of scale ``grid`` moves a sum by
+        ``grid`` at most in L1.
+    """
+
+    grid: int
+
+    def __call__(self, logits: _Logits, tokens: slice, scale: Any) -> Any:
+        return logits.below_top(tokens).exp_().mul_((scale * _BELOW / logits.mass).float()).floor_()
+
+
+def row_sums(
+    contexts: Contexts, candidates: Candidates, terms: Sequence[Term], *, divisors: Sequence[int]
+) -> list[NDArray[np.int64]]:
+    """Each term's sum ``Int64[K]`` over the rows of ``contexts``, after their last token.
+
+    Args:
+        divisors: one per row, the public row 0 included: 1 for a row alone, k for one of an owner's k rows (its
+            scale is ``grid // k``, so that an owner's rows together stay within ``grid``), 0 for a row not summed.
+
+    Raises:
+        PrivacyError: not one divisor of at least 0 per row.
+    """
+    import torch
+
+    for term in terms:
+        if not 1 <= term.grid <= _FINEST:
+            raise ValueError(f"expected 1 <= grid <= {_FINEST}, got {term.grid}")
+    if len(divisors) != len(contexts) or min(divisors) < 0:
+        raise PrivacyError(
+            "Every row of a sum needs a divisor of 0 or more.", "This is a fault in understudy: please report it."
+        )
+    device, size, at_once = candidates.logits.device, len(candidates), contexts.rows_at_once
+    filled = [*divisors, *[0] * (-len(divisors) % at_once)]
+    scales = [
+        torch.tensor([term.grid // divisor if divisor else 0 for divisor in filled], device=device).float()[:, None]
+        for term in terms
+    ]
+    with single_threaded_inference():
+        totals = [torch.zeros(size + -size % _VECTOR, dtype=torch.int64, device=device) for _ in terms]
+        for block in contexts.blocks(candidates.tokens):
+            logits = _Logits(block.logits)
+            for tokens in logits.chunks():
+                for term, scale, total in zip(terms, scales, totals, strict=True):
+                    values = term(logits, tokens, scale[block.first : block.first + at_once])
+                    total[tokens] += _exact_sum(values, term.grid)
+        return [total[:size].cpu().numpy() for total in totals]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """One token step's sums over the private rows, in steps of their grids.
+
+    Args:
+        clipped: ``Int64[K]``, the sum of clipped logits or of clipped log-probability differences.
+        public: ``Int64[K]`` on the same grid, to which the mean of ``clipped`` is added: 0 for ``recenter``, the
+            public log-probabilities for ``difference``.
+        softmax: ``Int64[K]``, the sum of the rows' distributions; None where no distance was asked for.
+        public_softmax: ``Int64[K]``, the public distribution on the same grid; None likewise.
+    """
+
+    clipped: NDArray[np.int64]
+    public: NDArray[np.int64]
+    softmax: NDArray[np.int64] | None
+    public_softmax: NDArray[np.int64] | None
+
+    def utilities(self, batch_size: int) -> NDArray[np.int64]:
+        """``clipped + s * public``, ``Int64[K]``: s times what the paper calls the mean logits."""
+        return self.clipped + batch_size * self.public
+
+    def distance(self, batch_size: int) -> int:
+        """``sum_i |S_i - s P_i|``: s times the L1 distance of mean and public distribution, in steps of its grid.
+
+        Guarantee
+            A row of scale ``distance_grid`` moves it by ``distance_grid`` at most. The divisor is the declared s: with
+            the rows that happen to be there a row would move all others' weights.
+        """
+        if self.softmax is None or self.public_softmax is None:
+            raise ValueError("these sums were made without the softmax distance")
+        return int(np.abs(self.softmax - batch_size * self.public_softmax).sum())
+
+
+@dataclass(frozen=True)
+class TokenSums:
+    """What private prediction sums at each token.
+
+    Guarantee
+        Adding or removing a row of divisor 1, or all rows of an owner of k rows of divisor k, moves ``utilities`` by
+        at most ``grid`` in L-infinity and ``distance`` by at most ``distance_grid``, exactly: integers, no noise
+        here. Source: mechanisms.md section 3.
+
+    Args:
+        clip: c (or C), in nats; above 0.
+        grid: integer steps of c.
+        distance_grid: integer steps of probability 1; None where no distance is wanted.
+    """
+
+    clipping: Clipping
+    clip: float
+    grid: int = 2**12
+    distance_grid: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.clip > 0:
+            raise ValueError(f"expected clip > 0, got {self.clip}")
+
+    def over(self, contexts: Contexts, candidates: Candidates, divisors: Sequence[int] | None = None) -> Sums:
+        """The sums over the private rows 1, 2, ... of ``contexts`` after their last token.
+
+        Args:
+            contexts: rows in the model; row 0 is public and not summed.
+            divisors: one a private row: k where its owner has k rows; default 1 for all.
+
+        Raises:
+            PrivacyError: not one divisor of at least 1 a private row.
+        """
+        divisors = [1] * (len(contexts) - 1) if divisors is None else divisors
+        if any(divisor < 1 for divisor in divisors):
+            raise PrivacyError(
+                "Every private row is divided by its owner's number of rows, 1 or more.",
+                "This is a fault in understudy: please report it.",
+            )
+        public = candidates.logits.log_softmax(-1)
+        recenter = self.clipping == "recenter"
+        terms: list[Term] = [Recentred(self.clip, self.grid) if recenter else Difference(self.clip, self.grid, public)]
+        public_shares = None
+        if self.distance_grid is not None:
+            terms.append(Softmax(self.distance_grid))
+            public_shares = floor_softmax(candidates.logits, self.distance_grid)
+        clipped, *shares = row_sums(contexts, candidates, terms, divisors=[0, *divisors])
+        base = np.zeros_like(clipped) if recenter else _on_grid(public.double(), self.grid / self.clip)
+        return Sums(clipped, base, shares[0] if shares else None, public_shares)
+
+
+def softmax_sum(contexts: Contexts, candidates: Candidates, *, grid: int, divisors: Sequence[int]) -> NDArray[np.int64]:
+    """``sum_rows floor(softmax(z)_i * (grid // divisor))`` over the candidates, ``Int64[K]``."""
+    return row_sums(contexts, candidates, [Softmax(grid)], divisors=divisors)[0]
+
+
+def vote_sum(contexts: Contexts, candidates: Candidates, *, divisors: Sequence[int]) -> NDArray[np.int64]:
+    """How many of the rows with a divisor other than 0 find each candidate the likeliest, ``Int64[K]``.
+
+    Guarantee
+        A row has one vote: equal logits count for the first. Broken rows vote for the first candidate.
+    """
+    import torch
+
+    total = torch.zeros(len(candidates), dtype=torch.int64, device=candidates.logits.device)
+    counted = torch.tensor(list(divisors), device=total.device) != 0
+    with single_threaded_inference():
+        for block in contexts.blocks(candidates.tokens):
+            rows = block.logits[: block.real].float().nan_to_num(nan=float("-inf"))
+            likeliest = rows.argmax(1)[counted[block.first : block.first + block.real]]
+            total += torch.bincount(likeliest, minlength=len(candidates))
+    found: NDArray[np.int64] = total.cpu().numpy()
+    return found
+
+
+def floor_softmax(logits: Any, grid: int) -> NDArray[np.int64]:
+    """The distribution of the public logits ``Float32[K]`` on the grid that rows are summed on, ``Int64[K]``."""
+    import torch
+
+    with single_threaded_inference():
+        whole = _Logits(logits[None])
+        scale = torch.full((1, 1), float(grid), device=logits.device)
+        shares = torch.cat([Softmax(grid)(whole, tokens, scale)[0] for tokens in whole.chunks()])
+        return _on_grid(shares[: len(logits)], 1.0)
+
+
+def _on_grid(values: Any, steps: float) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = (values * steps).clamp(-_LARGEST_PUBLIC, _LARGEST_PUBLIC).round().long().cpu().numpy()
+    return found
+
+
+def _exact_sum(values: Any, grid: int) -> Any:
+    """The sum over rows of integers of at most ``grid`` in float32, ``Int64[k]``: few enough rows at a time."""
+    most = _EXACT // grid
+    return sum(part.sum(0).long() for part in values.split(most))

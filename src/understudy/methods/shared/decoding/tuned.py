@@ -1,0 +1,235 @@
+"""A model that was tuned to write texts when it is instructed to: rows to learn from, rows to score, texts sampled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.base.errors import ConfigError
+from understudy.methods.shared.decoding.prompting import LabelPrompts, TextParameters, build_prompts
+from understudy.models.causal import CausalModel
+from understudy.models.local import Prompt, batches, request_uniforms
+from understudy.models.machine import worker_pool
+from understudy.models.training import Shapes, TokenRow, Trainable
+from understudy.models.types import Completion
+from understudy.text.prompts.predicting import Shape, as_lines
+from understudy.text.prompts.template import Prompts
+
+_AT_ONCE = 4096
+_SCORED = 8
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """What texts of each label are asked for with, in the tokens of one model. Public.
+
+    Args:
+        prompts: of each label, the beginning of the answer included.
+        opening: what every text begins with, and the prompts end with: of a record all that is before its first value.
+        lead: white space between a prompt and a text that has no opening.
+        shape: what a text is.
+        columns: of a record.
+    """
+
+    prompts: tuple[tuple[int, ...], ...]
+    opening: str = ""
+    lead: str = ""
+    shape: Shape = "text"
+    columns: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, asked: LabelPrompts) -> Instructions:
+        """Those of prompts that show no text."""
+        first = asked.labels[0]
+        return cls(
+            tuple((*each.tokens.prefix, *each.tokens.suffix) for each in asked.labels),
+            first.prompt.opening,
+            first.tokens.lead,
+            first.prompt.shape,
+            first.prompt.columns,
+        )
+
+    @property
+    def longest(self) -> int:
+        return max(map(len, self.prompts))
+
+    def target(self, text: str) -> str:
+        """What follows the prompt where the answer is ``text``. A function of this text alone."""
+        shown = as_lines(text, self.columns) if self.shape == "lines" else text.strip()
+        return shown.removeprefix(self.opening) if self.opening else self.lead + shown
+
+    def text(self, answer: str) -> str:
+        """The text that an answer makes."""
+        return (self.opening + answer).strip()
+
+    def to_arrays(self) -> dict[str, NDArray[np.int32]]:
+        """The prompts, for a Release."""
+        return {
+            "prompt_tokens": np.array([token for prompt in self.prompts for token in prompt], dtype=np.int32),
+            "prompt_lengths": np.array([len(prompt) for prompt in self.prompts], dtype=np.int32),
+        }
+
+    @classmethod
+    def from_release(
+        cls, arrays: Mapping[str, NDArray[Any]], strings: Mapping[str, Sequence[str]], columns: Sequence[str]
+    ) -> Instructions:
+        """What :meth:`to_arrays` and :meth:`to_strings` made. Raises ConfigError if the lengths do not fit."""
+        tokens, lengths = arrays["prompt_tokens"].tolist(), arrays["prompt_lengths"].tolist()
+        if sum(lengths) != len(tokens) or min(lengths, default=0) < 1:
+            raise ConfigError("The prompts of the Release are damaged.", "Get the file again from its maker.")
+        ahead = iter(tokens)
+        opening, lead, shape = strings["form"]
+        shapes: dict[str, Shape] = {"text": "text", "json": "json", "lines": "lines"}
+        prompts = tuple(tuple(islice(ahead, length)) for length in lengths)
+        return cls(prompts, opening, lead, shapes.get(shape, "text"), tuple(columns))
+
+    def to_strings(self) -> dict[str, list[str]]:
+        """The form of the texts, for a Release."""
+        return {"form": [self.opening, self.lead, self.shape]}
+
+
+def build_instructions(
+    parameters: TextParameters,
+    prompts: Prompts,
+    model: CausalModel,
+    *,
+    label_names: Sequence[str],
+    record_columns: Sequence[str],
+) -> LabelPrompts:
+    """The prompts of :func:`~understudy.methods.shared.decoding.prompting.build_prompts` without examples and stop
+    strings.
+
+    What was tuned knows the form of the texts and ends them by itself, so that blank lines in them may stay.
+    """
+    plain = replace(prompts, parameters=prompts.parameters.model_copy(update={"examples_per_prompt": 0}))
+    asked = build_prompts(parameters, plain, model, label_names=label_names, record_columns=record_columns)
+    labels = tuple(replace(each, prompt=replace(each.prompt, stop=())) for each in asked.labels)
+    return replace(asked, labels=labels)
+
+
+class TunedModel:
+    """A model with what was tuned of it, and its instructions.
+
+    Args:
+        trainable: loaded with the tuned weights, or about to be.
+        instructions: by label.
+        tokens: most tokens of a text that it learns from.
+        label_names: of the instructions, in order; none for a table without labels.
+
+    Raises:
+        ConfigError: prompts and texts do not fit the model's window together.
+    """
+
+    def __init__(
+        self, trainable: Trainable, instructions: Instructions, *, tokens: int, label_names: Sequence[str] = ()
+    ) -> None:
+        self.trainable = trainable
+        self.instructions = instructions
+        self.tokens = tokens
+        self._labels = {name: number for number, name in enumerate(label_names)}
+        window = self.causal.window
+        if max((token for prompt in instructions.prompts for token in prompt), default=0) >= self.causal.vocabulary:
+            raise ConfigError(
+                "The prompt has tokens that the model lacks.", "Word it otherwise (--document-type, --prompt)."
+            )
+        if not instructions.longest or self.shapes(1).longest > window:
+            raise ConfigError(
+                f"A prompt and a text of {tokens} tokens do not fit the model's window of {window} tokens.",
+                "Cut texts shorter (--private-text-tokens), or name a model with a larger window.",
+            )
+
+    @property
+    def causal(self) -> CausalModel:
+        return self.trainable.causal
+
+    @property
+    def network(self) -> Any:
+        return self.trainable.network
+
+    def active(self) -> Any:
+        """As :meth:`~understudy.models.training.Trainable.active`."""
+        return self.trainable.active()
+
+    def shapes(self, rows: int = _SCORED) -> Shapes:
+        """Those in which rows are computed, ``rows`` at a time."""
+        return Shapes(self.instructions.longest, self.tokens + 1, rows)
+
+    def row(self, text: str, label: int, *, end: bool = True) -> TokenRow:
+        """A text after its label's prompt: its first tokens and, if it was not cut, the token that ends a text.
+
+        A function of this text and label alone. Tokens that the tokenizer has and the model lacks are left out.
+        """
+        known, last = self.causal.vocabulary, self.causal.end
+        tokens = [token for token in self.causal.encode(self.instructions.target(text)) if token < known]
+        target = tokens[: self.tokens]
+        if end and len(tokens) <= self.tokens and last is not None and last < known:
+            target = [*target, last]
+        return TokenRow(self.instructions.prompts[label], np.array(target, dtype=np.int32))
+
+    def rows(self, texts: Sequence[str], labels: Sequence[str] | None) -> list[TokenRow]:
+        """Rows to score, without the token that ends a text. Texts of unknown labels are left out."""
+        numbers = [0] * len(texts) if not self._labels else [self._labels.get(each, -1) for each in labels or ()]
+        found = [self.row(text, label, end=False) for text, label in zip(texts, numbers, strict=False) if label >= 0]
+        return [row for row in found if len(row.target)]
+
+    def sample(
+        self, keys: Sequence[tuple[int, str]], *, sampling: Sampling, beginnings: Sequence[str] | None = None
+    ) -> Iterator[Completion]:
+        """One text per key, in order: a label, and a string that the text's randomness comes of (besides the seed).
+
+        Texts are decoded in batches, on every core.
+
+        Args:
+            beginnings: what each text begins with, with any line break at its end; what is sampled goes on from there.
+        """
+        decoder, device = self.causal.decoder(self.network), self.causal.device
+        stop = threading.Event()
+
+        def answer(batch: Sequence[tuple[int, Prompt]]) -> list[Completion]:
+            with self.active():
+                return decoder.answer([prompt for _, prompt in batch], cancelled=stop)
+
+        for first in range(0, len(keys), _AT_ONCE):
+            some = slice(first, first + _AT_ONCE)
+            begun = [""] * len(keys[some]) if beginnings is None else beginnings[some]
+            prompts = [
+                self._prompt(label, key, sampling, beginning)
+                for (label, key), beginning in zip(keys[some], begun, strict=True)
+            ]
+            groups = list(batches(prompts, device))
+            found: dict[int, Completion] = {}
+            with worker_pool(device) as pool:
+                try:
+                    for batch, answers in zip(groups, pool.map(answer, groups), strict=True):
+                        found |= {index: each for (index, _), each in zip(batch, answers, strict=True)}
+                except BaseException:
+                    stop.set()
+                    pool.shutdown(cancel_futures=True)
+                    raise
+            yield from (found[index] for index in range(len(prompts)))
+
+    def _prompt(self, label: int, key: str, sampling: Sampling, beginning: str) -> Prompt:
+        tokens = list(self.instructions.prompts[label])
+        if beginning:
+            begun = self.instructions.target(beginning) + "\n" * beginning.endswith("\n")  # as it was learnt
+            tokens += self.causal.encode(begun)[: self.tokens]
+        most = max(1, min(sampling.max_tokens, self.causal.window - len(tokens)))
+        uniforms = request_uniforms(sampling.seed, f"{label} {key}", count=most)
+        return Prompt(tokens, sampling.temperature, sampling.top_p, sampling.stop, uniforms)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How texts are sampled: public, and free."""
+
+    seed: int
+    temperature: float
+    top_p: float
+    max_tokens: int
+    stop: tuple[str, ...] = ()

@@ -1,0 +1,244 @@
+"""Unit vectors on an integer grid, and those of the private records on disk.
+
+On the grid every scalar product is exact in float32 (:mod:`understudy.methods.shared.evolution.voting`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.base.errors import ModelError
+from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder, storage_error
+from understudy.models.types import Embedder
+from understudy.privacy.measurement import Batches, Divided, Engine
+
+R = TypeVar("R")
+STEPS = 4000
+"""Grid steps of 1.0 in a coordinate."""
+
+LARGEST_NORM = 4096
+"""In grid steps. No rounded vector is longer, so that no partial sum of a scalar product passes 2^24."""
+
+_UNIT_NORMS = (int(0.98 * STEPS), int(1.02 * STEPS))  # what counts as length 1; below LARGEST_NORM
+_BEYOND = 5000.0  # a coordinate that no vector of length 1 has: what NaN and infinity become
+_FILE = "embeddings.bin"
+_FORMAT = 1
+_EMBEDDING = "Embedding the private texts: minutes for ten thousand on a few cores."
+_HEADER = struct.Struct("<32sqq")  # digest of what the file holds, dimension, records
+
+
+def integer_vectors(unit: NDArray[np.float32]) -> NDArray[np.int16]:
+    """``Int16[n, d]``: ``Float32[n, d]`` unit vectors in 1/4000, rounded; no row is longer than LARGEST_NORM.
+
+    Elementwise, so that a row's integers depend on that row alone.
+    Raises ModelError: a row is not of length 1 (2 percent either way, after rounding).
+    """
+    vectors, good = _rounded(unit)
+    if not good.all():
+        raise ModelError(
+            "The embedder does not answer with one unit vector per text.",
+            "Use an embedder that normalises its vectors.",
+        )
+    return vectors
+
+
+def private_vectors(unit: NDArray[np.float32]) -> NDArray[np.int16]:
+    """:func:`integer_vectors` of private records: a row that is not of length 1 (NaN included) becomes zero.
+
+    Nothing is raised, since a private record must not decide whether a run fails.
+    """
+    vectors, good = _rounded(unit)
+    vectors[~good] = 0
+    return vectors
+
+
+def _rounded(unit: NDArray[np.float32]) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
+    """The rounded rows, and which of them are of length 1: decided on the integers, exactly."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.asarray(unit, dtype=np.float32) * np.float32(STEPS)
+    np.rint(steps, out=steps)
+    np.clip(steps, -_BEYOND, _BEYOND, out=steps)
+    steps[np.isnan(steps)] = _BEYOND
+    vectors = steps.astype(np.int16)
+    squared = np.square(vectors, dtype=np.int32).sum(axis=1, dtype=np.int64)
+    shortest, longest = _UNIT_NORMS
+    return vectors, (squared >= shortest**2) & (squared <= longest**2)
+
+
+@dataclass(frozen=True, repr=False)
+class Block:
+    """Some private records: ``Int16[r, d]`` vectors, ``Int32[r]`` labels, ``Int64[r]`` numbers of their units.
+
+    Private; its ``repr`` shows nothing.
+    """
+
+    vectors: NDArray[np.int16]
+    labels: NDArray[np.int32]
+    units: NDArray[np.int64]
+
+
+class Records(Protocol):
+    """What is needed of a batch of records."""
+
+    @property
+    def texts(self) -> Sequence[str]: ...
+    @property
+    def labels(self) -> NDArray[np.int32]: ...
+    @property
+    def units(self) -> NDArray[np.int64]: ...
+
+
+@dataclass(frozen=True, repr=False)
+class PrivateEmbeddings:
+    """The private records' vectors, labels and units: embedded into a file when they are first read.
+
+    Private; its ``repr`` shows nothing. Records whose vector is not of length 1 are zero vectors.
+
+    Args:
+        records: read once, and not at all if a whole file of the same key is there. Memory: a batch.
+        embedder: its fingerprint is added to the key.
+        folder: private; made with mode 0700 if it is not there. The file has mode 0600.
+        key: names the records (a keyed fingerprint).
+        rows: of a block, about.
+        say: takes a line before the records are embedded.
+        part: the name of the part of the records that these are, which has a folder of its own; "" for all.
+    """
+
+    records: Batches[Records]
+    embedder: Embedder
+    folder: Path
+    key: str
+    rows: int = 8192
+    say: Callable[[str], None] = lambda _line: None
+    part: str = ""
+
+    def map(self, function: Callable[[PrivateEmbeddings], R]) -> Iterator[R]:
+        """``function`` of each part of the records, which embeds them into a file of its own where it is worked on."""
+        if self.engine is None:
+            yield function(self)
+        else:
+            assert isinstance(self.records, Divided)
+            self._say_once(_EMBEDDING)
+            yield from self.records.map(partial(_of_part, self.embedder, self.folder, self.key, self.rows, function))
+
+    @property
+    def engine(self) -> Engine | None:
+        """Where the records are worked on."""
+        return self.records.engine if isinstance(self.records, Divided) else None
+
+    def batches(self) -> Iterator[Block]:
+        """All records, those of one unit in one block. Mapped read-only, each block by itself: memory is a block.
+
+        Raises:
+            ModelError: the embedder does not answer with one vector per text, all of one dimension.
+            StorageError: the folder cannot be written.
+        """
+        for places in self._blocks:
+            part = self._file.rows()[places]
+            yield Block(
+                np.ascontiguousarray(part["vector"]),
+                np.array(part["label"], dtype=np.int32),
+                np.array(part["unit"], dtype=np.int64),
+            )
+
+    @cached_property
+    def _say_once(self) -> Callable[[str], None]:
+        return cache(self.say)
+
+    @cached_property
+    def _blocks(self) -> list[slice | NDArray[np.int64]]:
+        """Where the records of each block are: as they come, or owner by owner where one has several."""
+        if not self._file.count:
+            return []
+        units = np.array(self._file.rows()["unit"], dtype=np.int64)
+        if np.all(units[1:] > units[:-1]):
+            return [slice(first, first + self.rows) for first in range(0, len(units), self.rows)]
+        order = np.argsort(units, kind="stable")
+        begins = np.flatnonzero(np.diff(units[order], prepend=-1))  # of each unit
+        wanted = np.searchsorted(begins, np.arange(self.rows, len(units), self.rows))
+        return list(np.split(order, np.unique(begins[wanted[wanted < len(begins)]])))
+
+    @cached_property
+    def _file(self) -> _File:
+        digest = hashlib.sha256(json.dumps([_FORMAT, self.key, self.embedder.fingerprint]).encode()).digest()
+        folder = self.folder / self.part
+        path = folder / _FILE
+        try:
+            private_folder(folder)
+            for orphan in folder.glob(f".{_FILE}.*.tmp"):  # of a run that was killed
+                orphan.unlink()
+            return _File.whole(path, digest) or self._written(path, digest)
+        except OSError as error:
+            raise storage_error(self.folder, error) from None
+
+    def _written(self, path: Path, digest: bytes) -> _File:
+        self.say(_EMBEDDING)
+        dimension = _embed(self.embedder, ["a public text"]).shape[1]  # known even where there is no record
+        count = 0
+        with atomic_file(path, mode=PRIVATE_MODE) as stream:
+            stream.write(bytes(_HEADER.size))
+            for batch in self.records.batches():
+                rows = np.zeros(len(batch.texts), dtype=_row_type(dimension))
+                rows["vector"] = private_vectors(_embed(self.embedder, batch.texts, dimension))
+                rows["label"], rows["unit"] = batch.labels, batch.units
+                stream.write(rows.tobytes())
+                count += len(batch.texts)
+            stream.seek(0)
+            stream.write(_HEADER.pack(digest, dimension, count))
+        return _File(path, dimension, count)
+
+
+def _of_part(
+    embedder: Embedder, folder: Path, key: str, rows: int, function: Callable[[PrivateEmbeddings], R], part: Any
+) -> R:
+    return function(PrivateEmbeddings(part, embedder, folder, key, rows, part=part.part))
+
+
+@dataclass(frozen=True)
+class _File:
+    """Whole or not there."""
+
+    path: Path
+    dimension: int
+    count: int
+
+    @classmethod
+    def whole(cls, path: Path, digest: bytes) -> _File | None:
+        """The file, if it is whole and holds the embeddings of ``digest``."""
+        if not path.is_file() or path.stat().st_size < _HEADER.size:
+            return None
+        with path.open("rb") as stream:
+            found, dimension, count = _HEADER.unpack(stream.read(_HEADER.size))
+        if found != digest or path.stat().st_size != _HEADER.size + count * _row_type(dimension).itemsize:
+            return None
+        return cls(path, dimension, count)
+
+    def rows(self) -> NDArray[np.void]:
+        """All rows, mapped anew so that what was read before is let go."""
+        return np.memmap(self.path, _row_type(self.dimension), mode="r", offset=_HEADER.size, shape=(self.count,))
+
+
+def _row_type(dimension: int) -> np.dtype[np.void]:
+    return np.dtype([("vector", "<i2", (dimension,)), ("label", "<i4"), ("unit", "<i8")])
+
+
+def _embed(embedder: Embedder, texts: Sequence[str], dimension: int | None = None) -> NDArray[np.float32]:
+    if not texts and dimension is not None:
+        return np.zeros((0, dimension), dtype=np.float32)
+    vectors = np.asarray(embedder.embed(texts), dtype=np.float32)
+    if vectors.ndim != 2 or vectors.shape != (len(texts), dimension or vectors.shape[1]):
+        raise ModelError(
+            f"The embedder {embedder.model_id!r} does not answer with one vector per text, all of one dimension.",
+            "Use another embedder.",
+        )
+    return vectors

@@ -1,0 +1,282 @@
+"""The two APIs that private evolution asks of a language model: new texts, and variations of texts.
+
+All that a prompt holds is public, released, or the model's own answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.base.errors import ConfigError, ModelError
+from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_lines, read_whole
+from understudy.methods.shared.evolution.parameters import EvolutionParameters
+from understudy.models.types import ChatRequest, Completion, Message
+from understudy.text.prompts.evolving import EvolutionExample, EvolutionPrompts
+from understudy.text.prompts.template import as_evolution_examples
+from understudy.text.writing.answers import Asker, NoText, tidy
+from understudy.text.writing.writer import Writer
+
+BLANK = "_"
+_NAMED = ("keyword", "style", "words")
+_WORD = re.compile(r"\w+(?:['’\-]\w+)*")
+_TRY = "Try it with `understudy models check SPEC`; then the same command goes on where it was."
+_SAMPLES = 1_000_000  # of one prompt, at most
+_STAGES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Texts that a language model gave; answers that failed, were empty or left blanks are left out and counted.
+
+    Args:
+        texts: one each, never blank.
+        labels: ``Int32[n]``.
+        sources: ``Int64[n]``, index of the text that each is a variation of; -1 for new ones.
+        prompts: what was asked for, in short.
+        failed: ``Int64[labels]``, calls without a text.
+        problem: why no call gave a text, where asking again later may give some; else None.
+    """
+
+    texts: tuple[str, ...]
+    labels: NDArray[np.int32]
+    sources: NDArray[np.int64]
+    prompts: tuple[str, ...]
+    failed: NDArray[np.int64]
+    problem: str | None = None
+
+
+def require_text(*asked: Answers) -> None:
+    """That calls which gave no text at all are not taken for an answer while asking again may give some.
+
+    Raises NoText: they are.
+    """
+    problem = next((each.problem for each in asked if each.problem), None)
+    if problem is not None and not any(each.texts for each in asked):
+        raise NoText(f"The language model wrote no text at all: {problem}.", _TRY)
+
+
+@dataclass(frozen=True)
+class TextAPI:
+    """Asks a language model for new texts and for variations.
+
+    What a prompt names (keyword, style, words, blanks) is sampled before anything is asked, from the seed, the stage
+    and the texts alone, so it does not depend on which answers fail. The same call made again, in a resumed run say,
+    asks for the same.
+
+    Args:
+        writer: the chat model with its template, labels, public examples and settings.
+        parameters: how texts evolve.
+        keywords: of each label (one entry if there are no labels), public or released; an entry may be empty.
+
+    Raises:
+        ModelError: if there is no chat model; in both APIs, if not one of several calls was answered (NoText): then
+            nothing is stored, and a resumed run asks again.
+    """
+
+    writer: Writer
+    parameters: EvolutionParameters
+    keywords: Sequence[Sequence[str]]
+
+    def __post_init__(self) -> None:
+        if self.writer.chat is None:
+            raise ModelError("Evolution needs a language model.", "Name one with --llm, such as 'builtin'.")
+
+    def random(self, counts: Sequence[int], *, round_number: int, stage: int) -> Answers:
+        """New texts, ``counts[label]`` of each label; the other arguments as of :meth:`variations`."""
+        draw = self._generator(stage)
+        labels = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        sources = np.full(len(labels), -1, dtype=np.int64)
+        asked = [self._random_prompt(int(label), index, draw) for index, label in enumerate(labels)]
+        return self._ask(asked, labels, sources, round_number, stage)
+
+    def variations(
+        self,
+        texts: Sequence[str],
+        labels: NDArray[np.int32],
+        *,
+        round_number: int,
+        stage: int,
+        details: Sequence[str] = (),
+    ) -> Answers:
+        """One variation of each of ``texts``; a text that stands there twice gets two.
+
+        Args:
+            round_number: from 0; picks temperature and blank probability.
+            stage: a number from 0 below a million; whatever is asked under another one is sampled anew.
+            details: of the row that each variation is to fit; empty for none.
+        """
+        draw = self._generator(stage)
+        probability = self.parameters.blank_probability_at(round_number)
+        asked = [
+            self._variation_prompt(text, int(label), index, probability, draw)
+            for index, (text, label) in enumerate(zip(texts, labels, strict=True))
+        ]
+        if details:
+            fitted, template = zip(asked, details, strict=True), self.writer.template
+            asked = [(short, template.with_details(chat, row)) for (short, chat), row in fitted]
+        return self._ask(asked, labels, np.arange(len(texts), dtype=np.int64), round_number, stage)
+
+    def _random_prompt(self, label: int, index: int, draw: np.random.Generator) -> tuple[str, tuple[Message, ...]]:
+        words = int(draw.integers(self.parameters.min_words, self.parameters.max_words, endpoint=True))
+        turns = [(_about(each, each.text), each.text) for each in self._shown(index)]
+        return self._prompt("random", self.writer.template.evolution.random, label, {"words": str(words)}, turns, draw)
+
+    def _variation_prompt(
+        self, text: str, label: int, index: int, probability: float, draw: np.random.Generator
+    ) -> tuple[str, tuple[Message, ...]]:
+        parameters, prompts = self.parameters, self.writer.template.evolution
+        target = round(draw.normal(len(text.split()), parameters.words_spread))
+        words = min(max(target, parameters.min_words), parameters.max_words)
+        filling = probability > 0
+        turns = [
+            ({**_about(each, answer), "text": self._with_blanks(each.text, probability, draw)}, answer)
+            for each in self._shown(index)
+            if (answer := each.text if filling else each.again)
+        ]
+        wish = {"words": str(words), "text": self._with_blanks(text, probability, draw)}
+        patterns = prompts.fill if filling else prompts.rephrase
+        short, messages = self._prompt("variation", patterns, label, wish, turns, draw)
+        return f"{short}|blanks:{probability:g}", messages
+
+    def _with_blanks(self, text: str, probability: float, draw: np.random.Generator) -> str:
+        form = self.writer.form
+        if form is None:
+            return with_blanks(text, probability, draw)
+        return form.change(text, lambda content: with_blanks(content, probability, draw))
+
+    def _prompt(
+        self,
+        kind: str,
+        patterns: Sequence[str],
+        label: int,
+        wish: Mapping[str, str],
+        turns: Sequence[tuple[Mapping[str, str], str]],
+        draw: np.random.Generator,
+    ) -> tuple[str, tuple[Message, ...]]:
+        """What a prompt asks for, in short and in full: one of the patterns, a keyword and a style, by lot."""
+        number = int(draw.integers(len(patterns)))
+        labels = self.writer.labels
+        values = {
+            "label": labels[label] if labels else "",
+            "keyword": _one_of(self.keywords[label], draw),
+            "style": _one_of(self.writer.template.evolution.styles, draw),
+            **wish,
+        }
+        shown = turns if labels else [({**asked, "label": ""}, answer) for asked, answer in turns]
+        named = [f"{name}:{values[name]}" for name in _NAMED if values[name] and f"{{{name}}}" in patterns[number]]
+        which = [f"prompt:{number + 1}"] if len(patterns) > 1 else []
+        return "|".join([kind, *which, *named]), self.writer.template.evolution_messages(
+            patterns[number], values, turns=shown
+        )
+
+    def _shown(self, index: int) -> list[EvolutionExample]:
+        """The examples of the prompt at ``index``: in turn, so that not all texts resemble the same ones."""
+        known = as_evolution_examples(self.writer.examples) or self.writer.template.evolution_examples
+        count = min(self.writer.parameters.examples_per_prompt, len(known))
+        return [known[(index * count + offset) % len(known)] for offset in range(count)]
+
+    def _ask(
+        self,
+        asked: Sequence[tuple[str, tuple[Message, ...]]],
+        labels: NDArray[np.int32],
+        sources: NDArray[np.int64],
+        round_number: int,
+        stage: int,
+    ) -> Answers:
+        writing, chat = self.writer.parameters, self.writer.chat
+        assert chat is not None
+        temperature = self.parameters.temperature_at(round_number)
+        request = ChatRequest(
+            (),
+            max_tokens=writing.max_tokens,
+            temperature=writing.llm_temperature if temperature is None else temperature,
+            top_p=writing.top_p,
+            stop=self.writer.template.stop,
+            sample=(self.writer.seed * _STAGES + stage) * _SAMPLES,
+        )
+        asker = Asker(chat, self.writer.progress, expected=len(asked))
+        answers = asker.ask([replace(request, messages=messages) for _, messages in asked])
+        if answers and all(answer.finish_reason == "failed" for answer in answers):
+            raise NoText(f"The language model does not answer: {answers[-1].error}.", _TRY)
+        texts = [_filled(self._read(answer)) for answer in answers]
+        kept = np.array([bool(text) for text in texts], dtype=bool)
+        return Answers(
+            texts=tuple(text for text in texts if text),
+            labels=labels[kept],
+            sources=sources[kept],
+            prompts=tuple(short for (short, _), text in zip(asked, texts, strict=True) if text),
+            failed=np.bincount(labels[~kept], minlength=len(self.keywords)).astype(np.int64),
+            problem=answers[-1].error if answers and all(answer.error for answer in answers) else None,
+        )
+
+    def _read(self, answer: Completion) -> str:
+        """The text of an answer; empty where it is not of the form that it must have."""
+        form, text = self.writer.form, tidy(answer)
+        return text if form is None or not text else form.read(replace(answer, text=text)) or ""
+
+    def _generator(self, stage: int) -> np.random.Generator:
+        return np.random.default_rng([self.writer.seed, stage])
+
+
+def with_blanks(text: str, probability: float, draw: np.random.Generator) -> str:
+    """``text`` with each word a blank with ``probability``; spaces and punctuation stay."""
+    if probability == 0:
+        return text
+    return _WORD.sub(lambda match: BLANK if draw.random() < probability else match[0], text)
+
+
+def _about(example: EvolutionExample, answer: str) -> dict[str, str]:
+    """What would have been asked for in an example's turn."""
+    return {"label": example.label, "keyword": example.keyword, "style": "", "words": str(len(answer.split()))}
+
+
+def _one_of(choices: Sequence[str], draw: np.random.Generator) -> str:
+    return choices[int(draw.integers(len(choices)))] if choices else ""
+
+
+def _filled(text: str) -> str:
+    """Nothing, if ``text`` still holds a blank."""
+    return "" if BLANK in text.split() else text
+
+
+def keywords_of_labels(
+    parameters: EvolutionParameters, prompts: EvolutionPrompts, labels: Sequence[str]
+) -> tuple[tuple[str, ...], ...]:
+    """The keywords of each label (of the one and only, nameless, if there are no labels); maybe none.
+
+    Raises ConfigError if the file cannot be read or holds no keyword, or the user's word is missing that it is public.
+    """
+    if parameters.keywords is not None:
+        if not parameters.keywords_are_public:
+            raise ConfigError(
+                "Keywords of your own must not come from the private data.",
+                "If they are public, say so with --keywords-are-public.",
+            )
+        prompts = _read(Path(parameters.keywords))
+    return tuple(prompts.keywords_of(label) for label in labels or ("",))
+
+
+def _read(file: Path) -> EvolutionPrompts:
+    from understudy.base.yaml_text import load_yaml
+
+    try:
+        if file.suffix in (".yaml", ".yml"):
+            found = load_yaml(read_whole(file, most=MOST_SETTINGS_BYTES).decode("utf-8-sig"))
+        else:
+            found = tuple(line.strip() for line in read_lines(file) if line.strip())
+        made = EvolutionPrompts(keywords=found)
+    except (ValueError, RecursionError, UnreadableText) as error:
+        raise cannot_read(f"The keywords {file.name}", error, "Give a UTF-8 text or YAML file.") from None
+    except ConfigError:
+        made = EvolutionPrompts()
+    if not any(made.keywords.values()):
+        raise ConfigError(
+            f"{file.name} holds no keywords.", "Write one per line, or YAML with a list of keywords for each label."
+        )
+    return made

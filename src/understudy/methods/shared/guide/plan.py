@@ -1,0 +1,95 @@
+"""The guide, before a private record is read: its charge, and what is left of the budget for the method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from understudy.methods.shared.guide.form import VECTOR_WEIGHT, guide_sensitivity
+from understudy.methods.shared.guide.parameters import GuideParameters
+from understudy.models.machine import require_memory
+from understudy.privacy.accountant import gaussian_split
+from understudy.privacy.facts import Fact, Facts
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.mechanisms import NoisySum, require_releasable
+from understudy.privacy.plan import Charge, Plan
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.splitting import Addition, plan_beside
+
+GUIDE = "guide"
+"""The charge, and the array of the Release."""
+
+
+def guide_charge(multiplier: float, labels: int) -> Charge:
+    """One noisy sum per label, jointly over labels, with this noise multiplier."""
+    mechanism = NoisySum("gaussian", multiplier, guide_sensitivity(), (labels, None))
+    return Charge(GUIDE, mechanism, f"noisy sums of the texts' embeddings for each of {labels} label(s)")
+
+
+def require_guide_fits(labels: int, dimension: int) -> None:
+    """See, before anything is charged, that the sums can be stored and held; else ConfigError."""
+    require_releasable((labels, 1 + dimension), cure="Declare fewer labels.")
+    numbers = labels * (1 + dimension)
+    require_memory(numbers * _BYTES, what="The sums of the guide", cure="Declare fewer labels.")
+
+
+_BYTES = 8 * 4
+"""Of a number: a batch's sum, all batches' sum, the noise and the noisy sum."""
+
+
+def plan_with_guide(
+    plan_method: Callable[[Budget], Plan],
+    budget: Budget | SecretBudget,
+    *,
+    share: float,
+    labels: int,
+    expected_records: int | None,
+) -> Plan:
+    """The method's plan for what the guide leaves of ``budget``, and the guide's charge behind its own.
+
+    The guide gets ``share`` of mu^2, as :func:`~understudy.privacy.splitting.plan_beside` splits it.
+
+    Raises:
+        ConfigError: as there.
+    """
+
+    def plan_guide(multipliers: Sequence[float]) -> Addition:
+        charge = guide_charge(multipliers[0], labels)
+        return Addition((charge,), forecast(charge, labels=labels, expected_records=expected_records))
+
+    return plan_beside(plan_method, budget, plan_guide, shares=(share,), what="guide")
+
+
+def forecast(charge: Charge, *, labels: int, expected_records: int | None) -> Facts:
+    """How far the sums stand above their noise."""
+    multiplier = charge.mechanism.noise_multiplier  # type: ignore[attr-defined]
+    entries = [Fact("guide_noise", multiplier / VECTOR_WEIGHT, "guide noise on a coordinate of a label's sum (texts)")]
+    if expected_records is None:
+        return Facts(tuple(entries))
+    ratio = _signal_to_noise(multiplier, expected_records / labels)
+    entries.append(Fact("guide_signal_to_noise", ratio, "guide signal to noise of a label of average size (about)"))
+    return Facts(tuple(entries), (_MOSTLY_NOISE,) if ratio < _LEAST else ())
+
+
+def recommendation(budget: Budget, *, labels: int, expected_records: int) -> Facts:
+    """The share of the budget that a guide should get: 0 where it would be mostly noise and only cost."""
+    share = RECOMMENDED
+    multiplier = gaussian_split(budget, (share, 1 - share))[0]
+    if _signal_to_noise(multiplier, expected_records / labels) < _LEAST:
+        share = 0.0
+    return Facts((Fact("recommended_guide_share", share, "recommended share of a guide (--guide --guide-share)"),))
+
+
+RECOMMENDED = GuideParameters().guide_share
+_DISTANCE, _DIMENSION = 0.35, 384
+"""Of a label's mean from the mean of all, and of the vectors: about those of the built-in embedder."""
+_LEAST = 0.5
+_MOSTLY_NOISE = (
+    "The guide would be mostly noise, and only cost: leave it out, or give it more records, fewer labels, a larger "
+    "epsilon or a higher --guide-share."
+)
+
+
+def _signal_to_noise(multiplier: float, records: float) -> float:
+    """Of the distance of a label of so many records from the others."""
+    return records * _DISTANCE * VECTOR_WEIGHT / (multiplier * math.sqrt(_DIMENSION))

@@ -1,0 +1,183 @@
+"""In how many records each term or label is, and how much of what records say each term is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.corpus.bounding import BoundedBatch
+from understudy.privacy.measurement import Query
+from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
+from understudy.privacy.noise import NoiseKind
+from understudy.text.vocabulary.matcher import TermMatcher
+
+
+@dataclass(frozen=True)
+class TermCounts(Query[BoundedBatch]):
+    """In how many records each vocabulary term is among the first ``terms_per_record`` distinct ones.
+
+    Guarantee:
+        Unit: a record, or an owner whose records are averaged.
+        Sensitivity: a record adds 1 to at most S = ``terms_per_record`` counts: L1 is S, L2 is sqrt(S); an average
+        of such vectors is no longer. In integers: a record adds floor(COUNT_GRID / records of its owner) to each.
+        Source: KPS (Nagesh et al. 2025, arXiv:2502.13193).
+    """
+
+    matcher: TermMatcher
+    size: int
+    terms_per_record: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.size,)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_counts(self.terms_per_record)
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        counts = np.zeros(self.size, dtype=np.int64)
+        found = [self.matcher.first_distinct(text, self.terms_per_record) for text in batch.said]
+        lengths = [len(terms) for terms in found]
+        terms = np.fromiter((term for terms in found for term in terms), dtype=np.int64, count=sum(lengths))
+        np.add.at(counts, terms, np.repeat(COUNT_GRID // batch.shares, lengths))
+        return counts
+
+
+@dataclass(frozen=True)
+class TermRows:
+    """The first S distinct terms of a vocabulary in each record, as padded rows."""
+
+    matcher: TermMatcher
+    terms_per_record: int
+
+    def of(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        """``Int64[n, S]``: term indices of each record, padded with -1."""
+        rows = np.full((len(batch.labels), self.terms_per_record), -1, dtype=np.int64)
+        for row, text in enumerate(batch.said):
+            found = self.matcher.first_distinct(text, self.terms_per_record)
+            rows[row, : len(found)] = found
+        return rows
+
+
+def weights_of_terms(
+    shape: tuple[int, int], rows: NDArray[np.int64], labels: NDArray[np.int32], weights: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """``Int64[labels, terms]``: each record's weight at every term of its row."""
+    histogram = np.zeros(shape, dtype=np.int64)
+    used = rows >= 0
+    record = np.nonzero(used)[0]
+    np.add.at(histogram, (labels[record], rows[used]), weights[record])
+    return histogram
+
+
+@dataclass(frozen=True)
+class TermHistogram(Query[BoundedBatch]):
+    """Weighted term counts: a record's weight of 1 is shared out over its first S distinct terms.
+
+    Guarantee:
+        Unit: a record, or an owner whose records are averaged jointly over labels.
+        Sensitivity: a record with m distinct terms (m at most S) adds floor(G / sqrt(m)) to each for gaussian noise,
+            so its L2 norm is at most sqrt(m G^2 / m) = G = COUNT_GRID, or floor(G / m) for laplace noise, so its L1
+            norm is at most m G / m = G; m = 0 adds nothing. Of k records of an owner each adds such a vector with
+            G / k for G, and k of these are no longer than G together (the triangle inequality). All of it holds
+            whether records are counted by label or all together.
+
+    Args:
+        labels: one row per label; None counts all records together.
+    """
+
+    rows: TermRows
+    labels: int | None
+    terms: int
+    noise: NoiseKind
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.terms,) if self.labels is None else (self.labels, self.terms)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_shared_weight(self.noise, self.rows.terms_per_record)
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        rows = self.rows.of(batch)
+        labels = np.zeros_like(batch.labels) if self.labels is None else batch.labels
+        weights = _shared_weights(rows, batch.shares, self.noise)
+        return weights_of_terms((self.labels or 1, self.terms), rows, labels, weights).reshape(self.shape)
+
+
+def _shared_weights(rows: NDArray[np.int64], shares: NDArray[np.int64], noise: NoiseKind) -> NDArray[np.int64]:
+    """``Int64[n]``: what each record gives to every term of its row."""
+    distinct = np.maximum((rows >= 0).sum(axis=1), 1)
+    norm = np.sqrt(distinct) if noise == "gaussian" else distinct
+    return np.asarray(np.floor(COUNT_GRID / (norm * shares)), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class ColumnTermHistogram(Query[BoundedBatch]):
+    """:class:`TermHistogram` by the cells of typed columns in place of labels: a block of the sum per column.
+
+    Guarantee:
+        Unit: a record, or an owner whose records are averaged jointly over all cells.
+        Sensitivity: a record has one cell of each of k columns, to which it adds the vector of
+            :class:`TermHistogram`: the blocks of different columns are disjoint, so its L2 norm is at most
+            sqrt(k) COUNT_GRID for gaussian noise, its L1 norm at most k COUNT_GRID for laplace noise. Of an owner's
+            records the same holds by the triangle inequality.
+
+    Args:
+        columns: places of the columns among those of a batch.
+        sizes: cells of each of them.
+    """
+
+    rows: TermRows
+    columns: tuple[int, ...]
+    sizes: tuple[int, ...]
+    terms: int
+    noise: NoiseKind
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (sum(self.sizes), self.terms)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_shared_weight(self.noise, self.rows.terms_per_record).in_blocks(len(self.columns))
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        assert batch.cells is not None, "the plan has the columns that the corpus was read with"
+        rows = self.rows.of(batch)
+        weights = _shared_weights(rows, batch.shares, self.noise)
+        blocks = [
+            weights_of_terms((size, self.terms), rows, batch.cells[:, column], weights)
+            for column, size in zip(self.columns, self.sizes, strict=True)
+        ]
+        return np.concatenate(blocks)
+
+
+@dataclass(frozen=True)
+class LabelCounts(Query[BoundedBatch]):
+    """How many records each label has.
+
+    Guarantee:
+        Unit: a record, or an owner whose records are averaged.
+        Sensitivity: a record adds 1 to one count, L1 and L2 are 1; an average of such vectors is no longer. In
+        integers: a record adds floor(COUNT_GRID / records of its owner).
+    """
+
+    labels: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.labels,)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_counts(1)
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        counts = np.zeros(self.labels, dtype=np.int64)
+        np.add.at(counts, batch.labels, COUNT_GRID // batch.shares)
+        return counts

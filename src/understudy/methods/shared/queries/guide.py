@@ -1,0 +1,98 @@
+"""What each label's records mean: the sum of their embeddings, and how many they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.base.errors import ModelError
+from understudy.corpus.bounding import BoundedBatch
+from understudy.methods.shared.guide.form import COUNT_WEIGHT, GRID, VECTOR_WEIGHT, guide_sensitivity
+from understudy.models.types import Embedder
+from understudy.privacy.measurement import Query
+from understudy.privacy.mechanisms import Sensitivity
+
+_SHORTEST, _LONGEST = int(0.9 * GRID), int(1.1 * GRID)  # norms of what counts as a unit vector
+_BEYOND = 2.0 * GRID  # a coordinate that no such vector has: what NaN and infinity become
+_SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
+_COUNT = math.floor(COUNT_WEIGHT * GRID)
+
+
+@dataclass(frozen=True)
+class GuideSums(Query[BoundedBatch]):
+    """Per label the sum over its records of ``(w, sqrt(1 - w^2) e(text))``, w = COUNT_WEIGHT: ``[labels, 1 + d]``.
+
+    A record whose vector is not of length 1 (10 percent either way; NaN and infinity are longer) adds nothing, to the
+    count neither: what is counted is what is summed. All others are brought to length 1.
+
+    Guarantee:
+        Unit: a record, or an owner whose records are averaged, jointly over labels.
+        Sensitivity: a record adds one vector to the row of its own label, of L2 norm at most
+        sqrt(w^2 + (1 - w^2)) = 1, GRID in integers: each coordinate is rounded towards zero. Where an owner has s
+        records, each adds a vector of norm at most GRID / s, whatever its label: by the triangle inequality all s
+        together are no longer than GRID. The rows are those of the declared labels, and nothing is divided by how many
+        records there are.
+        The vector depends on the record alone: its length is the root of an exact integer, and all else is done
+        number by number. It rests on an embedder that answers alike in every batch, which the run probes before the
+        charge.
+        Source: the mean embedding of DP-MERF (Harder et al. 2021) as a sum, with the embedder's own features.
+
+    Args:
+        embedder: local, for it reads private texts.
+        labels: how many are declared.
+        dimension: of the embedder's vectors (d).
+    """
+
+    embedder: Embedder
+    labels: int
+    dimension: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.labels, 1 + self.dimension)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return guide_sensitivity()
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        """``Int64[labels, 1 + d]``. Memory: about 50 bytes per coordinate of the batch's vectors.
+
+        Raises ModelError: the embedder does not answer with one vector of ``dimension`` numbers per text.
+        """
+        sums = np.zeros(self.shape, dtype=np.int64)
+        steps = _integers(self._embed(batch.texts))
+        squared = np.square(steps).sum(axis=1)
+        good = (squared >= _SHORTEST**2) & (squared <= _LONGEST**2)
+        labels, shares, norms = batch.labels[good], batch.shares[good], np.sqrt(squared[good])
+        scale = VECTOR_WEIGHT * GRID * _SAFETY / (norms * shares)
+        np.add.at(sums[:, 0], labels, _COUNT // shares)
+        np.add.at(sums[:, 1:], labels, np.trunc(steps[good] * scale[:, None]).astype(np.int64))
+        return sums
+
+    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if not texts:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        answer = self.embedder.embed(texts)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                vectors = np.asarray(answer, dtype=np.float32)
+        except (TypeError, ValueError):  # which may quote the answer
+            vectors = np.zeros(0, dtype=np.float32)
+        if vectors.shape != (len(texts), self.dimension):
+            raise ModelError(
+                f"The embedder {self.embedder.model_id!r} does not answer with one vector of its dimension per text.",
+                "Use another embedder.",
+            )
+        return vectors
+
+
+def _integers(unit: NDArray[np.float32]) -> NDArray[np.int64]:
+    """In grid steps, rounded towards zero; what no unit vector holds becomes ``_BEYOND``."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.clip(np.trunc(unit * np.float32(GRID)), -_BEYOND, _BEYOND)
+    return np.where(np.isnan(steps), np.float32(_BEYOND), steps).astype(np.int64)

@@ -1,0 +1,161 @@
+"""The distribution of rows: a graphical model, from which rows are sampled given any evidence. Post-processing.
+
+    p(x) = exp(sum over factors f(x_S)) / Z
+
+Variables are summed out one after another (bucket elimination, Dechter 1999) and then sampled the other way round, so
+that rows are exact samples, whatever cells are allowed. The first variable is summed out last: its shares are known on
+the way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.base.errors import ConfigError
+
+Table = NDArray[np.float64]
+Factor = tuple[tuple[int, ...], Table]
+MOST_NUMBERS = 20_000_000
+"""In all factors together that summing out makes."""
+_ROWS = 1 << 14
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """Log-linear over variables of ``sizes`` cells.
+
+    Args:
+        factors: sets of variables, ascending, each with ``Float64`` logarithms, a dimension per variable.
+
+    Raises:
+        ConfigError: if summing out would take more than :data:`MOST_NUMBERS` numbers.
+    """
+
+    sizes: tuple[int, ...]
+    factors: tuple[Factor, ...]
+
+    def __post_init__(self) -> None:
+        require_narrow(self.sizes, [scope for scope, _ in self.factors])
+
+    def shares(self, allowed: Sequence[NDArray[Any]]) -> Table:
+        """``Float64[size]``: how probable each cell of the first variable is together with rows that are allowed.
+
+        Args:
+            allowed: per variable ``Float64[size]``, the share of each cell's values that are allowed (or ``Bool``).
+        """
+        buckets, others = self._eliminated(allowed)
+        found: Table = np.exp(np.minimum(buckets[-1][2] + others - self._whole, 0.0))
+        return found
+
+    @cached_property
+    def _whole(self) -> float:
+        """The logarithm of Z where all is allowed."""
+        buckets, others = self._eliminated([np.ones(size, dtype=np.bool_) for size in self.sizes])
+        return others + float(_log_sum(buckets[-1][2]))
+
+    def sample(self, count: int, allowed: Sequence[NDArray[Any]], generator: np.random.Generator) -> NDArray[np.int64]:
+        """``Int64[count, variables]``: rows that are allowed, independent of one another.
+
+        Raises ValueError if there are none.
+        """
+        buckets, others = self._eliminated(allowed)
+        if others == -math.inf or not np.isfinite(buckets[-1][2]).any():
+            raise ValueError("no row is allowed")
+        rows = np.zeros((count, len(self.sizes)), dtype=np.int64)
+        for variable, scope, table in reversed(buckets):
+            flat = table.reshape(-1, self.sizes[variable])
+            peak = flat.max(axis=1, keepdims=True)
+            weights = np.exp(flat - np.where(np.isfinite(peak), peak, 0.0)).cumsum(axis=1)
+            given = [rows[:, each] for each in scope]
+            shape = [self.sizes[each] for each in scope]
+            places = np.ravel_multi_index(given, shape) if scope else np.zeros(count, dtype=np.int64)
+            points = generator.random(count)
+            for first in range(0, count, _ROWS):
+                part = slice(first, first + _ROWS)
+                reached = weights[places[part]]
+                rows[part, variable] = (reached <= (points[part] * reached[:, -1])[:, None]).sum(axis=1)
+        return rows
+
+    @cached_property
+    def _order(self) -> list[tuple[int, tuple[int, ...]]]:
+        return elimination_order(self.sizes, [scope for scope, _ in self.factors])
+
+    def _eliminated(self, allowed: Sequence[NDArray[Any]]) -> tuple[list[tuple[int, tuple[int, ...], Table]], float]:
+        """Each variable with those that it depends on and ``Float64[*those, its cells]``; and the logarithm
+        of Z of the variables that the first one does not hang together with."""
+        with np.errstate(divide="ignore"):
+            left = [
+                *self.factors,
+                *(((place,), np.log(np.asarray(cells, dtype=np.float64))) for place, cells in enumerate(allowed)),
+            ]
+        buckets, total = [], 0.0
+        for variable, scope in self._order:
+            mine = [factor for factor in left if variable in factor[0]]
+            left = [factor for factor in left if variable not in factor[0]]
+            table = sum((_spread(each, (*scope, variable)) for each in mine), np.zeros(()))
+            table = np.broadcast_to(table, (*(self.sizes[each] for each in scope), self.sizes[variable]))
+            buckets.append((variable, scope, table))
+            message = _log_sum(table)
+            if scope:
+                left.append((scope, message))
+            elif variable:
+                total += float(message)
+        return buckets, total
+
+
+def _spread(factor: Factor, scope: tuple[int, ...]) -> Table:
+    """The factor's table with a dimension for each variable of ``scope``, of 1 where it has none of it."""
+    own, table = factor
+    kept = [each for each in scope if each in own]
+    moved = np.transpose(table, [own.index(each) for each in kept])
+    sizes = iter(moved.shape)
+    return moved.reshape([next(sizes) if each in own else 1 for each in scope])
+
+
+def _log_sum(table: Table) -> Table:
+    peak = table.max(axis=-1, keepdims=True)
+    peak = np.where(np.isfinite(peak), peak, 0.0)
+    with np.errstate(divide="ignore"):
+        found: Table = np.log(np.exp(table - peak).sum(axis=-1)) + peak[..., 0]
+    return found
+
+
+def elimination_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:
+    """The order in which variables are summed out, each with the variables that its bucket holds besides: the one with
+    the smallest bucket first, and the first variable last."""
+    beside: dict[int, set[int]] = {each: set() for each in range(len(sizes))}
+    for scope in scopes:
+        for each in scope:
+            beside[each] |= set(scope) - {each}
+    cells = {each: math.prod(sizes[other] for other in (each, *others)) for each, others in beside.items()}
+    order = []
+    while beside:
+        chosen = min(beside, key=lambda each: (each == 0, cells[each], each))
+        others = beside.pop(chosen)
+        order.append((chosen, tuple(sorted(others))))
+        for each in others:
+            beside[each] = (beside[each] | others) - {each, chosen}
+            cells[each] = math.prod(sizes[other] for other in (each, *beside[each]))
+    return order
+
+
+def numbers_of(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> int:
+    """How many numbers all buckets hold together: what fitting and sampling take memory and time for."""
+    order = elimination_order(sizes, scopes)
+    return sum(math.prod(sizes[each] for each in (variable, *scope)) for variable, scope in order)
+
+
+def require_narrow(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> None:
+    """See that a model can be fitted to such factors, and rows sampled, in memory and time; else ConfigError."""
+    if numbers_of(sizes, scopes) > MOST_NUMBERS:
+        raise ConfigError(
+            "The pairs of columns depend on each other in circles that are too wide to sample from.",
+            "Name fewer --column-pairs, choose `selected`, or declare fewer values and bins.",
+        )

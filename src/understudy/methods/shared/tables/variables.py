@@ -1,0 +1,170 @@
+"""The variables of a table: its label, where it has one, and its typed columns; and sets of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.base.columns import Column, Span
+from understudy.base.errors import ConfigError
+from understudy.base.labels import LabelSet
+from understudy.methods.shared.tables.parameters import ALL, NONE, SELECTED, TREE
+
+Pair = tuple[int, int]
+MOST_COLUMNS = 64
+
+
+@dataclass(frozen=True)
+class Variables:
+    """The label as the first variable, where there are labels, and the typed columns in their order.
+
+    Args:
+        label: its column's name, or of crossed columns.
+        labels: the label set.
+        all_columns: the typed columns.
+        crossed: those of which the label is made, in the label's order: they follow from it.
+
+    Raises:
+        ConfigError: if there are none or more than :data:`MOST_COLUMNS`.
+    """
+
+    label: str | None
+    labels: LabelSet
+    all_columns: tuple[Column, ...]
+    crossed: tuple[Column, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            raise ConfigError("Only identifiers are declared as columns.", "Declare a column that is read, or none.")
+        if len(self.names) > MOST_COLUMNS:
+            raise ConfigError(f"More than {MOST_COLUMNS} typed columns are declared.", "Declare fewer.")
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The typed columns that are variables of their own."""
+        return tuple(each for each in self.all_columns if each not in self.crossed and not each.made_up)
+
+    def cells_of_label(self, label: int) -> dict[str, int]:
+        """By name the cells of the crossed columns."""
+        return cells_of_label(self.crossed, label)
+
+    @property
+    def labelled(self) -> bool:
+        return bool(self.labels.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*((self.label or "label",) if self.labelled else ()), *(column.name for column in self.columns))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Cells of each."""
+        return (*((self.labels.size,) if self.labelled else ()), *(column.size for column in self.columns))
+
+    @property
+    def all_pairs(self) -> tuple[Pair, ...]:
+        return tuple(combinations(range(len(self.sizes)), 2))
+
+    def pairs(self, declared: str) -> tuple[Pair, ...] | None:
+        """The declared pairs; None where they are selected under privacy.
+
+        Raises ConfigError if one is no pair of columns.
+        """
+        if declared in (SELECTED, TREE):
+            return None if len(self.all_pairs) > 1 else self.all_pairs
+        if declared in (ALL, NONE):
+            return self.all_pairs if declared == ALL else ()
+        places = {name: place for place, name in enumerate(self.names)}
+        found = []
+        for text in declared.split(","):
+            ends = tuple(sorted(places.get(name.strip(), -1) for name in text.split("*")))
+            if len(ends) != 2 or ends[0] < 0 or ends[0] == ends[1] or ends in found:
+                raise ConfigError(
+                    f"{text.strip()!r:.80} is no pair of two columns of this table, or is there twice.",
+                    f"Write A*B,B*C with these columns: {', '.join(self.names)}; or selected, tree, all or none.",
+                )
+            found.append(ends)
+        return tuple(found)
+
+    def spans(self, where: str | Mapping[str, Any] | None) -> dict[str, tuple[Span, ...]]:
+        """By column the values that a condition asks for, of those in bins."""
+        columns = {column.name: column for column in self.all_columns}
+        return {name: columns[name].asked(text).spans for name, text in _conditions(where) if name in columns}
+
+    def allowed(self, where: str | Mapping[str, Any] | None) -> list[NDArray[np.float64]]:
+        """Per variable ``Float64[size]``: the share of each cell that a condition leaves.
+
+        Raises ConfigError if it names a column or a value that is not there.
+        """
+        found = [np.ones(size) for size in self.sizes]
+        if len({name for name, _ in _conditions(where)}) < len(_conditions(where)):
+            raise ConfigError(
+                "A condition names a column twice.", "Write A|B for one of several values, FIRST..LAST for a range."
+            )
+        for name, asked in _conditions(where):
+            of_label = {column.name: column for column in self.crossed}
+            if name in of_label:
+                weights = of_label[name].asked(asked).weights
+                found[0] *= np.array([weights[self.cells_of_label(label)[name]] for label in range(self.labels.size)])
+                continue
+            if name not in self.names:
+                raise ConfigError(
+                    f"The condition names the column {name!r:.60}, which the Release does not have.",
+                    f"Its columns are: {', '.join((*of_label, *self.names))}.{_mapping((*of_label, *self.names))}",
+                )
+            place = self.names.index(name)
+            if self.labelled and place == 0:
+                cells = np.isin(self.labels.names, [part.strip() for part in asked.split("|")]).astype(float)
+                if not cells.any() or cells.sum() < len(asked.split("|")):
+                    raise ConfigError(
+                        f"The condition names a label that there is not: {asked!r:.60}.",
+                        f"The labels are: {', '.join(self.labels.names[:20])}.",
+                    )
+            else:
+                cells = self.columns[place - self.labelled].asked(asked).weights
+            found[place] *= cells
+        return found
+
+
+def cells_of_label(crossed: Sequence[Column], label: int) -> dict[str, int]:
+    """By name the cells of the columns that a label is made of; empty for one that is not."""
+    places = np.unravel_index(label, [column.missing for column in crossed]) if crossed else ()
+    return {column.name: int(place) for column, place in zip(crossed, places, strict=True)}
+
+
+def in_one_line(where: str | Mapping[str, Any] | None) -> str:
+    """A condition as the flag has it, however it was given; empty for none."""
+    return ", ".join(f"{name}={asked}" for name, asked in _conditions(where))
+
+
+def _conditions(where: str | Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    if where is None or where == {}:
+        return []
+    if isinstance(where, Mapping):
+        return [
+            (str(name), "|".join(map(_text, value)) if isinstance(value, list | tuple) else _text(value))
+            for name, value in where.items()
+        ]
+    parts = [part.partition("=") for part in where.split(",")]
+    if any(not equals or not asked.strip() for _, equals, asked in parts):
+        raise ConfigError(
+            f"The condition {where!r:.80} cannot be read.",
+            "Write NAME=VALUE,NAME=FIRST..LAST. Names or values with = or , in them stand in YAML or Python alone, as "
+            "a mapping (docs/tables.md).",
+        )
+    return [(name.strip(), asked.strip()) for name, _, asked in parts]
+
+
+def _mapping(names: Iterable[str]) -> str:
+    """What the flag cannot say."""
+    odd = next((name for name in names if "=" in name or "," in name), None)
+    return "" if odd is None else f" A name with = or , in it stands in YAML or Python alone: where: {{{odd!r}: ...}}."
+
+
+def _text(value: object) -> str:
+    return "missing" if value is None else str(value)

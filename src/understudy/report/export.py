@@ -1,0 +1,272 @@
+"""A run's synthetic table in the forms that others work with: chat JSON lines, a Hugging Face dataset folder, CSV.
+
+Nothing is read but the shareable folder of the run, and nothing is charged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from understudy.base.errors import ConfigError, StorageError
+from understudy.base.files import atomic_file, shared_folder
+from understudy.base.labels import canonical
+from understudy.base.transcript import ACT, CONTENT, ROLE, TOOL, TOOL_CALL_ID, TOOL_CALLS
+from understudy.corpus.write import write_table
+from understudy.evaluate.synthetic import TooLarge, provenance_of, read_released, read_rows, text_of
+from understudy.release import PublicSchema
+from understudy.release.statement import NOT_PRIVATE, Statement
+from understudy.report.contents import read_statement
+from understudy.run.outputs import (
+    LABEL,
+    PROVENANCE,
+    TEXT,
+    TRANSCRIPT,
+    OutputFolder,
+    find_table,
+    schema_of_table,
+    types_of,
+)
+
+To = Literal["chat", "huggingface", "csv"]
+DATA_FILE = "data/train-00000-of-00001.parquet"
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_MOST_LABELS = 100  # in the card's table
+
+
+@dataclass(frozen=True, repr=False)
+class _Run:
+    """The shareable half of a run."""
+
+    statement: Statement
+    schema: PublicSchema
+    rows: Sequence[Mapping[str, Any]]
+    release: Path
+    document_type: str
+    """What the run's prompts called a text; empty where there were none."""
+
+    @property
+    def label_name(self) -> str:
+        return self.schema.label if self.schema.label is not None and not self.schema.crossed else LABEL
+
+    def columns(self) -> dict[str, list[object]]:
+        """The table by column, as the run wrote it."""
+        form, texts = self.schema.form, [text_of(row) for row in self.rows]
+        columns: dict[str, list[object]] = {} if form else {TEXT: list(texts)}
+        if form:
+            cells = [form.cells(self.schema.text, text) for text in texts]
+            columns = {name: [row[name] for row in cells] for name in form.columns(self.schema.text)}
+            columns[TRANSCRIPT] = list(texts)
+        for name in self._labels:
+            columns[name] = [row.get(LABEL) for row in self.rows]
+        for name in (*(each.name for each in self.schema.columns), PROVENANCE):
+            columns[name] = [row.get(name) for row in self.rows]
+        return columns
+
+    @property
+    def _labels(self) -> list[str]:
+        labelled = any(row.get(LABEL) not in (None, "") for row in self.rows)
+        return list(dict.fromkeys([self.label_name, LABEL])) if labelled else []
+
+
+def export_run(
+    folder: OutputFolder,
+    *,
+    to: str,
+    output: Path,
+    document_type: str | None = None,
+    system: str | None = None,
+) -> int:
+    """Write the synthetic table of a run to ``output``.
+
+    Args:
+        folder: of the run.
+        to: ``chat`` (a file of JSON lines, each with ``messages``), ``huggingface`` (a new folder) or ``csv`` (a file).
+        document_type: of chats: what the prompts call a text; by default what the run's own prompts called it, or
+            ``text`` where there were none.
+        system: of chats: their system message, if they are to have one.
+
+    Returns:
+        How many records were written.
+
+    Raises:
+        ConfigError: the folder is none of a run, or its table cannot be read; or an option is not one of ``to``.
+        StorageError: the output cannot be written.
+    """
+    if to not in get_args(To):
+        raise ConfigError(f"{to!r:.40} is no form to export to.", f"Use {', '.join(get_args(To))}.")
+    if to != "chat" and (document_type is not None or system is not None):
+        raise ConfigError("A document type and a system message belong to chats.", "Leave them out, or export to chat.")
+    run = _read(folder)
+    try:
+        if to == "chat":
+            _write_chats(run, output, document_type or run.document_type or "text", system)
+        elif to == "csv":
+            write_table(output, run.columns(), types=types_of(run.schema))
+        else:
+            _write_dataset(run, output)
+    except OSError as error:
+        raise StorageError(
+            f"{output.name!r} cannot be written ({error.strerror}).",
+            "See that its folder is there, may be written to, and is not full.",
+        ) from None
+    return len(run.rows)
+
+
+def _read(folder: OutputFolder) -> _Run:
+    release = folder.shareable
+    statement = read_statement(release)
+    table = find_table(release)
+    if table is None:
+        raise ConfigError(
+            f"The folder {folder.root.name} holds no synthetic table.", "Make one with `understudy generate`."
+        )
+    schema = schema_of_table(release) or PublicSchema()
+    try:
+        rows = list(read_rows(table, typed=[column.name for column in schema.columns]))
+        asked_for = str(provenance_of(rows[0]).get("document_type", "")) if rows else ""
+    except TooLarge:
+        raise ConfigError(
+            f"The synthetic table {table.name} is too large to export.", "Copy the file itself."
+        ) from None
+    except Exception:  # a damaged table fails in many ways
+        raise ConfigError(
+            f"The synthetic table {table.name} cannot be read.", "Make it anew with `understudy generate`."
+        ) from None
+    return _Run(statement, schema, rows, release, asked_for)
+
+
+def _write_chats(run: _Run, output: Path, document_type: str, system: str | None) -> None:
+    if output.suffix not in (".jsonl", ".ndjson"):
+        raise ConfigError(f"Chats cannot be written as {output.name!r}.", "End its name in .jsonl.")
+    with atomic_file(output) as stream:
+        for row in run.rows:
+            messages = _messages(run, row) or [
+                _message("user", _ask(run, row, document_type)),
+                _message("assistant", text_of(row)),
+            ]
+            if system is not None:
+                messages.insert(0, _message("system", system))
+            stream.write(json.dumps({"messages": messages}).encode() + b"\n")
+
+
+def _message(role: str, content: str) -> dict[str, Any]:
+    return {ROLE: role, CONTENT: content}
+
+
+def _messages(run: _Run, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A dialogue as a chat; none of a text that is no dialogue. The role ``assistant``, or else the one declared last,
+    is the assistant, who also calls the tools; ``system`` stays what it is, and others are the user. What one of them
+    says in turns that follow each other is one message. Acts are left out."""
+    form, found = run.schema.form, list[dict[str, Any]]()
+    assistant = "assistant" if "assistant" in form.roles else next(reversed(form.roles), "")
+    for turn in form.messages(text_of(row)) if form.roles else ():
+        role = "assistant" if turn[ROLE] == assistant or TOOL_CALLS in turn else turn[ROLE]
+        message = {key: value for key, value in turn.items() if key != ACT}
+        message[ROLE] = role if role in ("assistant", "system") or TOOL_CALL_ID in turn else "user"
+        last = found[-1] if found else {}
+        if last.get(ROLE) == message[ROLE] != TOOL and TOOL_CALLS not in last:
+            said = [each[CONTENT] for each in (last, message) if each[CONTENT] is not None]
+            found[-1] = {**message, CONTENT: "\n".join(said)}
+        else:
+            found.append(message)
+    return found
+
+
+def _ask(run: _Run, row: Mapping[str, Any], document_type: str) -> str:
+    """What the text is asked for with: its type, its label and its row."""
+    known = {} if row.get(LABEL) in (None, "") else {run.label_name: row[LABEL]}
+    known |= {column.name: row.get(column.name) for column in run.schema.columns}
+    lines = [f"{name}: {_words(value)}" for name, value in known.items() if value is not None]
+    return "\n".join([f"Write one {document_type}.", *lines])
+
+
+def _words(value: Any) -> str:
+    return canonical(value) if isinstance(value, (str, int, float)) else str(value)
+
+
+def _write_dataset(run: _Run, output: Path) -> None:
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ConfigError(f"{output.name!r} is there already, and not empty.", "Name a new folder.")
+    data = output / DATA_FILE
+    shared_folder(data.parent)
+    write_table(data, run.columns(), types=types_of(run.schema))
+    for name, text in [
+        ("statement.json", json.dumps(run.statement.to_json(), indent=1)),
+        ("README.md", card(run)),
+    ]:
+        with atomic_file(output / name) as stream:
+            stream.write(text.encode())
+
+
+def card(run: _Run) -> str:
+    """The dataset's card: what it is, what is promised, and what was measured with a charge."""
+    import yaml
+
+    labels = Counter(canonical(row[LABEL]) for row in run.rows if row.get(LABEL) not in (None, ""))
+    promise = run.statement.private
+    header = {
+        "pretty_name": f"Synthetic stand-in for {run.statement.dataset}",
+        "tags": ["synthetic", "differential-privacy" if promise else "not-private", "understudy"],
+        "task_categories": ["text-generation", *(["text-classification"] if labels else [])],
+        "size_categories": [next((name for most, name in _SIZES if len(run.rows) < most), "1M<n<10M")],
+        "configs": [{"config_name": "default", "data_files": [{"split": "train", "path": DATA_FILE}]}],
+    }
+    stand_in = "a private table" if promise else "a table"
+    lines = [
+        f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---",
+        f"# Synthetic stand-in for {_line(run.statement.dataset)}",
+        *([] if promise else [f"> **{NOT_PRIVATE}.** These texts were made without noise: no promise holds."]),
+        f"Every text here is invented: {len(run.rows):,} synthetic records, made from {stand_in} by "
+        f"understudy with the method {run.statement.method}. No "
+        "sentence is a fact about anyone.",
+        "## Columns",
+        "\n".join(_columns(run)),
+        *(["## Labels", _table(("label", "records"), list(labels.most_common(_MOST_LABELS)))] if labels else []),
+        *_metrics(run),
+        _demoted(run.statement.to_markdown()),
+        "`statement.json` holds the same for programs.",
+    ]
+    return "\n\n".join(lines) + "\n"
+
+
+def _columns(run: _Run) -> list[str]:
+    known = {TEXT: "the synthetic text", run.label_name: "its label", LABEL: "its label"}
+    form = run.schema.form
+    known |= dict.fromkeys(form.columns(run.schema.text), "turns" if form.roles else "a text") if form else {}
+    known |= {TRANSCRIPT: "all of it as one text"} if form else {}
+    known |= {each.name: f"a typed column ({each.kind})" for each in run.schema.columns}
+    known[PROVENANCE] = "JSON: the Release that the text was made from, and what of it"
+    return [f"- `{_line(name)}`: {known.get(name, '')}" for name in run.columns()]
+
+
+def _metrics(run: _Run) -> list[str]:
+    """Metrics on the real texts that were released with a charge; no others may be here."""
+    released = read_released(run.release)
+    if released is None:
+        return []
+    rows = [
+        (each.metric.title, each.of, "-" if each.value is None else f"{each.value:.4g}") for each in released.values
+    ]
+    cost = f"Released from the real texts with noise, at a cost of {released.budget} besides the statement's."
+    return ["## Metrics", cost, _table(("metric", "of", "value"), rows)]
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(_line(str(cell)).replace('|', chr(92) + '|') for cell in row)} |" for row in lines)
+
+
+def _line(text: str) -> str:
+    """In one line, without what Markdown or HTML would make of it."""
+    return " ".join(text.replace("<", "&lt;").replace("`", "'").split())
+
+
+def _demoted(markdown: str) -> str:
+    """With headings one level down, below the card's own title."""
+    lines = markdown.strip().replace("<", "&lt;").split("\n")
+    return "\n".join(f"#{line}" if line.startswith("#") else line for line in lines)

@@ -1,0 +1,148 @@
+"""A Ray cluster: one that is there, by its address, or one of this machine alone."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from understudy.base.errors import EngineError
+from understudy.run.engine.calls import AHEAD, THREADS, TRIES, Call, Check, Outcome, worker_died
+
+T = TypeVar("T")
+R = TypeVar("R")
+_TASK = "understudy"  # the name of every task: dashboards and logs show it
+_START, _TRIAL = 300.0, 3600.0  # seconds for a node to answer at first, and to try a model
+
+
+class RayCluster:
+    """Implements :class:`~understudy.privacy.measurement.Engine` with Ray's tasks, each of one core.
+
+    Ray does a task again whose worker or node dies. What tasks raise never reaches Ray, which would log it.
+
+    Args:
+        address: ``HOST:PORT`` of the cluster's head, ``ray://HOST:PORT``, or ``auto``; None begins a local one.
+        workers: cores to use; None for all that the cluster has.
+        gpus: that every task asks for.
+        scratch: private: where a local cluster puts what does not fit into its shared memory.
+
+    Raises:
+        EngineError: Ray is not installed, or the cluster cannot be reached.
+    """
+
+    def __init__(
+        self, *, address: str | None = None, workers: int | None = None, gpus: float = 0.0, scratch: Path
+    ) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        try:
+            import ray
+        except ImportError:
+            raise EngineError("Ray is not installed.", "Install the extra: pip install 'understudy[ray]'") from None
+        self._ray: Any = ray
+        local = address in (None, "local")
+        own: dict[str, Any] = {"num_cpus": workers, "include_dashboard": False} if local else {}
+        if local:
+            own["object_spilling_directory"] = str(scratch)
+        try:
+            ray.init(address="local" if local else address, log_to_driver=False, logging_level="ERROR", **own)
+        except Exception as error:
+            where = "on this machine" if local else f"at {address}"
+            raise EngineError(
+                f"No Ray cluster could be {'started' if local else 'reached'} {where} ({type(error).__name__}).",
+                "Check the address (--engine-address), and that the cluster's version of Ray and Python is this one's.",
+            ) from None
+        self.workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        self._options = {
+            "num_cpus": 1,
+            "num_gpus": gpus,
+            "max_retries": TRIES - 1,
+            "retry_exceptions": False,
+            "name": _TASK,
+            "runtime_env": {"env_vars": THREADS},
+        }
+        self._gpus = gpus
+        self._checks: tuple[Check, ...] = ()
+
+    def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """As :meth:`Engine.map <understudy.privacy.measurement.Engine.map>`."""
+        ray, rest = self._ray, iter(items)
+        call = ray.put(Call.of(function, self._checks))
+        start = ray.remote(_done).options(**self._options).remote
+        waiting: deque[Any] = deque()
+        try:
+            while True:
+                for item in islice(rest, AHEAD * self.workers - len(waiting)):
+                    waiting.append(start(call, _Sealed(item)))
+                if not waiting:
+                    return
+                yield self._outcome(waiting.popleft()).get()
+        finally:
+            for each in waiting:
+                ray.cancel(each, force=True)
+
+    def ask(self, probe: Callable[[], R], *, always: bool = False) -> R:
+        """As :meth:`Engine.ask <understudy.privacy.measurement.Engine.ask>`: every node answers."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        ray, call = self._ray, Call.asking(probe)
+        nodes = [node for node in ray.nodes() if node["Alive"] and self._fits(node["Resources"])]
+        task = ray.remote(_done)
+        asked = [
+            task.options(
+                **self._options, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            ).remote(call, _Sealed(None))
+            for node in nodes
+        ]
+        timeout = _TRIAL if self._checks else _START
+        answers = [self._outcome(each, timeout=timeout).get() for each in asked]
+        if not answers:
+            raise EngineError(
+                "No machine of the Ray cluster has the cores, or GPUs, that a task asks for.",
+                "Add machines, or ask for fewer GPUs.",
+            )
+        if any(answer != answers[0] for answer in answers):
+            raise EngineError(
+                "The machines of the Ray cluster are not alike: another processor, device or version changes vectors.",
+                "Run on machines of one kind, with one installation.",
+            )
+        answer: R = answers[0]
+        if always:
+            self._checks += (Check.of(probe, answer),)
+        return answer
+
+    def close(self) -> None:
+        """Leave the cluster; end it if it is ours."""
+        self._ray.shutdown()
+
+    def _fits(self, resources: dict[str, float]) -> bool:
+        return resources.get("CPU", 0) >= 1 and resources.get("GPU", 0) >= self._gpus
+
+    def _outcome(self, asked: Any, *, timeout: float | None = None) -> Outcome:
+        try:
+            outcome: Outcome = self._ray.get(asked, timeout=timeout)
+        except self._ray.exceptions.GetTimeoutError:
+            raise EngineError(
+                "A machine of the Ray cluster does not answer.", "See whether it is up and has a free core."
+            ) from None
+        except self._ray.exceptions.RayError as error:
+            if isinstance(error, self._ray.exceptions.RuntimeEnvSetupError | self._ray.exceptions.RaySystemError):
+                raise EngineError(
+                    f"The Ray cluster cannot run a task ({type(error).__name__}).",
+                    "Install the same understudy, with its extras, on all of its machines.",
+                ) from None
+            raise worker_died() from None
+        return outcome
+
+
+class _Sealed:
+    """An item whose ``repr`` shows nothing."""
+
+    def __init__(self, item: Any) -> None:
+        self.item = item
+
+
+def _done(call: Call, item: _Sealed) -> Outcome:
+    return call(item.item)

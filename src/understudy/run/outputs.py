@@ -1,0 +1,274 @@
+"""The output folder: one shape for every verb, split by who may see it.
+
+out/
+  release/    the synthetic table, schema.json (what its columns are), METHOD.release, statement.json,
+              statement.md, metrics.json (those that were charged), report.html    (shareable)
+  private/    run.sqlite, progress.json, embeddings/, bad_rows.jsonl, diary.jsonl, evaluation.json,
+              report.html (mode 0700)
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+from understudy.base.errors import ConfigError, ResumeError, UnderstudyError
+from understudy.base.files import (
+    PRIVATE_MODE,
+    atomic_file,
+    only_owner_writes,
+    require_local,
+    shared_folder,
+    storage_error,
+)
+from understudy.base.labels import canonical
+from understudy.corpus.write import writable, write_table
+from understudy.methods.registry import load_release, method_names
+from understudy.release import PublicSchema, Release
+from understudy.release.reading import read_schema
+from understudy.release.statement import Statement
+from understudy.text.writing.records import SyntheticRecord
+
+FORMATS = ("parquet", "csv", "jsonl")
+REPORT, SCHEMA = "report.html", "schema.json"
+PROGRESS = "progress.json"
+TEXT, LABEL, PROVENANCE = "text", "label", "provenance"
+TRANSCRIPT = "transcript"
+"""What the column of the texts is called where these have parts, which are columns of their own."""
+
+
+@dataclass(frozen=True)
+class OutputFolder:
+    """Paths of one run's results; ConfigError where ``root`` is an address."""
+
+    root: Path
+
+    def __post_init__(self) -> None:
+        require_local(self.root)
+
+    @property
+    def private(self) -> Path:
+        return self.root / "private"
+
+    @property
+    def shareable(self) -> Path:
+        return self.root / "release"
+
+    def make(self) -> None:
+        """Make the shareable folder, in which only its owner may write; StorageError if it cannot be made."""
+        try:
+            only_owner_writes(shared_folder(self.shareable))
+        except OSError as error:
+            raise storage_error(self.shareable, error) from None
+
+    def require_writable(self) -> None:
+        """See that results can be written where they will be, before anything is charged.
+
+        Raises:
+            StorageError: if a file cannot be made in the folder.
+            ConfigError: if a folder has the name of one.
+        """
+        for folder in (self.private, self.shareable):
+            try:
+                with TemporaryFile(dir=folder):
+                    pass
+            except OSError as error:
+                raise storage_error(folder, error) from None
+        for path in (*self._written, self.diary):
+            if path.is_dir():
+                raise ConfigError(
+                    f"The output folder holds a folder {path.name}, which a result is to be named.",
+                    "Move it away, or use another --output.",
+                )
+
+    def release_file(self, method: str) -> Path:
+        return self.shareable / f"{method}.release"
+
+    def synthetic_file(self, output_format: str) -> Path:
+        return self.shareable / f"synthetic.{output_format}"
+
+    @property
+    def schema_file(self) -> Path:
+        """What the columns of the synthetic table are: names and declared domains."""
+        return self.shareable / SCHEMA
+
+    @property
+    def metrics_file(self) -> Path:
+        """Metrics on private data that were released with a charge."""
+        return self.shareable / "metrics.json"
+
+    @property
+    def evaluation_file(self) -> Path:
+        """Metrics on private data that no epsilon covers."""
+        return self.private / "evaluation.json"
+
+    @property
+    def audit_file(self) -> Path:
+        """What an audit of such a run found."""
+        return self.private / "audit.json"
+
+    @property
+    def report_file(self) -> Path:
+        """The shareable report."""
+        return self.shareable / REPORT
+
+    @property
+    def internal_report_file(self) -> Path:
+        return self.private / REPORT
+
+    def require_no_other_release(self, made: Release) -> None:
+        """That generating from ``made`` here would remove no Release that was paid for; else a ResumeError."""
+        for path in self._releases:
+            if path.exists() and not _holds(path, made) and not _promises_nothing(path):
+                raise ResumeError(
+                    f"The output folder holds another Release, {path.name}, which was paid for.",
+                    "Name another folder with --output.",
+                )
+
+    def clear(self, *, keep: Release | None = None) -> None:
+        """Remove what an earlier run wrote, halves of files included: nothing of it may stand under a new statement.
+
+        The old statement goes last: at every moment, what is there is under its own statement or under none. The file
+        of the Release ``keep``, if it is here, stays.
+        """
+        releases = self._releases
+        for path in self._written:
+            for half in path.parent.glob(f".{path.name}.*.tmp"):
+                half.unlink(missing_ok=True)
+            if keep is None or path not in releases or not _holds(path, keep):
+                path.unlink(missing_ok=True)
+
+    @property
+    def diary(self) -> Path:
+        """Lines that must not leave the building."""
+        return self.private / "diary.jsonl"
+
+    @property
+    def _releases(self) -> list[Path]:
+        return [self.release_file(method) for method in method_names()]
+
+    @property
+    def _written(self) -> list[Path]:
+        """All that runs, evaluations and audits write for others to read, the statement last."""
+        return [
+            *(self.synthetic_file(output_format) for output_format in FORMATS),
+            self.schema_file,
+            self.metrics_file,
+            self.report_file,
+            self.evaluation_file,
+            self.audit_file,
+            self.internal_report_file,
+            *self._releases,
+            self.shareable / "statement.md",
+            self.shareable / "statement.json",
+        ]
+
+    def write_release(self, release: Release) -> Path:
+        """METHOD.release and the statement beside it, in place of all that an earlier run wrote."""
+        self.clear()
+        path = self.release_file(release.method)
+        release.save(path)
+        self.write_statement(release.statement)
+        return path
+
+    def write_statement(self, statement: Statement) -> None:
+        for name, text in [
+            ("statement.json", json.dumps(statement.to_json(), indent=1)),
+            ("statement.md", statement.to_markdown()),
+        ]:
+            with atomic_file(self.shareable / name) as file:
+                file.write(text.encode())
+
+    def note_privately(self, entry: Mapping[str, Any]) -> None:
+        """A line in ``private/diary.jsonl``: what must not leave the building, such as how long something took."""
+        self.diary.touch(mode=PRIVATE_MODE)
+        with self.diary.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(dict(entry)) + "\n")
+
+    def write_records(
+        self,
+        records: Sequence[SyntheticRecord],
+        schema: PublicSchema,
+        output_format: str,
+        *,
+        keep_formulas: bool = False,
+    ) -> Path:
+        """The synthetic table, and beside it what its columns are, for those who have it without its Release."""
+        with atomic_file(self.schema_file) as stream:
+            stream.write(json.dumps(schema.to_json(), indent=1, ensure_ascii=False).encode("utf-8"))
+        path = self.synthetic_file(output_format)
+        write_table(path, synthetic_columns(records, schema), keep_formulas=keep_formulas, types=types_of(schema))
+        return path
+
+
+def types_of(schema: PublicSchema) -> dict[str, Any]:
+    """Arrow's types of the typed columns, and of those that a text is made of where it has parts."""
+    import pyarrow as pa
+
+    return {
+        **dict.fromkeys(schema.form.fields, pa.string()),
+        **({schema.text: schema.form.arrow_type()} if schema.form.roles else {}),
+        **{column.name: column.arrow_type() for column in schema.columns},
+    }
+
+
+def find_table(shareable: Path) -> Path | None:
+    """The synthetic table in a shareable folder, whichever format it has; None where there is none."""
+    return next((path for name in FORMATS if (path := shareable / f"synthetic.{name}").exists()), None)
+
+
+def schema_of_table(shareable: Path) -> PublicSchema | None:
+    """What the columns of the synthetic table in a shareable folder are; None where that is not said.
+
+    Raises:
+        ConfigError: if it is said in a file that cannot be read.
+    """
+    path = shareable / SCHEMA
+    return read_schema(path) if path.exists() else None
+
+
+def _holds(path: Path, release: Release) -> bool:
+    try:
+        return path.exists() and load_release(path, max_bytes=sys.maxsize).digest == release.digest
+    except UnderstudyError:
+        return False
+
+
+def _promises_nothing(path: Path) -> bool:
+    """Whether a Release is known to be without noise, or with a seed: nothing was charged for it."""
+    try:
+        return not load_release(path, max_bytes=sys.maxsize).statement.private
+    except UnderstudyError:
+        return False
+
+
+def synthetic_columns(records: Sequence[SyntheticRecord], schema: PublicSchema) -> dict[str, list[object]]:
+    """``text``, the label under its own name and as ``label``, the typed columns under theirs, and ``provenance`` as
+    JSON. Where texts have parts, these under their own names and the whole as ``transcript``, in place of ``text``.
+
+    Labels are null where the label set was read from data that had none, and strings where a column cannot hold them as
+    they are: of several types, or larger than 64 bits.
+    """
+    texts: list[object] = [record.text for record in records]
+    columns: dict[str, list[object]] = {} if schema.form else {TEXT: texts}
+    if schema.form:
+        cells = [schema.form.cells(schema.text, writable(record.text)) for record in records]
+        columns = {name: [row[name] for row in cells] for name in schema.form.columns(schema.text)}
+        columns[TRANSCRIPT] = texts
+    if schema.label is not None:
+        names: Sequence[object] = schema.labels
+        if len({type(name) for name in names}) > 1 or any(isinstance(name, int) and abs(name) >> 63 for name in names):
+            names = [canonical(name) for name in schema.labels]
+        labels = [names[record.label] if names else None for record in records]
+        if schema.label not in (TRANSCRIPT if schema.form else TEXT, PROVENANCE) and not schema.crossed:
+            columns[schema.label] = labels
+        columns[LABEL] = labels
+    for place, column in enumerate(schema.columns):
+        columns[column.name] = [None if record.columns is None else record.columns[place] for record in records]
+    columns[PROVENANCE] = [json.dumps(dict(record.provenance), ensure_ascii=False) for record in records]
+    return columns

@@ -1,0 +1,549 @@
+"""One configuration behind YAML, flags and Python: flat names, strict, with a JSON Schema.
+
+The groups below are the sections of ``--help``. A run's configuration is one flat mapping: the fields of the groups
+and those of the method's own parameters.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field_validator, model_validator
+
+from understudy.base.columns import Column, cross_labels, crossed_columns, declared_columns, read_columns
+from understudy.base.errors import ConfigError
+from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
+from understudy.base.parameters import CommaSeparated, OneOrSeveral, Parameters
+from understudy.base.transcript import TextForm, text_columns
+from understudy.corpus import Corpus, canonical, read_corpus
+from understudy.corpus.addresses import parse_address
+from understudy.corpus.labels import declared_labels
+from understudy.methods.registry import make_method, method_class
+from understudy.methods.shared.guide.parameters import ChoosingParameters, GuideParameters
+from understudy.methods.shared.tables.parameters import ALL, RowsParameters, TablesParameters
+from understudy.models.presets import require_extra_body
+from understudy.privacy.exact import typed
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.unit import Unit, recognised_by
+from understudy.text.prompts.parameters import WritingParameters
+
+DEFAULT_METHOD = "dp-kps"
+MOST_RECORDS = 10_000_000
+"""Of one synthetic table, which is held in memory while it is made."""
+
+
+EMBEDDING_CACHE_GB = 4.0
+Gigabytes = Annotated[float, Field(ge=0, le=1_000_000)]
+
+
+def _exactly_typed(value: object) -> object:
+    return value if value is None else typed(value)
+
+
+def _columns_of_text(value: object) -> object:
+    """One column as its name, several as a tuple."""
+    if value is not None and not isinstance(value, str | list | tuple):
+        raise ValueError("expected a column, or several")
+    columns = text_columns(value)
+    if not all(isinstance(name, str) for name in columns):
+        raise ValueError("expected names of columns")
+    return columns[0] if len(columns) == 1 and "," not in columns[0] else columns or None
+
+
+TextColumns = Annotated[
+    str | tuple[str, ...] | None,
+    BeforeValidator(_columns_of_text),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "null"}]}),
+]
+"""One column, or several."""
+
+ExactNumber = Annotated[
+    str | None,
+    BeforeValidator(_exactly_typed),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "null"}]}),
+]
+"""A number of a budget as text, exactly as it was typed."""
+
+
+class TableParameters(Parameters):
+    """The columns of the private table, and how its rows are read."""
+
+    text: TextColumns = None
+    """Column of the texts; or several, as ``A,B,C``, that are written together and stay columns of their own."""
+    roles: CommaSeparated = ()
+    """Who speaks, where the text column holds dialogues: lists of ``{"role": ..., "content": ...}``, in CSV as JSON."""
+    acts: CommaSeparated = ()
+    """What turns of a dialogue may do, where they say so with an ``act``."""
+    tools: CommaSeparated = ()
+    """Tools that those who speak may call, where turns have ``tool_calls`` as chat formats do."""
+    record_columns: CommaSeparated = ()
+    """Columns that together make a JSON record, which is the text."""
+    label: str | None = None
+    """Column of the labels; or a typed column, or several as ``A*B``, whose combinations are then the labels."""
+    labels: str | tuple[str | int | float | bool, ...] | None = None
+    """The declared label set: a list, ``A,B,C``, or ``@FILE``."""
+    labels_from_data: bool = False
+    """Read the label set from the data (it is then not protected)."""
+    label_type: Literal["string", "int", "float", "bool"] | None = None
+    """Type of the labels, where the file does not say."""
+    columns: str | dict[str, Any] | None = None
+    """Typed columns beside the text, each with its declared domain: ``"priority=low|high; paid=0.0..99.9/20; urgent;
+    opened=2024-01-01..2024-12-31/12"``, or ``@FILE`` in YAML (docs/tables.md)."""
+    owner: str | None = None
+    """Column of the owners: protects all records of an owner together."""
+    max_records_per_owner: int = Field(5, ge=1, le=10_000)
+    """Contribution bound: records of one owner that are used."""
+    format: Literal["csv", "tsv", "jsonl", "parquet"] | None = None
+    """File format, where the name does not say."""
+    delimiter: str | None = None
+    """What separates CSV cells; never guessed."""
+    quotes: Literal["multiline", "line", "none"] | None = None
+    """What CSV quotes mean: ``line`` keeps each row on its line. Default: ``multiline``; ``none`` for TSV."""
+    encoding: str = "utf-8"
+    """Encoding of CSV and JSONL."""
+    on_bad_row: Literal["error", "skip"] = "error"
+    """What to do with a row that cannot be used."""
+    max_cell_bytes: int = Field(1_048_576, ge=1)
+    """A row with a longer cell is bad."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_columns(cls, values: Any) -> Any:
+        """A file of columns is read once; a label that is made of some has their combinations for a label set."""
+        if not isinstance(values, dict) or not values.get("columns"):
+            return values
+        values = {**values, "columns": read_columns(values["columns"])}
+        if values.get("labels") is not None:
+            return values
+        label = values.get("label")
+        crossed = crossed_columns(label if isinstance(label, str) else None, declared_columns(values["columns"]))
+        return {**values, "labels": cross_labels(crossed)} if crossed else values
+
+    @property
+    def all_columns(self) -> tuple[Column, ...]:
+        """The declared columns. Raises ConfigError if one has no finite domain."""
+        return () if self.columns is None else declared_columns(self.columns)
+
+    @property
+    def crossed(self) -> tuple[Column, ...]:
+        """Those that the label is made of."""
+        return crossed_columns(self.label, self.all_columns)
+
+    @property
+    def typed_columns(self) -> tuple[Column, ...]:
+        """The others that are read."""
+        return tuple(each for each in self.all_columns if each not in self.crossed and not each.made_up)
+
+    @property
+    def form(self) -> TextForm:
+        """The parts that a text has. Raises ConfigError if these cannot be told apart."""
+        texts = text_columns(self.text)
+        return TextForm(texts if len(texts) > 1 else (), self.roles, self.acts, self.tools)
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        """Those that the text is made of."""
+        return (*text_columns(self.text), *self.record_columns)
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The fields that :func:`understudy.read_corpus` takes."""
+        return self.model_dump(include=set(TableParameters.model_fields) - {"max_records_per_owner"})
+
+
+class DataParameters(TableParameters):
+    """The private table."""
+
+    data: OneOrSeveral = ()
+    """Private files: CSV, TSV, JSONL or Parquet, also compressed; folders; globs; addresses (``s3://``, ``gs://``,
+    ``abfs://``); ``-`` for standard input."""
+
+    @field_validator("data")
+    @classmethod
+    def _no_credentials(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """An address with a credential in it is refused before it is stored or shown anywhere."""
+        for each in value:
+            parse_address(each)
+        return value
+
+
+class ProtectionParameters(Parameters):
+    """What is protected, and how strongly."""
+
+    epsilon: ExactNumber = None
+    """Privacy budget epsilon of this run, 1e-9 to 100000."""
+    delta: ExactNumber = None
+    """Privacy budget delta of this run, 1e-14 to 0.5; 0 for pure differential privacy."""
+    secret_prior: ExactNumber = None
+    """Secret protection instead of (epsilon, delta): the probability of guessing a secret before the release (p)."""
+    secret_posterior: ExactNumber = None
+    """The highest probability of guessing it after the release (r)."""
+    owner: str | None = None
+    """Column of the owners: protects all records of an owner together."""
+    max_records_per_owner: int = Field(5, ge=1, le=10_000)
+    """Contribution bound: records of one owner that are used."""
+    secrets: CommaSeparated = ()
+    """Columns that list a record's secrets, where secrets are protected."""
+    secrets_file: str | None = None
+    """A private file with one secret string per line."""
+    secret_detectors: CommaSeparated = ()
+    """Detectors that find secrets in the texts: ``email``, ``phone``, ``iban``, ... (docs/secrets.md)."""
+    max_records_per_secret: int | None = Field(None, ge=1, le=1_000_000)
+    """Most records that hold one secret (m): declared, and checked before anything is charged."""
+
+    @property
+    def budget(self) -> Budget | SecretBudget:
+        """The run's budget.
+
+        Raises:
+            ConfigError: if a number is missing or out of range, or there are two budgets.
+        """
+        if self.epsilon is None and self.delta is None and not self._protects_secrets:
+            raise ConfigError(
+                "No privacy budget given.",
+                "Give --epsilon and --delta, or to protect secrets --secret-prior and --secret-posterior.",
+            )
+        if not self._protects_secrets:
+            return Budget(self.epsilon, self.delta)  # type: ignore[arg-type]  # None is an error with its own message
+        if self.epsilon is not None or self.delta is not None:
+            raise ConfigError(
+                "Two budgets given, one for records or owners and one for secrets.",
+                "Give --epsilon and --delta, or --secret-prior and --secret-posterior.",
+            )
+        return SecretBudget(self.secret_prior, self.secret_posterior)
+
+    @property
+    def unit(self) -> Unit:
+        """The privacy unit.
+
+        Raises:
+            ConfigError: if secrets are described and not protected, or protected together with owners or without a cap.
+        """
+        if self._protects_secrets:
+            if self.owner:
+                raise ConfigError(
+                    "A run protects owners or secrets, not both.",
+                    "Leave out --owner, or give --epsilon and --delta in place of the prior and the posterior.",
+                )
+            if self.max_records_per_secret is None:
+                raise ConfigError(
+                    "max_records_per_secret is missing.",
+                    "Declare with --max-records-per-secret M the most records that hold one secret; it is checked, and "
+                    "must not be read from the data.",
+                )
+            told = recognised_by(self.secrets, self.secrets_file, self.secret_detectors)
+            return Unit("secret", self.max_records_per_secret, recognised_by=told)
+        if self.secrets or self.secrets_file or self.secret_detectors or self.max_records_per_secret:
+            raise ConfigError(
+                "Secrets are described, but no protection of them is chosen.",
+                "Give --secret-prior P and --secret-posterior R in place of --epsilon and --delta, or leave them out.",
+            )
+        return Unit("owner", self.max_records_per_owner, self.owner) if self.owner else Unit("record")
+
+    @property
+    def _protects_secrets(self) -> bool:
+        return self.secret_prior is not None or self.secret_posterior is not None
+
+
+class LedgerParameters(Parameters):
+    """The ledger."""
+
+    dataset: str | None = None
+    """The dataset's name in the ledger. Default: the data file's stem."""
+    ledger: str | None = None
+    """Ledger file or postgresql:// URL. Default: $UNDERSTUDY_LEDGER, else the user's state folder."""
+    ledger_id: str | None = None
+    """The id that the ledger must have (``understudy ledger show``), so that no other takes its place."""
+    insecure_no_noise: bool = False
+    """Add no noise. NOT PRIVATE."""
+    insecure_noise_seed: int | None = Field(None, ge=0)
+    """Sample repeatable noise. NOT PRIVATE."""
+
+
+class PlanParameters(Parameters):
+    """For the forecast only."""
+
+    expected_records: int | None = Field(None, ge=1, le=10**12)
+    """Your estimate of the corpus size (of owners, where owners are protected); never read from the data."""
+    price_input: float | None = Field(None, ge=0)
+    """Price per million input tokens."""
+    price_output: float | None = Field(None, ge=0)
+    """Price per million output tokens."""
+
+
+class EmbedderParameters(Parameters):
+    """The public embedder."""
+
+    embedder: str = "builtin"
+    """``builtin`` or ``hf:ORG/NAME``."""
+    trust_endpoint: bool = False
+    """Whoever runs the endpoint of an embedder that is not local may read the private texts."""
+    embedding_cache_gb: Gigabytes = EMBEDDING_CACHE_GB
+    """Most gigabytes of vectors kept in ``private/embeddings``, so that no text is embedded twice. 0: none."""
+
+
+class PrivateModelParameters(Parameters):
+    """The model that reads private text; it must be local."""
+
+    private_model: str | None = None
+    """Reads private text on this machine, or is the base of what a Release tuned: ``builtin`` (the default),
+    ``hf:ORG/NAME`` or ``hf:./FOLDER``."""
+    private_device: Literal["cpu", "cuda"] | None = None
+    """Where it runs. Default: CUDA if there is one."""
+    private_dtype: Literal["float32", "bfloat16"] | None = None
+    """Its arithmetic. Default: bfloat16 if the processor supports it, else float32."""
+
+
+class ModelParameters(Parameters):
+    """The language model that writes the texts; it sees released values only."""
+
+    llm: str = "builtin"
+    """``builtin``, ``none`` (write the phrases themselves), ``hf:ORG/NAME``, or an endpoint's model: ``openai:NAME``,
+    ``ollama:NAME``, ``vllm:NAME``, ``llamacpp:NAME``, ``lmstudio:NAME``, ``azure:NAME``, ``bedrock:NAME``,
+    ``gemini:NAME`` (docs/endpoints.md)."""
+    base_url: str | None = None
+    """Address of an OpenAI-compatible endpoint. Default: the product's own."""
+    api_key_env: str | None = None
+    """Environment variable that holds the endpoint's key. Default: the product's own, for the product's own hosts."""
+    llm_extra_body: str | dict[str, Any] | None = None
+    """Further fields of every request to the endpoint, as a JSON object: ``{"top_k": 40}``."""
+    llm_batch: bool = False
+    """Ask through batches (OpenAI's): half the price, answers within a day."""
+    max_concurrency: int = Field(64, ge=1, le=10_000)
+    """Most requests at once."""
+    token_cap: int | None = Field(None, ge=1)
+    """Stop before this many tokens are used."""
+    spending_cap: float | None = Field(None, gt=0)
+    """Stop before this much money is spent (needs the prices)."""
+
+    @field_validator("llm_extra_body")
+    @classmethod
+    def _one_object(cls, value: str | dict[str, Any] | None) -> dict[str, Any] | None:
+        """Parsed, so that flags, YAML and Python say the same."""
+        if value is None:
+            return None
+        try:
+            fields = json.loads(value) if isinstance(value, str) else json.loads(json.dumps(value, allow_nan=False))
+        except (ValueError, TypeError, RecursionError):
+            fields = None
+        if not isinstance(fields, dict):
+            raise ValueError('expected a JSON object such as {"top_k": 40}')
+        require_extra_body(fields)
+        return fields
+
+    @property
+    def extra_body(self) -> dict[str, Any]:
+        """:attr:`llm_extra_body`; empty without."""
+        return self.llm_extra_body if isinstance(self.llm_extra_body, dict) else {}
+
+
+class EngineParameters(Parameters):
+    """Where private records are read and embedded."""
+
+    engine: Literal["in-process", "processes", "ray"] = "in-process"
+    """Where parts of the private table are worked on: in this process, in processes of this machine, or on a Ray
+    cluster (the extra ``ray``)."""
+    engine_address: str | None = None
+    """Address of a Ray cluster: ``HOST:PORT``, ``ray://HOST:PORT`` or ``auto``. Default: a cluster of this machine."""
+    workers: int | None = Field(None, ge=1, le=100_000)
+    """How many cores the engine uses. Default: all there are."""
+    worker_gpus: float = Field(0.0, ge=0, le=64)
+    """GPUs that each task on a Ray cluster asks for."""
+    scratch: str | None = None
+    """Private folder for intermediate files, such as vectors; all machines of a cluster must see it. Default: in the
+    output's private folder."""
+
+
+class OutputParameters(Parameters):
+    """The output."""
+
+    output: str | None = None
+    """Folder for the results."""
+    output_format: Literal["parquet", "csv", "jsonl"] = "parquet"
+    """Format of the synthetic table."""
+    keep_formulas: bool = False
+    """Write CSV cells that begin with ``=``, ``+``, ``-`` or ``@`` as they are; otherwise an apostrophe is put before
+    them, so that no spreadsheet runs them."""
+    records_per_label: int | None = Field(None, ge=1, le=MOST_RECORDS)
+    """Synthetic records per label."""
+    records: int | None = Field(None, ge=1, le=MOST_RECORDS)
+    """Synthetic records in total, in equal shares for all labels; with typed columns as the released distribution has
+    them."""
+    seed: int = Field(0, ge=0)
+    """Steers public randomness and the language model's sampling; never the noise."""
+    fresh: bool = False
+    """Start anew in a used output folder; charges again."""
+
+
+def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
+    """The flags that say this budget."""
+    if isinstance(budget, SecretBudget):
+        return {"secret_prior": str(budget.prior), "secret_posterior": str(budget.posterior)}
+    return {"epsilon": str(budget.epsilon), "delta": str(budget.delta)}
+
+
+_OPERATIONAL = {
+    *("data", "dataset", "ledger", "ledger_id", "output", "fresh", "expected_records", "embedding_cache_gb"),
+    *("engine", "engine_address", "workers", "worker_gpus", "scratch"),
+    *(
+        "base_url",
+        "api_key_env",
+        "llm_batch",
+        "max_concurrency",
+        "price_input",
+        "price_output",
+        "spending_cap",
+        "token_cap",
+    ),
+}
+"""Settings that a resumed run may change: they alter neither what is released nor what is written."""
+
+
+class RunConfig(
+    DataParameters,
+    ProtectionParameters,
+    LedgerParameters,
+    PlanParameters,
+    EmbedderParameters,
+    PrivateModelParameters,
+    WritingParameters,
+    ModelParameters,
+    GuideParameters,
+    ChoosingParameters,
+    TablesParameters,
+    RowsParameters,
+    EngineParameters,
+    OutputParameters,
+):
+    """Every setting of a run, apart from the method's own parameters."""
+
+    method: str = DEFAULT_METHOD
+    method_parameters: dict[str, Any] = Field(default_factory=dict)
+
+    def open_corpus(self, private: Path | None) -> Corpus:
+        """The private table that ``data`` names.
+
+        Args:
+            private: the folder for standard input and for the numbers of bad rows.
+
+        Raises:
+            ConfigError: if no data are named.
+            CorpusError: if the table cannot be read as declared.
+        """
+        if not self.data:
+            raise ConfigError("No private data given.", "Name them with --data SOURCE: a file, a folder or a pattern.")
+        source = self.data[0] if len(self.data) == 1 else self.data
+        return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
+
+    @property
+    def lasting(self) -> dict[str, Any]:
+        """The settings that a resumed run must share with the first, however they were given.
+
+        Raises:
+            ConfigError: if the budget or a label set is none.
+        """
+        method = make_method(self.method, self.method_parameters)
+        own = method_class(self.method).parameters(**self.method_parameters)
+        unused = {"method_parameters"}
+        if method.needs.generation_llm == "never":
+            unused |= ModelParameters.model_fields.keys()
+        if not self.llm_extra_body:  # so that runs which began before there was one resume
+            unused.add("llm_extra_body")
+        if self.columns is None:  # likewise
+            unused |= {"columns", *TablesParameters.model_fields, *([] if self.where else ["where"])}
+        if self.prompt_columns == ALL:
+            unused.add("prompt_columns")
+        fields = self.model_dump(mode="json", exclude=_OPERATIONAL | unused)
+        if self.epsilon is not None or self._protects_secrets:
+            fields |= budget_fields(self.budget)
+        for name in ("roles", "acts", "tools"):
+            if not fields[name]:  # likewise
+                del fields[name]
+        if self.labels is not None:
+            fields["labels"] = [canonical(label) for label in declared_labels(self.labels)]
+        if self.columns is not None:
+            fields["columns"] = [column.to_json() for column in self.all_columns]
+        chosen = {name: value for name, value in method.dump().items() if name not in method.stopping_parameters}
+        return {**fields, **chosen, "content of files": {**self.file_hashes, **own.file_hashes}}
+
+
+Groups = tuple[type[Parameters], ...]
+RUN_GROUPS = cast("Groups", RunConfig.__bases__)
+WRITING_GROUPS: Groups = (WritingParameters, ModelParameters, PlanParameters)
+
+
+def release_groups(method: type[Any]) -> Groups:
+    """The groups of ``release``: also what the method's release needs of prompts and models."""
+    groups: Groups = (
+        *(DataParameters, ProtectionParameters, LedgerParameters),
+        *(EmbedderParameters, GuideParameters, TablesParameters, EngineParameters, OutputParameters),
+    )
+    if method.needs.private_model:
+        groups += (PrivateModelParameters, WritingParameters)
+    return groups + (WRITING_GROUPS if method.needs.candidates else ())
+
+
+def run_config(values: Mapping[str, Any]) -> RunConfig:
+    """Sort a flat mapping into a run's configuration and the method's parameters, and check both.
+
+    Raises:
+        ConfigError: if a name is unknown or a value out of range.
+    """
+    method = configured_method(values)
+    own = set(method_class(method).parameters.model_fields)
+    parameters = {name: value for name, value in values.items() if name in own}
+    rest = {name: value for name, value in values.items() if name not in own}
+    make_method(method, parameters)
+    if "method_parameters" in rest:
+        raise ConfigError(
+            "There is no parameter 'method_parameters'.", "Give the method's parameters beside the others."
+        )
+    return RunConfig(**rest, method_parameters=parameters)
+
+
+def configured_method(values: Mapping[str, Any]) -> str:
+    """The name of the method in a configuration.
+
+    Raises:
+        ConfigError: if it is no text: what YAML repeats by aliases may be far too long to show.
+    """
+    method = values.get("method", DEFAULT_METHOD)
+    if not isinstance(method, str):
+        raise ConfigError("The method is not a name.", "Write `method: NAME`; `understudy run --help` lists the names.")
+    return method
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """A YAML configuration file as a flat mapping.
+
+    Raises:
+        ConfigError: if it cannot be read or is not a mapping.
+    """
+    from understudy.base.yaml_text import load_yaml
+
+    try:
+        values = load_yaml(read_whole(Path(path), most=MOST_SETTINGS_BYTES).decode("utf-8"))
+    except (UnreadableText, UnicodeDecodeError) as error:
+        why = error if isinstance(error, UnreadableText) else type(error).__name__
+        raise ConfigError(
+            f"Cannot read the configuration {Path(path).name} ({why}).",
+            "Give a YAML file in UTF-8 that names each parameter once.",
+        ) from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"The configuration {Path(path).name} is not a mapping.", "Write one `name: value` per line.")
+    return {str(name).replace("-", "_"): value for name, value in values.items()}
+
+
+def json_schema(method: str = DEFAULT_METHOD) -> dict[str, Any]:
+    """JSON Schema of a run's YAML configuration with ``method``."""
+    bases: Any = (*RUN_GROUPS, method_class(method).parameters)
+    field: Any = (str, Field(DEFAULT_METHOD, description="The method."))
+    model: Any = create_model("UnderstudyConfiguration", __base__=bases, method=field)
+    made: dict[str, Any] = model.model_json_schema()
+    return made

@@ -1,0 +1,286 @@
+"""Prompts from which a model predicts a text token by token, with private texts shown in it.
+
+The field ``prediction`` of a prompt template (form and placeholders: ``docs/prompts.md``); what it leaves out has the
+general form of this module, which is that of the papers ("Here are texts of this type. Please give me another one.").
+The public prompt is the same prompt without a private text: nothing else in it may depend on one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator
+
+from understudy.base.parameters import OneOrSeveral, Parameters
+from understudy.models.types import Message
+from understudy.text.prompts.evolving import fill_in
+
+Shape = Literal["text", "json", "lines"]
+"""What a text is: any text; a JSON record; a JSON record that the model sees and writes as lines ``column: value``."""
+
+BLANK_LINE = "\n\n"
+_TEXT = "{text}"
+_BLANK_LINES = re.compile(r"(?<![ \t\r])[ \t\r]*+\n\s*\n")  # from where a run of blanks begins only: read once
+
+
+def _with_one_text(block: str) -> str:
+    if block.count(_TEXT) != 1:
+        raise ValueError("a block shows {text} once")
+    return block
+
+
+class PredictionExample(Parameters):
+    """A public text that prompts show."""
+
+    text: str
+    """The text; of a record, JSON."""
+    label: str = ""
+    """The label it could have."""
+
+
+class RecordExample(Parameters):
+    """A public record that prompts show."""
+
+    fields: Mapping[str, Any]
+    """Values by column."""
+    label: str = ""
+    """The label it could have."""
+
+
+Block = Annotated[str, AfterValidator(_with_one_text)]
+"""A pattern that holds ``{text}`` once."""
+
+
+class ChatForm(Parameters):
+    """The user's turn and the beginning of the answer."""
+
+    before: str = "Here are texts of type {document_type}[ about {label}]."
+    """What comes before the shown texts."""
+    block: Block = "Text: {text}"
+    """One shown text; blank lines part the blocks from each other."""
+    after: str = "Please give me another one."
+    """What comes after them."""
+    cue: str = "Text:"
+    """What the answer begins with, and is no part of the text."""
+    stop: OneOrSeveral = (BLANK_LINE,)
+    """Strings that end a text."""
+
+
+class CompletionForm(ChatForm):
+    """A document that a base model continues."""
+
+    after: str = ""
+
+
+class ChatRecordsForm(ChatForm):
+    """As :class:`ChatForm`, of records."""
+
+    before: str = (
+        "Here are records of type {document_type}[ about {label}], with the fields {columns}."
+        "[ They follow this JSON schema: {schema}]"
+    )
+    block: Block = "{text}"
+    cue: str = ""
+
+
+class CompletionRecordsForm(ChatRecordsForm):
+    """As :class:`CompletionForm`, of records."""
+
+    after: str = ""
+
+
+@dataclass(frozen=True)
+class PredictionPrompt:
+    """A prompt for one label, in the pieces between which private texts are shown.
+
+    ``before``, any number of private texts each between ``block``'s two halves, ``after``; then the answer begins with
+    ``cue`` and ``opening``.
+    """
+
+    chat: bool
+    """Whether the pieces are a chat's turns (system, user, and what the assistant's begins with) or one document."""
+    system: str
+    before: str
+    """With the public examples."""
+    block: tuple[str, str]
+    after: str
+    cue: str
+    """What the answer begins with, and is no part of the text."""
+    opening: str
+    """What every text begins with: of a record, all that is before its first value."""
+    stop: tuple[str, ...]
+    shape: Shape
+    columns: tuple[str, ...]
+    asks: tuple[str, str]
+    """What asks a chat model, which shows no texts in blocks, for a first one and for another one."""
+
+    def shown(self, text: str) -> str:
+        """``text`` as a block shows it: a record as lines if that is its shape; no blank lines where they end a text.
+
+        A function of this text alone.
+        """
+        return _shown(text, self.shape, self.columns, self.stop)
+
+    def user(self, texts: Sequence[str]) -> str:
+        """The user's turn, or the document up to the cue, with ``texts`` in blocks."""
+        first, last = self.block
+        return self.before + "".join(f"{first}{self.shown(text)}{last}" for text in texts) + self.after
+
+    def messages(self, texts: Sequence[str]) -> tuple[Message, ...]:
+        """A chat that asks any model for another one, with ``texts`` as its earlier answers; no public examples.
+
+        Where the answer cannot be begun with a cue, small models talk about texts that they see in blocks.
+        """
+        turns = [Message("system", self.system)] if self.system else []
+        asks = (self.asks[0], *(self.asks[1] for _ in texts))
+        for ask, text in zip(asks, texts, strict=False):
+            turns += [Message("user", ask), Message("assistant", self.shown(text))]
+        return (*turns, Message("user", asks[-1]))
+
+
+class PredictionPrompts(Parameters):
+    """Prompts from which a model predicts a text token by token."""
+
+    system: str | None = None
+    """The system message for chat models; None: for texts the evolution's, or else the template's own."""
+    chat: ChatForm = ChatForm()
+    """Texts, shown to a chat model."""
+    completion: CompletionForm = CompletionForm()
+    """Texts, shown to a base model."""
+    chat_records: ChatRecordsForm = ChatRecordsForm()
+    """Records, shown to a chat model."""
+    completion_records: CompletionRecordsForm = CompletionRecordsForm()
+    """Records, shown to a base model."""
+    ask: str = "Please give me a text of type {document_type}[ about {label}]. Answer with the text only."
+    """Asks any chat model for a text, where exemplars are shown as its earlier answers."""
+    ask_record: str = (
+        "Please give me a record of type {document_type}[ about {label}], with the fields {columns}."
+        "[ It follows this JSON schema: {schema}] Answer with the record only."
+    )
+    """As ``ask``, for a record."""
+    again: str = "Please give me another one."
+    """Asks for each text after the first."""
+    examples: tuple[PredictionExample, ...] = ()
+    """Shown in every prompt before the private texts; invented, public."""
+    records: tuple[RecordExample, ...] = ()
+    """As ``examples``, where texts are records."""
+
+    def record_examples(self, columns: Sequence[str]) -> tuple[PredictionExample, ...]:
+        """Those of ``records`` that have all ``columns``, as the corpus writes records."""
+        return tuple(
+            PredictionExample(
+                text=json.dumps({name: each.fields[name] for name in columns}, ensure_ascii=False), label=each.label
+            )
+            for each in self.records
+            if all(name in each.fields for name in columns)
+        )
+
+    def prompt(
+        self,
+        *,
+        chat: bool,
+        values: Mapping[str, str],
+        shape: Shape = "text",
+        columns: Sequence[str] = (),
+        system: str = "",
+        examples: Sequence[PredictionExample] = (),
+    ) -> PredictionPrompt:
+        """The prompt in its pieces.
+
+        ``values`` are those of ``document_type``, ``label`` and ``schema``, ``columns`` those of a record in the order
+        of its keys; ``system`` is taken where the prompts have none of their own, and ``examples`` are shown first.
+        """
+        texts, records = (self.chat, self.chat_records) if chat else (self.completion, self.completion_records)
+        form = texts if shape == "text" else records
+        named = ", ".join(json.dumps(name, ensure_ascii=False) if shape == "json" else name for name in columns)
+        values = {"label": "", "schema": "", **values, "columns": named}
+        block = _block(form, values)
+        shots = "".join(
+            _shown(each.text, shape, columns, form.stop).join(_block(form, {**values, "label": each.label}))
+            for each in examples
+        )
+        before, after = _fill(form.before, values).strip(), _fill(form.after, values).strip()
+        after = BLANK_LINE + after if after else ""
+        return PredictionPrompt(
+            chat=chat,
+            system=fill_in(system if self.system is None else self.system, values) if chat else "",
+            before=before + shots if before else shots.removeprefix(BLANK_LINE),
+            block=block,
+            after=after if chat else after + BLANK_LINE,
+            cue=_fill(form.cue, values).strip(),
+            opening=record_opening(shape, columns),
+            stop=form.stop,
+            shape=shape,
+            columns=tuple(columns),
+            asks=(fill_in(self.ask if shape == "text" else self.ask_record, values), fill_in(self.again, values)),
+        )
+
+
+def record_opening(shape: Shape, columns: Sequence[str]) -> str:
+    """What every text of this shape begins with, before the first value.
+
+    >>> record_opening("json", ["title", "year"])
+    '{"title":'
+    """
+    if shape == "text" or not columns:
+        return ""
+    return "{" + json.dumps(columns[0], ensure_ascii=False) + ":" if shape == "json" else f"{columns[0]}:"
+
+
+def as_lines(record: str, columns: Sequence[str]) -> str:
+    """A JSON record as lines ``column: value``, in the order of ``columns``: strings as they are, null as nothing.
+
+    Line breaks in a string become spaces. What is no JSON object stays as it is.
+
+    >>> as_lines('{"title": "Rain", "year": 1954, "genres": ["drama"]}', ["title", "year", "genres"])
+    'title: Rain\\nyear: 1954\\ngenres: ["drama"]'
+    """
+    try:
+        fields = json.loads(record)
+    except (ValueError, RecursionError):
+        return record
+    if not isinstance(fields, dict):
+        return record
+    return "\n".join(f"{name}: {_line_value(fields.get(name))}".rstrip() for name in columns)
+
+
+def _line_value(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return " ".join(value.split())
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _shown(text: str, shape: Shape, columns: Sequence[str], stop: Sequence[str]) -> str:
+    shown = as_lines(text, columns) if shape == "lines" else text.strip()
+    return _BLANK_LINES.sub("\n", shown) if any(not each.strip() for each in stop) else shown
+
+
+def _block(form: ChatForm, values: Mapping[str, str]) -> tuple[str, str]:
+    """What comes before and after a shown text.
+
+    The blank line stands before it, not after: tokenizers take white space together with what follows.
+    """
+    first, last = (_fill(part, values) for part in form.block.split(_TEXT))
+    return BLANK_LINE + first.lstrip(), last.rstrip()
+
+
+def shown_examples(
+    examples: Sequence[PredictionExample], label: str, *, most: int | None = None
+) -> tuple[PredictionExample, ...]:
+    """The first ``most`` of ``examples``, those of ``label`` before others, in the order in which they stand."""
+    ranked = sorted(range(len(examples)), key=lambda place: examples[place].label.casefold() != label.casefold())
+    return tuple(examples[place] for place in sorted(ranked[:most]))
+
+
+def _fill(pattern: str, values: Mapping[str, str]) -> str:
+    """As ``fill_in``, with the white space around the pattern kept."""
+    first = pattern[: len(pattern) - len(pattern.lstrip())]
+    last = pattern[len(pattern.rstrip()) :]
+    filled = fill_in(pattern, values)
+    return f"{first}{filled}{last}" if filled else first

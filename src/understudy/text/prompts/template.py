@@ -1,0 +1,319 @@
+"""Prompt templates as data: one YAML file per document type, user-replaceable (their form: ``docs/prompts.md``)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from understudy.base.errors import ConfigError
+from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, cannot_read, read_lines, read_whole
+from understudy.base.parameters import Parameters
+from understudy.base.transcript import PLAIN, TextForm
+from understudy.models.types import Message
+from understudy.text.prompts.evolving import EvolutionExample, EvolutionPrompts, fill_in
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.predicting import (
+    PredictionExample,
+    PredictionPrompt,
+    PredictionPrompts,
+    Shape,
+    shown_examples,
+)
+from understudy.text.vocabulary.words import kept_phrases
+
+GENERAL = "general"
+_FORM = "See docs/prompts.md for its form."
+
+
+class Example(Parameters):
+    """A public text and phrases that it holds."""
+
+    phrases: tuple[str, ...]
+    text: str
+
+
+class PartsExample(Parameters):
+    """What the parts of a public text say: the fields of a row, or turns of two who speak in turn."""
+
+    phrases: tuple[str, ...]
+    parts: tuple[str, ...]
+
+
+class PromptTemplate(Parameters):
+    """A prompt for one document type."""
+
+    document_type: str
+    names: tuple[str, ...] = ()
+    system: str = ""
+    user: str
+    user_with_label: str | None = None
+    details: str = "Details: {details}."
+    as_json: str = "Answer with one JSON object and nothing else. It fits this JSON schema: {schema}"
+    as_fields: str = "Write each part on a new line behind its name, in this form:\n{outline}"
+    as_dialogue: str = "Write it as a dialogue between {roles}, every turn on a new line, in this form:\n{outline}"
+    as_acts: str = "In parentheses stands what a turn does: {acts}."
+    as_calls: str = (
+        "Where {caller} needs a tool, it is called with a JSON object on one line, and what it returns is the next "
+        "line. The tools: {tools}."
+    )
+    repair: str = (
+        "Rewrite this {document_type} so that it also contains these words: {missing}. "
+        "Answer with the text only.\n\n{text}"
+    )
+    stop: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = Field(default=())
+    rows: tuple[PartsExample, ...] = Field(default=())
+    dialogues: tuple[PartsExample, ...] = Field(default=())
+    evolution: EvolutionPrompts = EvolutionPrompts()
+    prediction: PredictionPrompts = PredictionPrompts()
+
+    def messages(
+        self,
+        phrases: Sequence[str],
+        *,
+        label: str | None = None,
+        examples: Sequence[Example] = (),
+        details: str = "",
+        schema: str = "",
+    ) -> tuple[Message, ...]:
+        """The chat that asks for one text with ``phrases``, that fits the ``details`` of its row, and a JSON
+        ``schema``."""
+        turns = [Message("system", self._fill(self.system, phrases, label))] if self.system else []
+        as_json = f"\n\n{self._fill(self.as_json, (), label, {'schema': schema})}" if schema else ""
+        for example in examples:
+            turns.append(Message("user", self._ask(example.phrases, None) + as_json))
+            turns.append(Message("assistant", example.text))
+        asked = self.with_details((Message("user", self._ask(phrases, label)),), details)[0].content
+        return (*turns, Message("user", asked + as_json))
+
+    def with_details(self, messages: tuple[Message, ...], details: str) -> tuple[Message, ...]:
+        """A chat whose last turn begins with the ``details`` of a row, which the text is to fit; as it is without such.
+
+        Behind the request, a small model takes them for words to repeat.
+        """
+        if not details:
+            return messages
+        shown = self._fill(self.details, (), None, {"details": details})
+        return (*messages[:-1], Message("user", f"{shown}\n\n{messages[-1].content}"))
+
+    def repair_messages(self, text: str, missing: Sequence[str], phrases: Sequence[str]) -> tuple[Message, ...]:
+        """The chat that asks for ``text`` again with the ``missing`` phrases."""
+        turns = [Message("system", self._fill(self.system, phrases, None))] if self.system else []
+        asked = self._fill(self.repair, phrases, None, {"missing": ", ".join(missing), "text": text})
+        return (*turns, Message("user", asked))
+
+    @property
+    def evolution_examples(self) -> tuple[EvolutionExample, ...]:
+        """Texts to show in prompts that make texts evolve: those made for it, else the others."""
+        return self.evolution.examples or as_evolution_examples(self.examples)
+
+    def evolution_messages(
+        self, pattern: str, values: Mapping[str, str], *, turns: Sequence[tuple[Mapping[str, str], str]] = ()
+    ) -> tuple[Message, ...]:
+        """The chat that asks for one text of the evolution by ``pattern`` (``evolution.random``, ``.fill`` or
+        ``.rephrase``).
+
+        ``values`` are those of the placeholders ``label``, ``keyword``, ``style``, ``words`` and ``text``; ``turns``
+        earlier
+        turns: the values of each, and the answer.
+        """
+        system = self.system if self.evolution.system is None else self.evolution.system
+        shown = [
+            message
+            for asked, answer in turns
+            for message in (Message("user", self._ask_evolution(pattern, asked)), Message("assistant", answer))
+        ]
+        first = [Message("system", self._ask_evolution(system, values))] if system else []
+        return (*first, *shown, Message("user", self._ask_evolution(pattern, values)))
+
+    def prediction_prompt(
+        self,
+        *,
+        chat: bool,
+        label: str = "",
+        shape: Shape = "text",
+        columns: Sequence[str] = (),
+        schema: str = "",
+        examples: Sequence[PredictionExample] | None = None,
+        most_examples: int | None = None,
+    ) -> PredictionPrompt:
+        """The prompt from which a model predicts a text, in its pieces.
+
+        Args:
+            chat: for a chat model, else for a base model.
+            label: named in the prompt where the pattern has a place for it; public.
+            shape: what a text is.
+            columns: of a record, in the order of its keys; public.
+            schema: the JSON schema of a record; public.
+            examples: public texts, shown first; None: the template's own.
+            most_examples: how many of them, those of the label before others; None: all.
+        """
+        if examples is None:
+            examples = self.prediction_examples(shape, columns)
+        system = self.system if self.evolution.system is None else self.evolution.system
+        return self.prediction.prompt(
+            chat=chat,
+            values={"document_type": self.document_type, "label": label, "schema": schema},
+            shape=shape,
+            columns=columns,
+            system=system if shape == "text" else "",  # it speaks of running text
+            examples=shown_examples(examples, label, most=most_examples),
+        )
+
+    def prediction_examples(self, shape: Shape = "text", columns: Sequence[str] = ()) -> Sequence[PredictionExample]:
+        """The public texts or records that the template has to show where texts are predicted."""
+        if shape != "text":
+            return self.prediction.record_examples(columns)
+        others = tuple(PredictionExample(text=each.text, label=each.label) for each in self.evolution_examples)
+        return self.prediction.examples or others
+
+    @property
+    def sha256(self) -> str:
+        """Of the fields; prompts for predicting only where they are not the general ones, so that older hashes last."""
+        general = {"prediction"} if self.prediction == PredictionPrompts() else set()
+        general |= {
+            name
+            for name in ("details", "as_json", "as_fields", "as_dialogue", "as_acts", "as_calls", "rows", "dialogues")
+            if getattr(self, name) == type(self).model_fields[name].default
+        }
+        return hashlib.sha256(self.model_dump_json(exclude=general or None).encode()).hexdigest()
+
+    def _ask(self, phrases: Sequence[str], label: str | None) -> str:
+        chosen = self.user_with_label if label is not None and self.user_with_label else self.user
+        return self._fill(chosen, phrases, label)
+
+    def _ask_evolution(self, pattern: str, values: Mapping[str, str]) -> str:
+        return fill_in(pattern, {"document_type": self.document_type, **values})
+
+    def _fill(
+        self, pattern: str, phrases: Sequence[str], label: str | None, more: Mapping[str, str] | None = None
+    ) -> str:
+        values = {
+            "document_type": self.document_type,
+            "phrases": ", ".join(phrases),
+            "count": str(len(phrases)),
+            "label": label or "",
+            **(more or {}),
+        }
+        return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), pattern).strip()
+
+
+def as_evolution_examples(examples: Sequence[Example]) -> tuple[EvolutionExample, ...]:
+    """Example texts for prompts that make texts evolve: about their first phrase."""
+    return tuple(EvolutionExample(text=each.text, keyword=next(iter(each.phrases), "")) for each in examples)
+
+
+def load_template(document_type: str, *, file: str | Path | None = None, general: bool = False) -> PromptTemplate:
+    """The template of ``file``, or the shipped one of ``document_type``, or the ``general`` one filled with it.
+
+    Case does not count in a document type, and hyphens and underscores are spaces. ConfigError where the file cannot be
+    read or is no template.
+    """
+    if file is not None:
+        return _template(_read_yaml(Path(file)), Path(file).name)
+    wanted = _normal(document_type)
+    shipped = () if general else resources.files(__package__).joinpath("templates").iterdir()
+    for entry in sorted(shipped, key=lambda path: path.name):
+        if not entry.name.endswith(".yaml"):
+            continue
+        fields = _shipped(entry.name)
+        if wanted in map(_normal, (fields["document_type"], *fields.get("names", ()))):
+            return PromptTemplate(**fields)
+    return PromptTemplate(**{**_shipped(f"{GENERAL}.yaml"), "document_type": document_type})
+
+
+@cache
+def _shipped(name: str) -> Mapping[str, Any]:
+    return _parse(resources.files(__package__).joinpath("templates", name).read_text("utf-8"), name)
+
+
+def _normal(document_type: str) -> str:
+    return " ".join(re.split(r"[\s_-]+", document_type.lower())).strip()
+
+
+def _template(fields: Mapping[str, Any], name: str) -> PromptTemplate:
+    try:
+        return PromptTemplate(**fields)
+    except (ConfigError, TypeError) as error:
+        problem = f" ({error.problem.rstrip('.')})" if isinstance(error, ConfigError) else ""
+        raise ConfigError(f"{name} is no prompt template{problem}.", _FORM) from None
+
+
+def _read_yaml(path: Path) -> Mapping[str, Any]:
+    try:
+        return _parse(read_whole(path, most=MOST_SETTINGS_BYTES).decode("utf-8"), path.name)
+    except (UnreadableText, UnicodeDecodeError) as error:
+        raise cannot_read(f"The prompt template {path.name}", error, "Give a UTF-8 YAML file.") from None
+
+
+def _parse(text: str, name: str) -> Mapping[str, Any]:
+    from understudy.base.yaml_text import load_yaml
+
+    try:
+        fields = load_yaml(text)
+    except UnreadableText:
+        fields = None
+    if not isinstance(fields, dict):
+        raise ConfigError(f"{name} is no prompt template.", _FORM)
+    return fields
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """Loaded and checked, all of it public; without ``examples`` of the user's own the template's are shown. The
+    template asks for texts of the ``form``."""
+
+    parameters: WritingParameters
+    template: PromptTemplate
+    examples: Sequence[Example] = ()
+    form: TextForm = PLAIN
+
+
+def read_examples(file: str | Path) -> list[Example]:
+    """The examples of a file: one text per line, or JSONL with ``text`` and optionally ``phrases``, a list."""
+    path = Path(file)
+    if path.suffix == ".json":
+        raise ConfigError(
+            f"The examples {path.name} are one JSON file, which would be read as texts line by line.",
+            "Give one text per line (.txt), or one JSON object per line (.jsonl).",
+        )
+    try:
+        lines = [line for line in read_lines(path) if line.strip()]
+        rows = [json.loads(line) for line in lines] if path.suffix in (".jsonl", ".ndjson") else lines
+    except (ValueError, RecursionError, UnreadableText) as error:
+        raise cannot_read(f"The examples {path.name}", error, "Give a UTF-8 text or JSONL file.") from None
+    fields = [{"phrases": (), **row} if isinstance(row, dict) else {"phrases": (), "text": row} for row in rows]
+    try:
+        return [Example(**each) for each in fields]
+    except ConfigError as error:
+        raise ConfigError(
+            f"The examples {path.name} are not as they should be ({error.problem.rstrip('.')}).",
+            "Give JSONL lines with `text` and, if you like, `phrases`, a list.",
+        ) from None
+
+
+def with_phrases(examples: Sequence[Example], known: Sequence[str], *, count: int) -> list[Example]:
+    """The examples, those without phrases given up to ``count`` of the ``known`` ones; any that hold none left out.
+
+    Raises:
+        ConfigError: if there are examples, but none of use.
+    """
+    made = [
+        Example(text=example.text.strip(), phrases=example.phrases or kept_phrases(example.text, known)[:count])
+        for example in examples
+    ]
+    useful = [example for example in made if example.text and example.phrases]
+    if examples and not useful:
+        raise ConfigError(
+            "The examples hold no text with a phrase of the Release.", "Give JSONL lines with `text` and `phrases`."
+        )
+    return useful

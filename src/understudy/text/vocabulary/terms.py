@@ -1,0 +1,186 @@
+"""Public vocabularies: where the terms come from, and which are left out beforehand."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import lzma
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+
+from understudy.base.errors import ConfigError
+from understudy.base.files import UnreadableText, cannot_read, lines_of, read_whole
+from understudy.text.vocabulary.words import split_words
+
+BUILT_IN = "built-in"
+LARGEST = 5_000_000
+"""Terms. Every one gets noise of its own, at some microseconds each."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A public list of terms, the most frequent first where frequencies are known.
+
+    Args:
+        terms: one or more words each, distinct by their words, stop words and one-letter terms left out.
+        source: how it was named, for the statement.
+        sha256: of the terms as used, for the statement.
+    """
+
+    terms: tuple[str, ...]
+    source: str
+    sha256: str
+
+    @classmethod
+    def of(
+        cls, terms: Iterable[str], *, source: str, stop_words: frozenset[str], size: int | None = None
+    ) -> Vocabulary:
+        """Normalise ``terms``: drop empty, one-letter, purely numeric and stop-word terms and all but the first of
+        those with the same words; keep the first ``size``. ConfigError if nothing is left, or more than LARGEST terms.
+        """
+        kept: dict[tuple[str, ...], str] = {}
+        for term in terms:
+            words = tuple(split_words(term))
+            if _is_useful(words, stop_words):
+                kept.setdefault(words, " ".join(term.split()))
+                if len(kept) == size:
+                    break
+                if len(kept) > LARGEST:
+                    raise ConfigError(
+                        f"The vocabulary {source} holds more than {LARGEST} terms.", "Keep fewer: give a size."
+                    )
+        if not kept:
+            raise ConfigError(
+                f"The vocabulary {source} is empty.", "Give a file with one term per line that are not all stop words."
+            )
+        joined = "\n".join(kept.values())
+        return cls(tuple(kept.values()), source, hashlib.sha256(joined.encode("utf-8")).hexdigest())
+
+
+def load_vocabulary(
+    source: str | Path = BUILT_IN, *, size: int | None = None, stop_words: str | Path | None = None
+) -> Vocabulary:
+    """Load a public vocabulary.
+
+    Args:
+        source: ``built-in`` (the English word list of symspellpy, 82,000 words by frequency), or a file: text with one
+            term per line (``.txt``, also ``.gz``, ``.bz2``, ``.xz``; "term<tab>frequency" lines are ordered by
+            frequency), or ``.csv`` / ``.parquet`` with a column ``term`` (or ``word``) and optionally one of
+            ``count``, ``frequency`` (high is frequent) or ``centibels`` (low in magnitude is frequent).
+        size: keep only the most frequent ``size`` terms (the first ones where no frequencies are given).
+        stop_words: a file with one word per line; None for the built-in English list; ``none`` for no stop words.
+
+    Raises:
+        ConfigError: if the file cannot be read, has no terms, or ``size`` is below 1.
+    """
+    if size is not None and size < 1:
+        raise ConfigError(f"Expected vocabulary size >= 1, got {size}.", "Keep at least one term.")
+    files = (_stamp(source), _stamp(stop_words))
+    return _load(str(source), size, None if stop_words is None else str(stop_words), files)
+
+
+@lru_cache(maxsize=4)
+def _load(source: str, size: int | None, stop_words: str | None, _files: object) -> Vocabulary:
+    """A run asks for its vocabulary at every step; it is read again when a file has changed."""
+    terms = built_in_terms() if source == BUILT_IN else _read_terms(Path(source))
+    name = "built-in (English words of symspellpy)" if source == BUILT_IN else Path(source).name
+    return Vocabulary.of(terms, source=name, stop_words=load_stop_words(stop_words), size=size)
+
+
+def _stamp(file: str | Path | None) -> tuple[int, int, int] | None:
+    try:
+        status = Path(file or "").stat()
+    except OSError:
+        return None  # a word such as ``built-in``, or a file that reading will complain of
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def built_in_terms() -> list[str]:
+    """The English words of symspellpy's frequency dictionary (MIT), the most frequent first.
+
+    It was counted on the web; slurs and obscenities (``offensive_en.txt``; a star marks a part of words) are left out.
+    """
+    text = resources.files("symspellpy").joinpath("frequency_dictionary_en_82_765.txt").read_text("utf-8-sig")
+    offensive = resources.files(__package__).joinpath("offensive_en.txt").read_text("utf-8").split()
+    words = frozenset(word for word in offensive if not word.endswith("*"))
+    stems = tuple(word[:-1] for word in offensive if word.endswith("*"))
+    listed = (line.split(" ", 1)[0] for line in text.splitlines())
+    return [term for term in listed if term not in words and not any(stem in term for stem in stems)]
+
+
+def load_stop_words(source: str | Path | None) -> frozenset[str]:
+    """The built-in English list for None, no words for ``none``, else one word per line of a file."""
+    if source is None:
+        lines = resources.files(__package__).joinpath("stop_words_en.txt").read_text("utf-8").split("\n")
+    elif str(source) == "none":
+        return frozenset()
+    else:
+        lines = _read_lines(Path(source))
+    return frozenset(word for line in lines for word in split_words(line))
+
+
+def _is_useful(words: tuple[str, ...], stop_words: frozenset[str]) -> bool:
+    """At least one word is no stop word, no number, and no lone ASCII letter."""
+    return any(
+        word not in stop_words and not word.isdigit() and (len(word) > 1 or not word.isascii()) for word in words
+    )
+
+
+def _read_terms(path: Path) -> list[str]:
+    if path.suffix in (".parquet", ".csv"):
+        return _read_table(path)
+    lines = _read_lines(path)
+    rows = [line.rsplit("\t", 1) for line in lines if line.strip()]
+    if rows and all(len(row) == 2 and _is_number(row[1]) for row in rows):
+        rows.sort(key=lambda row: -float(row[1]))
+    return [row[0] for row in rows]
+
+
+def _read_lines(path: Path) -> list[str]:
+    openers = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    try:
+        return lines_of(read_whole(path, opener=openers.get(path.suffix, open)))  # type: ignore[arg-type]
+    except (EOFError, lzma.LZMAError, zlib.error, UnreadableText) as error:
+        raise cannot_read(
+            f"The file {path.name}", error, "Give an existing UTF-8 file with one term per line."
+        ) from None
+
+
+def _read_table(path: Path) -> list[str]:
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    try:
+        file = pa.BufferReader(read_whole(path))
+        table = pyarrow.csv.read_csv(file) if path.suffix == ".csv" else pyarrow.parquet.read_table(file)
+    except (OSError, pa.ArrowInvalid, MemoryError, UnreadableText) as error:
+        raise cannot_read(f"The vocabulary {path.name}", error, "Give a readable CSV or Parquet file.") from None
+    name = next((name for name in ("term", "word", "name") if name in table.column_names), None)
+    if name is None:
+        raise ConfigError(f"The vocabulary {path.name} has no column 'term'.", "Name the column of terms 'term'.")
+    terms = [str(term) for term in table.column(name).to_pylist() if term is not None]
+    for column, sign in (("count", -1), ("frequency", -1), ("centibels", 1)):
+        if column in table.column_names and len(terms) == table.num_rows:
+            values = table.column(column).to_pylist()
+            if not all(value is None or _is_number(str(value)) for value in values):
+                raise ConfigError(
+                    f"The column {column!r} of the vocabulary {path.name} holds something that is no number.",
+                    "Give numbers, or rename the column.",
+                )
+            weights = [sign * abs(float(value or 0)) for value in values]
+            return [terms[i] for i in sorted(range(len(terms)), key=weights.__getitem__)]
+    return terms
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,201 @@
+"""The prompting loop: seeds in, texts out, the best of several answers kept.
+
+Phrases are released values and examples are public, so nothing here touches private data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import PurePath
+
+from understudy.models.types import ChatModel, ChatRequest, Completion, Message
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import Example, PromptTemplate
+from understudy.text.vocabulary.words import kept_phrases, missing_phrases
+from understudy.text.writing.answers import Asker, rank
+from understudy.text.writing.records import Row, Rows, Seed, SyntheticRecord, Value
+
+_SEPARATOR = ", "
+MOST_TRIES = 4
+"""Times to ask again for a text that is not of the form it must have."""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes texts with a chat model, or, without one, the phrases themselves.
+
+    Args:
+        chat: None writes each seed's phrases joined by ", ".
+        template: of the document type.
+        parameters: how to write.
+        labels: the label set as strings, for prompts that name the label.
+        examples: public examples; the template's own if there are none.
+        seed: first number of the samples, so that another seed asks for other answers.
+        progress: told the number of texts as they come in, and of how many.
+        rows: of typed columns, one for each text, whose prompt shows it; None without such.
+        form: what every text must be; None: anything.
+        seeds_at_once: for how many texts the chat model is asked in one go.
+    """
+
+    chat: ChatModel | None
+    template: PromptTemplate
+    parameters: WritingParameters
+    labels: Sequence[str] = ()
+    examples: Sequence[Example] = ()
+    seed: int = 0
+    progress: Callable[[int, int], None] = lambda _done, _asked: None
+    rows: Rows | None = None
+    form: Form | None = None
+    seeds_at_once: int = 1024
+
+    @property
+    def calls_per_seed(self) -> int:
+        """Language model calls for one seed, repairs left out."""
+        return 0 if self.chat is None else self.parameters.samples
+
+    def write(self, seeds: Sequence[Seed]) -> Iterator[SyntheticRecord]:
+        """One record per seed, in the order of the seeds; without a text where the model gave none.
+
+        Raises:
+            NoText: no call gave a text, and asking again later may give some.
+        """
+        if self.chat is None:
+            for seed in seeds:
+                row, phrases = self._row(seed), list(seed.phrases)
+                columns = None if row is None else row.values
+                yield SyntheticRecord(_SEPARATOR.join(phrases), seed.label, {"phrases": phrases}, columns)
+            return
+        asker = Asker(self.chat, self.progress, expected=len(seeds) * self.calls_per_seed)
+        for start in range(0, len(seeds), self.seeds_at_once):
+            yield from self._write(asker, seeds[start : start + self.seeds_at_once], start)
+        asker.require_text()
+
+    def _write(self, asker: Asker, seeds: Sequence[Seed], first: int) -> Iterator[SyntheticRecord]:
+        asked = [seed.phrases[: self.parameters.prompt_terms] for seed in seeds]
+        rows = [self._row(seed) for seed in seeds]
+        prompts = [
+            self._messages(phrases, seed, first + index, row)
+            for index, (seed, phrases, row) in enumerate(zip(seeds, asked, rows, strict=True))
+        ]
+        samples = self.parameters.samples
+        answers = asker.ask([self._request(prompt) for prompt in prompts for _ in range(samples)])
+        answers = [self._in_form(answer, rows[place // samples]) for place, answer in enumerate(answers)]
+        best = [
+            max(answers[index * samples : (index + 1) * samples], key=partial(self._rank, phrases, prompt, row))
+            for index, (phrases, prompt, row) in enumerate(zip(asked, prompts, rows, strict=True))
+        ]
+        blank = [index for index, answer in enumerate(best) if answer.blank and answer.finish_reason != "failed"]
+        tries = [samples] * len(seeds)
+        for _ in range(1 if self.form is None else self.form.tries):
+            for index in blank:
+                tries[index] += 1
+            self._replace(asker, best, asked, rows, {index: self._request(prompts[index]) for index in blank})
+            blank = [index for index in blank if best[index].blank and best[index].finish_reason != "failed"]
+        for _ in range(self.parameters.repair):
+            missing = {index: missing_phrases(best[index].text, asked[index]) for index in range(len(seeds))}
+            repairs = {
+                index: self._request(self.template.repair_messages(best[index].text, lacking, asked[index]))
+                for index, lacking in missing.items()
+                if lacking and not best[index].blank
+            }
+            self._replace(asker, best, asked, rows, repairs)
+        for seed, phrases, answer, row, times in zip(seeds, asked, best, rows, tries, strict=True):
+            provenance = {
+                "phrases": list(phrases),
+                "kept": list(kept_phrases(answer.text, phrases)),
+                "prompt": self.template.sha256[:12],
+                "model": public_name(asker.chat.model_id),
+                "finish": answer.finish_reason,
+                **({} if self.form is None else {"asked": times}),
+            }
+            columns = None if row is None else row.values
+            yield SyntheticRecord(answer.text.strip(), seed.label, provenance, columns)
+
+    def _row(self, seed: Seed) -> Row | None:
+        return self.rows.take(seed.label) if seed.row is None and self.rows is not None else seed.row
+
+    def _messages(self, phrases: Sequence[str], seed: Seed, index: int, row: Row | None) -> tuple[Message, ...]:
+        shown = list(self.examples or self.template.examples)
+        count = min(self.parameters.examples_per_prompt, len(shown))
+        turn = [shown[(index * count + offset) % len(shown)] for offset in range(count)]
+        label = self.labels[seed.label] if self.parameters.label_in_prompt and self.labels else None
+        details = "" if row is None else row.details
+        schema = (self.form and self.form.schema) or ""
+        if self.form is not None:
+            formed = [(each, self.form.example(each.text, each.phrases)) for each in turn]
+            turn = [each.model_copy(update={"text": text}) for each, text in formed if text is not None]
+        return self.template.messages(phrases, label=label, examples=turn, details=details, schema=schema)
+
+    def _request(self, messages: tuple[Message, ...]) -> ChatRequest:
+        return ChatRequest(
+            messages,
+            max_tokens=self.parameters.max_tokens,
+            temperature=self.parameters.llm_temperature,
+            top_p=self.parameters.top_p,
+            stop=() if self.form else self.template.stop,
+            schema=None if self.form is None else self.form.schema,
+            sample=self.seed * 1_000_000,
+        )
+
+    def _replace(
+        self,
+        asker: Asker,
+        best: list[Completion],
+        asked: Sequence[Sequence[str]],
+        rows: Sequence[Row | None],
+        requests: Mapping[int, ChatRequest],
+    ) -> None:
+        """Ask again for some texts; keep whichever answer is better."""
+        answers = asker.ask(list(requests.values()), again=True)
+        for index, answer in zip(requests, answers, strict=True):
+            worth = partial(self._rank, asked[index], requests[index].messages, rows[index])
+            best[index] = max(best[index], self._in_form(answer, rows[index]), key=worth)
+
+    def _in_form(self, answer: Completion, row: Row | None) -> Completion:
+        """The answer as its form has it, cut to what its row tells; blank where it is none."""
+        if self.form is None:
+            return answer
+        text = self.form.read(answer) or ""
+        return replace(answer, text=text if row is None else self.form.cut(text, row.told))
+
+    def _rank(
+        self, phrases: Sequence[str], prompt: Sequence[Message], row: Row | None, answer: Completion
+    ) -> tuple[bool, bool, float, bool]:
+        """As :func:`~understudy.text.writing.answers.rank`; those that are as their row tells before others."""
+        there, score, whole = rank(answer, phrases, prompt)
+        fits = row is None or self.form is None or self.form.fits(answer.text, row.told)
+        return there, there and fits, score, whole
+
+
+@dataclass(frozen=True)
+class Form:
+    """What every text must be: JSON that fits a schema, or the transcript of its parts.
+
+    Args:
+        name: of the form, in words.
+        read: an answer's text in this form; None where it is not of it.
+        example: a text in this form for a prompt to show, of a public text and its phrases; None where there is none.
+        change: a text of this form with its words changed, and nothing else.
+        cut: a text to no more than its row tells of it.
+        fits: whether a text is as its row tells.
+        schema: JSON, shown in the prompt and asked of endpoints that know ``response_format``; None: the template asks
+            for the form.
+        tries: times to ask again for a text that is not.
+    """
+
+    name: str
+    read: Callable[[Completion], str | None]
+    example: Callable[[str, Sequence[str]], str | None] = lambda text, _phrases: text
+    change: Callable[[str, Callable[[str], str]], str] = lambda text, change: change(text)
+    cut: Callable[[str, Mapping[str, Value]], str] = lambda text, _told: text
+    fits: Callable[[str, Mapping[str, Value]], bool] = lambda _text, _told: True
+    schema: str | None = None
+    tries: int = MOST_TRIES
+
+
+def public_name(model_id: str) -> str:
+    """A model's name without its endpoint's address or the folder of its weights: provenance is shareable."""
+    provider, colon, name = model_id.split("@")[0].partition(":")
+    return f"{provider}{colon}{PurePath(name).name if name.startswith(('.', '/', '~')) else name}"

@@ -1,0 +1,150 @@
+"""All fidelity metrics together: what is measured of whom, what is left out, and that nothing breaks on odd tables."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from understudy.base.errors import ConfigError
+from understudy.evaluate import metrics
+from understudy.evaluate.metrics.fidelity import measure_fidelity
+from understudy.evaluate.metrics.results import Evaluation, result_json
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.value import HOLDOUT, REAL, SYNTHETIC, MetricValue
+
+WORDS = ["a", "patient", "came", "with", "pain", "in", "the", "knee", "was", "sent", "home", "after", "some", "rest"]
+OF_EMBEDDINGS = {"frechet_distance", "kernel_distance", "mauve", "frontier_integral", "precision", "recall"}
+OF_EMBEDDINGS |= {"density", "coverage"}
+OF_MANY = OF_EMBEDDINGS - {"frechet_distance", "kernel_distance"}
+OF_TEXTS = {"length_divergence", "length_ks", "vocabulary_divergence", "distinct_n", "self_bleu"}
+OF_LABELS = {"label_distance", "label_share"}
+OF_JSON = {"json_parsed", "json_valid"}
+
+
+def sample(count: int, seed: int, *, dimensions: int = 8) -> Sample:
+    generator = np.random.default_rng(seed)
+    vectors = generator.normal(size=(count, dimensions)) + 0.5
+    texts = [" ".join(generator.choice(WORDS, size=generator.integers(3, 12)).tolist()) for _ in range(count)]
+    labels = generator.choice(["knee", "hip"], size=count).tolist()
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return Sample(tuple(texts), tuple(labels), unit.astype(np.float32))
+
+
+def alike(text: str, label: str, count: int) -> Sample:
+    return Sample((text,) * count, (label,) * count, np.tile(np.eye(1, 8, dtype=np.float32), (count, 1)))
+
+
+def measured(real: Sample, synthetic: Sample, holdout: Sample | None = None) -> tuple[MetricValue, ...]:
+    return measure_fidelity(real, synthetic, holdout=holdout, schema={"type": "object"}, seed=0, resamples=5)
+
+
+def names(values: Sequence[MetricValue]) -> set[str]:
+    return {measured.metric.name for measured in values}
+
+
+def test_every_metric_is_measured_of_the_synthetic_texts_and_of_the_holdout() -> None:
+    values = measured(sample(100, 0), sample(100, 1), sample(100, 2))
+    everything = OF_EMBEDDINGS | OF_TEXTS | OF_LABELS | OF_JSON
+    for of in (SYNTHETIC, HOLDOUT):
+        assert names([each for each in values if each.of == of]) == everything
+    assert names([each for each in values if each.of == REAL]) == {"distinct_n", "self_bleu", "label_share"} | OF_JSON
+    assert all(each.value is not None and each.interval is not None for each in values)
+    assert all(each.interval.low <= each.interval.high for each in values if each.interval)
+
+
+def test_what_the_tables_do_not_have_is_left_out() -> None:
+    real, bare = sample(30, 0), Sample(sample(30, 1).texts)
+    values = measure_fidelity(real, bare, holdout=None, schema=None, seed=0, resamples=5)
+    of_synthetic = names([each for each in values if each.of == SYNTHETIC])
+    assert of_synthetic == OF_TEXTS
+    assert not names(values) & OF_EMBEDDINGS
+    values = measure_fidelity(bare, real, holdout=None, schema=None, seed=0, resamples=5)
+    assert not names(values) & (OF_EMBEDDINGS | {"label_distance"})
+
+
+def test_the_same_seed_gives_the_same_values() -> None:
+    real, synthetic = sample(110, 0), sample(100, 1)
+    assert measured(real, synthetic) == measured(real, synthetic)
+
+
+def test_metrics_that_depend_on_the_size_are_of_equally_many_texts() -> None:
+    values = measured(sample(130, 0), sample(110, 1), sample(100, 2))
+    cut = {each.metric.name for each in values if each.sample_size == 100}
+    assert cut == (OF_EMBEDDINGS - {"kernel_distance"}) | {"length_divergence", "length_ks"} | {
+        "vocabulary_divergence",
+        "label_distance",
+    }
+
+
+def test_more_real_texts_than_synthetic_ones_are_cut_before_they_are_compared() -> None:
+    real, synthetic = sample(130, 0), sample(100, 1)
+    cut = measured(real.at_most(100, seed=0), synthetic)
+    whole = {(each.metric.name, each.of): each.value for each in measured(real, synthetic)}
+    for each in cut:
+        if each.of == SYNTHETIC and each.metric.name in {"frechet_distance", "mauve", "recall", "length_ks"}:
+            assert whole[each.metric.name, each.of] == each.value
+
+
+@pytest.mark.parametrize("sizes", [(99, 100), (100, 99)])
+def test_metrics_of_clusters_and_neighbours_are_not_told_of_so_few_texts_that_nonsense_looks_real(
+    sizes: tuple[int, int],
+) -> None:
+    few = measured(*(sample(size, seed) for seed, size in enumerate(sizes)))
+    untold = {each.metric.name: each.note for each in few if each.value is None}
+    assert untold == dict.fromkeys(OF_MANY, "Takes at least 100 texts of a table: fewer say nothing.")
+    assert all("100 texts" in each.metric.definition for each in few if each.metric.name in OF_MANY)
+
+
+ODD = {
+    "nothing": Sample((), (), np.zeros((0, 8), np.float32)),
+    "one text": sample(1, 3),
+    "two texts": sample(2, 4),
+    "fewer than clusters need": sample(99, 5),
+    "empty texts": replace(sample(30, 6), texts=("",) * 30),
+    "no words": replace(sample(30, 6), texts=("...",) * 30),
+    "all the same": alike("the same", "hip", 100),
+    "all nothing": replace(alike("", "", 100), embeddings=np.zeros((100, 8), np.float32)),
+    "lone surrogates": replace(sample(25, 7), texts=("\ud800 x",) * 25),
+}
+
+
+@pytest.mark.parametrize("synthetic", ODD)
+@pytest.mark.parametrize("real", ["usual", *ODD])
+def test_odd_tables_give_finite_values_or_none_with_a_reason(real: str, synthetic: str) -> None:
+    usual = sample(100, 0)
+    values = measured(ODD.get(real, usual), ODD[synthetic])
+    json.dumps(result_json(Evaluation(values, None, {})), allow_nan=False)
+    for each in values:
+        assert each.note if each.value is None else math.isfinite(each.value)
+        assert each.interval is None or each.interval.low <= each.interval.high
+
+
+@pytest.mark.parametrize("name", ["usual", "all the same", "all nothing"])
+def test_a_table_is_at_no_distance_from_itself(name: str) -> None:
+    table = ODD.get(name, sample(100, 0))
+    found = {each.metric.name: each.value for each in measured(table, table) if each.of == SYNTHETIC}
+    for metric in ("frechet_distance", "frontier_integral", "length_divergence", "length_ks", "label_distance"):
+        assert found[metric] == pytest.approx(0, abs=1e-9)
+    for metric in ("mauve", "precision", "recall", "coverage"):
+        assert found[metric] == pytest.approx(1, abs=1e-9)
+    assert found["kernel_distance"] <= 1e-9
+
+
+def test_only_what_the_synthetic_texts_alone_tell_is_not_private() -> None:
+    real = replace(sample(30, 0), labels=("elbow",) * 30)
+    values = measured(real, sample(30, 1))
+    public = {(each.metric.name, each.of) for each in values if not each.reads_private}
+    assert public == {(name, SYNTHETIC) for name in ("self_bleu", "label_share", "json_parsed", "json_valid")}
+    labels = {each.settings["label"]: each.reads_private for each in values if each.metric.name == "label_share"}
+    assert labels["elbow"], "the name of a label that only the real table has is private"
+
+
+def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "find_spec", lambda name: None if name == "sacrebleu" else name)
+    with pytest.raises(ConfigError, match=r"missing: sacrebleu.*pip install 'understudy\[evaluate\]'"):
+        measured(sample(5, 0), sample(5, 1))

@@ -1,0 +1,305 @@
+"""A language model tuned on synthetic texts, against direct computations on tiny models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from local_fixtures import make_llama
+from transformers import AutoModelForCausalLM, GPT2Config, OPTConfig
+
+from understudy.base.errors import ConfigError, ModelError
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.utility import language
+from understudy.evaluate.metrics.utility.language import Recipe, measure_language_model, rows_of, score, tune
+from understudy.evaluate.metrics.value import MetricValue
+from understudy.models.catalog import load_causal
+from understudy.models.causal import CausalModel
+from understudy.models.training import TokenRow, Weights
+
+TEXTS = ["A cat sat.", "dogs", "", "The sea is calm tonight, the tide is full.", "x"]
+VOCABULARY = 259
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_llama(tmp_path_factory.mktemp("llama"), window=48)
+
+
+@pytest.fixture(scope="module")
+def spec(folder: Path) -> str:
+    return f"hf:{folder}"
+
+
+@pytest.fixture(scope="module")
+def model(spec: str) -> CausalModel:
+    return plain(spec)
+
+
+def plain(spec: str) -> CausalModel:
+    return load_causal(spec, device="cpu", dtype="float32")
+
+
+def tuned(model: CausalModel, rows: Sequence[TokenRow], recipe: Recipe) -> torch.nn.Module:
+    weights = Weights(model, blocks=recipe.blocks)
+    tune(weights, rows, recipe, seed=0)
+    return weights.network
+
+
+def whole(row: TokenRow) -> list[int]:
+    return [*row.prompt, *row.target.tolist()]
+
+
+def directly(folder: Path, row: list[int]) -> tuple[float, int]:
+    """What transformers makes of one row alone: surprise in nats, and how often the likeliest token was right."""
+    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.inference_mode():
+        chances = network(input_ids=torch.tensor([row])).logits[0, :-1].double().log_softmax(-1)
+    surprise = -sum(float(chances[place, token]) for place, token in enumerate(row[1:]))
+    return surprise, sum(int(chances[place].argmax()) == token for place, token in enumerate(row[1:]))
+
+
+def by_name(values: tuple[MetricValue, ...]) -> dict[tuple[str, str], MetricValue]:
+    return {(measured.metric.name.removeprefix("language_model_"), measured.of): measured for measured in values}
+
+
+def value(measured: MetricValue) -> float:
+    assert measured.value is not None
+    return measured.value
+
+
+def test_a_score_is_what_transformers_says_of_each_text_alone(folder: Path, model: CausalModel) -> None:
+    rows = rows_of(model, TEXTS, tokens=20)
+    found = score(model, model.network, rows)
+    assert len(rows) == 4  # the empty text has nothing to predict
+    for number, row in enumerate(map(whole, rows)):
+        surprise, right = directly(folder, row)
+        assert found.surprise[number] == pytest.approx(surprise, rel=1e-4)
+        assert found.right[number] == right
+        assert found.tokens[number] == len(row) - 1
+
+
+def test_texts_are_cut_and_begin_with_a_token_of_the_tokenizers(model: CausalModel) -> None:
+    rows = rows_of(model, TEXTS, tokens=7)
+    assert {tuple(row.prompt) for row in rows} == {(2,)}  # no beginning token, so the one that ends a text
+    assert [len(row.target) for row in rows] == [7, 4, 7, 1]
+    assert rows[0].target.tolist() == model.encode("A cat s")
+
+
+def test_texts_longer_than_the_window_are_cut_to_it(model: CausalModel) -> None:
+    rows = rows_of(model, ["a" * 500], tokens=1000)
+    assert len(whole(rows[0])) == model.window
+    assert score(model, model.network, rows).tokens.tolist() == [model.window - 1]
+
+
+def test_without_a_token_to_begin_with_the_first_one_is_not_predicted(
+    folder: Path, model: CausalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CausalModel, "begin", [])
+    monkeypatch.setattr(model, "ends", frozenset())
+    rows = rows_of(model, ["cat", "x", "go"], tokens=20)
+    found = score(model, model.network, rows)
+    assert found.tokens.tolist() == [2, 1]  # of one token nothing is left
+    assert found.surprise[0] == pytest.approx(directly(folder, model.encode("cat"))[0], rel=1e-4)
+
+
+def test_a_texts_score_does_not_hang_on_the_texts_beside_it(model: CausalModel) -> None:
+    texts = [f"{'word ' * (number % 7)}{number}" for number in range(40)]
+    together = score(model, model.network, rows_of(model, texts, tokens=30))
+    for number in (0, 6, 17, 39):
+        alone = score(model, model.network, rows_of(model, [texts[number]], tokens=30))
+        assert together.surprise[number] == pytest.approx(alone.surprise[0], rel=1e-4)
+        assert together.right[number] == alone.right[0]
+
+
+def test_the_perplexity_of_a_model_that_knows_nothing_is_its_vocabulary(tmp_path: Path) -> None:
+    folder = make_llama(tmp_path)
+    network = AutoModelForCausalLM.from_pretrained(folder)
+    torch.nn.init.zeros_(network.get_output_embeddings().weight)
+    network.save_pretrained(folder)
+    found = by_name(measure_language_model(None, Sample(tuple(TEXTS)), {}, model=f"hf:{folder}", device="cpu"))
+    perplexity, bits = found["perplexity", "untuned"], found["bits", "untuned"]
+    assert value(perplexity) == pytest.approx(VOCABULARY)
+    assert perplexity.interval is not None
+    assert perplexity.interval.low == pytest.approx(VOCABULARY)
+    assert value(bits) == pytest.approx(math.log2(VOCABULARY))  # a character is a token here
+
+
+def test_figures_are_sums_over_all_tokens(folder: Path, spec: str) -> None:
+    found = by_name(measure_language_model(None, Sample(tuple(TEXTS)), {}, model=spec, device="cpu"))
+    rows = [[2, *plain(spec).encode(text)] for text in TEXTS if text]
+    surprises, rights = zip(*(directly(folder, row) for row in rows), strict=True)
+    tokens = sum(len(row) - 1 for row in rows)
+    near = 0.02  # the model may compute in bfloat16 here
+    assert value(found["perplexity", "untuned"]) == pytest.approx(math.exp(sum(surprises) / tokens), rel=5 * near)
+    assert value(found["accuracy", "untuned"]) == pytest.approx(sum(rights) / tokens, abs=near)
+    assert value(found["bits", "untuned"]) == pytest.approx(sum(surprises) / math.log(2) / tokens, rel=near)
+
+
+NURSERY = tuple(f"{name} had a little {pet}" for name in ("Mary", "Tom", "Ann", "Joe") for pet in ("lamb", "goat"))
+QUICK = Recipe(texts=8, tokens=24, epochs=8, blocks=2, batch=4, rate=0.02)
+
+
+def test_a_model_tuned_in_the_domain_beats_the_untuned_and_one_tuned_elsewhere(spec: str) -> None:
+    found = by_name(
+        measure_language_model(
+            Sample(NURSERY[:4]),
+            Sample(NURSERY[4:]),
+            {"near": Sample(NURSERY[2:6]), "far": Sample(("17 + 25 = 42", "9 - 3 = 6", "8 * 8 = 64", "1 / 2"))},
+            model=spec,
+            device="cpu",
+            recipe=QUICK,
+        )
+    )
+    perplexity = {of: value(found["perplexity", of]) for of in ("untuned", "near", "far", "real")}
+    assert perplexity["near"] < perplexity["untuned"] / 2
+    assert perplexity["real"] < perplexity["untuned"] / 2
+    assert perplexity["near"] < perplexity["far"] / 2
+    assert value(found["accuracy", "near"]) > value(found["accuracy", "untuned"]) + 0.2
+    assert value(found["bits", "near"]) < value(found["bits", "untuned"])
+    for measured in found.values():
+        assert measured.interval is not None
+        assert measured.interval.low <= value(measured) <= measured.interval.high
+        assert measured.reads_private
+
+
+def test_as_many_real_texts_are_taken_as_the_largest_synthetic_table_has(spec: str) -> None:
+    found = by_name(
+        measure_language_model(
+            Sample(NURSERY), Sample(NURSERY), {"a": Sample(NURSERY[:2]), "b": Sample(NURSERY[:3])},
+            model=spec, device="cpu", recipe=Recipe(epochs=1),
+        )
+    )  # fmt: skip
+    notes = {of: found["perplexity", of].note for of in ("untuned", "a", "b", "real")}
+    assert notes["untuned"] == "not tuned"
+    assert [notes[of].split(" texts")[0] for of in ("a", "b", "real")] == ["tuned on 2", "tuned on 3", "tuned on 3"]
+
+
+def test_the_outcome_is_the_seeds(spec: str) -> None:
+    def run(seed: int) -> list[float | None]:
+        tables = {"near": Sample(NURSERY)}
+        values = measure_language_model(
+            None, Sample(NURSERY), tables, model=spec, device="cpu", recipe=QUICK, test_texts=3, seed=seed
+        )
+        return [measured.value for measured in values]
+
+    assert run(1) == run(1) != run(2)
+
+
+def test_tables_tuned_at_the_same_time_are_as_each_by_itself(spec: str) -> None:
+    tables = {f"table {number}": Sample(NURSERY[number : number + 3]) for number in range(4)}
+
+    def run(some: dict[str, Sample]) -> dict[tuple[str, str], MetricValue]:
+        return by_name(measure_language_model(None, Sample(NURSERY), some, model=spec, device="cpu", recipe=QUICK))
+
+    together = run(tables)
+    for name, table in tables.items():
+        assert run({name: table})["perplexity", name] == together["perplexity", name]
+
+
+def test_tuning_takes_the_steps_of_a_plain_loop(folder: Path, model: CausalModel) -> None:
+    """One epoch of one batch against torch by hand: all weights of the last block, AdamW, clipped gradients."""
+    rows = rows_of(model, NURSERY[:3], tokens=24)
+    found = tuned(model, rows, Recipe(epochs=1, blocks=1, batch=3, rate=0.01))
+    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    block = network.model.layers[-1]
+    logits = torch.cat([network(torch.tensor([row])).logits[0, :-1] for row in map(whole, rows)])
+    true = torch.tensor([token for row in rows for token in row.target.tolist()])
+    torch.nn.functional.cross_entropy(logits, true).backward()
+    torch.nn.utils.clip_grad_norm_(block.parameters(), 1.0)
+    torch.optim.AdamW(block.parameters(), lr=0.01).step()
+    for mine, expected in zip(found.model.layers[-1].parameters(), block.parameters(), strict=True):
+        assert torch.allclose(mine, expected, atol=1e-4)
+
+
+def test_tuning_leaves_the_model_as_it_was_and_shares_all_but_the_last_blocks(model: CausalModel) -> None:
+    before = {name: weight.clone() for name, weight in model.network.named_parameters()}
+    found = tuned(model, rows_of(model, NURSERY, tokens=24), Recipe(epochs=1, blocks=1))
+    for name, weight in model.network.named_parameters():
+        assert torch.equal(weight, before[name])
+        own = dict(found.named_parameters())[name]
+        assert (own is weight) != (".layers.1." in name)
+        assert torch.equal(own, weight) == (own is weight)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        GPT2Config(vocab_size=259, n_embd=32, n_layer=2, n_head=4, n_positions=64),
+        OPTConfig(
+            vocab_size=259, hidden_size=32, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4,
+            max_position_embeddings=64, word_embed_proj_dim=32,
+        ),
+    ],
+    ids=["GPT-2", "OPT"],
+)  # fmt: skip
+def test_other_architectures_learn_too(config: GPT2Config | OPTConfig, tmp_path: Path) -> None:
+    make_llama(tmp_path)
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    model = plain(f"hf:{tmp_path}")
+    rows = rows_of(model, NURSERY, tokens=24)
+    after = tuned(model, rows, QUICK)
+    assert score(model, after, rows).surprise.sum() < score(model, model.network, rows).surprise.sum()
+
+
+@pytest.mark.parametrize("texts", [(), ("",), ("", "")])
+def test_without_test_texts_there_are_no_values(spec: str, texts: tuple[str, ...]) -> None:
+    found = measure_language_model(None, Sample(texts), {"near": Sample(NURSERY)}, model=spec, device="cpu")
+    assert [(measured.value, measured.of) for measured in found] == [(None, "untuned")] * 3 + [(None, "near")] * 3
+    assert all("no test text" in measured.note for measured in found)
+
+
+@pytest.mark.parametrize("texts", [(), ("",)])
+def test_a_table_without_texts_has_no_values(spec: str, texts: tuple[str, ...]) -> None:
+    found = by_name(measure_language_model(None, Sample(NURSERY), {"empty": Sample(texts)}, model=spec, device="cpu"))
+    assert found["perplexity", "untuned"].value is not None
+    assert found["perplexity", "empty"].value is None
+    assert found["perplexity", "empty"].settings == found["perplexity", "untuned"].settings == {"model": spec}
+    assert found["perplexity", "empty"].note == "there is no text to tune on"
+
+
+def test_a_model_that_broke_in_tuning_has_no_values(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(weights: Weights, rows: Sequence[TokenRow], recipe: Recipe, *, seed: int) -> None:
+        weights.load(np.full(weights.size, np.nan, dtype=np.float32))
+
+    monkeypatch.setattr(language, "tune", broken)
+    tables = {"near": Sample(NURSERY)}
+    recipe = Recipe(epochs=1)
+    found = by_name(measure_language_model(None, Sample(NURSERY), tables, model=spec, device="cpu", recipe=recipe))
+    assert found["perplexity", "near"].value is None
+    assert "not finite" in found["perplexity", "near"].note
+    assert found["perplexity", "untuned"].value is not None
+
+
+@pytest.mark.parametrize("name", ["untuned", "real"])
+def test_a_table_may_not_take_a_yardsticks_name(spec: str, name: str) -> None:
+    with pytest.raises(ConfigError, match="may not be called"):
+        measure_language_model(None, Sample(NURSERY), {name: Sample(NURSERY)}, model=spec)
+
+
+def test_some_test_text_is_needed(spec: str) -> None:
+    with pytest.raises(ConfigError, match="one test text"):
+        measure_language_model(None, Sample(NURSERY), {}, model=spec, test_texts=0)
+
+
+@pytest.mark.parametrize("field", ["texts", "tokens", "epochs", "blocks", "batch", "rate"])
+@pytest.mark.parametrize("wrong", [0, -1])
+def test_a_recipe_of_nothing_is_refused(field: str, wrong: int) -> None:
+    with pytest.raises(ConfigError, match="at least one text"):
+        Recipe(**{field: wrong})
+
+
+@pytest.mark.parametrize("spec", ["openai:gpt-x", "acme:model", ""])
+def test_the_model_must_be_on_this_machine(spec: str) -> None:
+    with pytest.raises(ModelError, match="must run on this machine"):
+        measure_language_model(None, Sample(NURSERY), {}, model=spec)
+
+
+def test_a_model_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError):
+        measure_language_model(None, Sample(NURSERY), {}, model=f"hf:{tmp_path}")

@@ -1,0 +1,92 @@
+"""The three-layer network and Deep CORAL."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+import torch
+from toys import toy
+
+from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.utility.neural import batches, coral, fit_network
+
+
+def test_the_coral_loss_is_that_of_the_paper() -> None:
+    generator = np.random.default_rng(0)
+    first, second = generator.normal(size=(30, 5)), 2 * generator.normal(size=(17, 5)) + 3
+    difference = np.cov(first, rowvar=False) - np.cov(second, rowvar=False)
+    expected = (difference**2).sum() / (4 * 5**2)
+    assert float(coral(torch.from_numpy(first), torch.from_numpy(second))) == pytest.approx(expected)
+    assert float(coral(torch.from_numpy(first), torch.from_numpy(first + 7))) == pytest.approx(0, abs=1e-12)
+
+
+def shifted(count: int, *, seed: int, recipient: bool) -> tuple[Sample, np.ndarray]:
+    """Two classes. Their second clue is strong noise in the recipient's texts."""
+    generator = np.random.default_rng(seed)
+    targets = np.arange(count) % 2
+    rows = generator.normal(scale=0.1, size=(count, 6))
+    rows[:, 0] = 2 * targets - 1 + generator.normal(scale=0.4, size=count)
+    rows[:, 1] = 0.6 * targets - 0.3 + generator.normal(scale=0.4, size=count)
+    if recipient:
+        rows[:, 1] = generator.normal(scale=1.6, size=count)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return Sample(("",) * count, None, rows.astype(np.float32)), targets
+
+
+def test_coral_helps_where_the_recipients_texts_vary_in_another_way() -> None:
+    train, targets = shifted(90, seed=1, recipient=False)
+    test, truth = shifted(300, seed=2, recipient=True)
+    recipient, _ = shifted(300, seed=3, recipient=True)
+
+    def accuracy(others: Sample | None) -> float:
+        found = [np.mean(fit_network(train, targets, seed=seed, recipient=others)(test) == truth) for seed in range(3)]
+        return float(np.mean(found))
+
+    assert accuracy(recipient) > accuracy(None) + 0.02
+
+
+def test_it_stops_before_it_knows_wrong_labels_by_heart(monkeypatch: pytest.MonkeyPatch) -> None:
+    train = toy(400, seed=1, noise=0.4)
+    targets = np.arange(400) % 3
+    targets[::5] = (targets[::5] + 1) % 3
+    steps: list[int] = []
+    step = torch.optim.AdamW.step
+    monkeypatch.setattr(torch.optim.AdamW, "step", lambda self: steps.append(1) or step(self))
+    predict = fit_network(train, targets, seed=0)
+    assert len(steps) < 30 * 10
+    assert np.mean(predict(toy(300, seed=2, noise=0.4)) == np.arange(300) % 3) > 0.85
+
+
+def test_the_texts_held_out_are_never_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[int] = set()
+
+    def watched(rows: torch.Tensor, size: int, draw: torch.Generator):
+        seen.update(rows.tolist())
+        return batches(rows, size, draw)
+
+    monkeypatch.setattr(import_module("understudy.evaluate.metrics.utility.neural"), "batches", watched)
+    fit_network(toy(200, seed=1), np.arange(200) % 3, seed=0)
+    assert len(seen) == 180
+
+
+def test_batches_take_every_row_once_a_round_and_each_round_in_another_order() -> None:
+    drawn = batches(torch.arange(10), 4, torch.Generator().manual_seed(0))
+    rounds = [torch.cat([next(drawn) for _ in range(3)]).tolist() for _ in range(2)]
+    assert [sorted(each) for each in rounds] == [list(range(10))] * 2
+    assert rounds[0] != rounds[1]
+
+
+def test_what_it_answers_is_what_torch_computes() -> None:
+    """But for the grid: the layers of a trained network, run in float32."""
+    from understudy.evaluate.metrics.utility import neural
+
+    train, test = toy(90, seed=1, noise=0.6), toy(400, seed=2, noise=0.6)
+    targets = np.arange(90) % 3
+    with neural.one_core():
+        draw = torch.Generator().manual_seed(5)
+        layers = neural._train(neural._inputs(train), torch.from_numpy(targets), None, draw)
+        with torch.no_grad():
+            expected = neural._forward(layers, neural._inputs(test)).argmax(1).numpy()
+    assert np.mean(fit_network(train, targets, seed=5)(test) == expected) > 0.99

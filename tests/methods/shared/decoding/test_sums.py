@@ -1,0 +1,317 @@
+"""Exact sums over private rows: the formula, the sensitivity, odd rows, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from understudy.base.errors import PrivacyError
+from understudy.methods.shared.decoding.sums import (
+    Candidates,
+    Difference,
+    Recentred,
+    Softmax,
+    Sums,
+    TokenSums,
+    floor_softmax,
+    public_candidates,
+    row_sums,
+    softmax_sum,
+    vote_sum,
+)
+from understudy.models.contexts import Rows
+
+GRID, DISTANCE = 2**12, 2**18
+
+
+@dataclass(frozen=True)
+class Given:
+    """Contexts whose logits are given: ``Float32[n, V]``, in blocks filled with copies of row 0."""
+
+    rows: torch.Tensor
+    rows_at_once: int = 4
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def public_logits(self) -> torch.Tensor:
+        return self.rows[0].float()
+
+    def blocks(self, candidates: torch.Tensor | None = None) -> Iterator[Rows]:
+        for first in range(0, len(self), self.rows_at_once):
+            block = self.rows[first : first + self.rows_at_once]
+            real = len(block)
+            block = torch.cat([block, self.rows[:1].expand(self.rows_at_once - real, -1)])
+            yield Rows(first, real, block if candidates is None else block[:, candidates])
+
+
+def some(rows: int, tokens: int, *, seed: int = 0, spread: float = 4.0) -> torch.Tensor:
+    return torch.randn(rows, tokens, generator=torch.Generator().manual_seed(seed)) * spread
+
+
+def over(rows: torch.Tensor, sums: TokenSums, *, count: int | None = None, **options: Any) -> Sums:
+    contexts: Any = Given(rows)
+    return sums.over(contexts, public_candidates(contexts.public_logits(), count=count), **options)
+
+
+def both(clipping: str, clip: float = 3.0) -> TokenSums:
+    return TokenSums(clipping, clip, GRID, DISTANCE)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [None, 100])
+@pytest.mark.parametrize("tokens", [300, 70_000])
+def test_sums_are_the_papers_formula(count: int | None, tokens: int) -> None:
+    rows, clip = some(11, tokens), 5.0
+    chosen = slice(None) if count is None else (rows[0] >= rows[0].topk(count).values[-1]).nonzero()[:, 0]
+    z = rows[1:, chosen].double()
+    phi, phi_public = z.log_softmax(1), rows[0, chosen].double().log_softmax(0)
+    found = over(rows, both("recenter", clip), count=count)
+    expected = torch.clamp(z - z.amax(1, keepdim=True) + clip, -clip, clip).sum(0) * GRID / clip
+    assert np.abs(found.utilities(8) - expected.numpy()).max() <= 10  # half a step per row, and float32
+    found = over(rows, both("difference", clip), count=count)
+    expected = (torch.clamp(phi - phi_public, -clip, clip).sum(0) + 8 * phi_public) * GRID / clip
+    assert np.abs(found.utilities(8) - expected.numpy()).max() <= 15
+    distance = float((phi.exp().sum(0) - 8 * phi_public.exp()).abs().sum())
+    assert found.distance(8) / DISTANCE == pytest.approx(distance, abs=18 * z.shape[1] / DISTANCE)
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 4, 64])
+@pytest.mark.parametrize("clipping", ["recenter", "difference"])
+def test_sums_do_not_depend_on_blocks(clipping: str, rows_at_once: int) -> None:
+    rows = some(11, 400)
+    candidates = public_candidates(rows[0], count=120)
+    found = [
+        both(clipping).over(Given(rows, at_once), candidates)  # type: ignore[arg-type]
+        for at_once in (3, rows_at_once)
+    ]
+    for name in ("clipped", "public", "softmax", "public_softmax"):
+        assert np.array_equal(getattr(found[0], name), getattr(found[1], name))
+
+
+def test_sums_do_not_depend_on_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = some(11, 400)
+    whole = over(rows, both("recenter"))
+    monkeypatch.setattr("understudy.methods.shared.decoding.sums._CHUNK", 4 * 7)
+    assert np.array_equal(over(rows, both("recenter")).clipped, whole.clipped)
+
+
+@pytest.mark.parametrize("tokens", [1, 15, 17, 33, 1001])
+@pytest.mark.parametrize("rows_at_once", [2, 5, 16, 37])
+def test_a_row_adds_the_same_at_every_place_of_a_block(rows_at_once: int, tokens: int) -> None:
+    row, others = some(1, tokens, seed=1)[0], some(rows_at_once - 1, tokens)
+    candidates = Candidates(None, some(1, tokens, seed=2)[0])
+    terms = [Softmax(2**20), Difference(3.0, 2**20, candidates.logits.log_softmax(0)), Recentred(3.0, 2**20)]
+    seen = set()
+    for place in range(rows_at_once):
+        block: Any = Given(torch.cat([others[:place], row[None], others[place:]]), rows_at_once)
+        divisors = [int(number == place) for number in range(rows_at_once)]
+        found = row_sums(block, candidates, terms, divisors=divisors)
+        seen.add(tuple(values.tobytes() for values in found))
+    assert len(seen) == 1
+
+
+def test_float32_logits_are_left_as_they_are() -> None:
+    rows = some(9, 50)
+    before = rows.clone()
+    over(rows, both("difference"))
+    assert torch.equal(rows, before)
+
+
+def largest_moves(sums: TokenSums, rows: torch.Tensor, added: torch.Tensor, size: int = 8) -> tuple[int, int]:
+    """How far one more row moves utilities (L-infinity) and distance."""
+    without, with_it = over(rows, sums), over(torch.cat([rows, added[None]]), sums)
+    moved = np.abs(with_it.utilities(size) - without.utilities(size)).max()
+    return int(moved), abs(with_it.distance(size) - without.distance(size))
+
+
+ODD = [0.0, 1.0, -1.0, 40.0, -300.0, 3e38, -3e38, float("inf"), float("-inf"), float("nan")]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("clipping", ["recenter", "difference"])
+@given(row=arrays(np.float32, 6, elements=st.sampled_from(ODD) | st.floats(-30, 30, width=32)))
+def test_no_row_moves_a_sum_by_more_than_its_grid(clipping: str, dtype: torch.dtype, row: NDArray[np.float32]) -> None:
+    clipped, distance = largest_moves(both(clipping), some(5, 6).to(dtype), torch.from_numpy(row).to(dtype))
+    assert clipped <= GRID
+    assert distance <= DISTANCE
+
+
+def test_a_row_that_pushes_one_token_moves_the_sums_by_the_whole_grid() -> None:
+    row = torch.full((6,), -50.0)
+    row[2] = 50.0
+    assert largest_moves(both("recenter"), some(5, 6), row)[0] == GRID
+    assert largest_moves(both("difference"), some(5, 6), row)[0] == GRID
+    assert largest_moves(both("recenter"), torch.full((1, 6), 0.0), row)[1] == pytest.approx(DISTANCE, rel=1e-5)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("clipping", ["recenter", "difference"])
+def test_a_row_with_broken_logits_counts_as_one_of_equal_logits(clipping: str, bad: float) -> None:
+    rows, equal = some(6, 50), some(6, 50)
+    rows[3, 7], equal[3] = bad, 0.0
+    assert np.array_equal(over(rows, both(clipping)).clipped, over(equal, both(clipping)).clipped)
+    assert over(rows, both(clipping)).distance(5) == over(equal, both(clipping)).distance(5)
+
+
+@pytest.mark.parametrize("spread", [0.0, 1e-3, 1.0, 10.0])
+@pytest.mark.parametrize("tokens", [3, 1000, 200_000])
+def test_a_rows_distribution_adds_up_to_its_grid_at_most(tokens: int, spread: float) -> None:
+    rows = some(6, tokens, seed=tokens, spread=spread)
+    for row in rows:
+        shares = floor_softmax(row, DISTANCE)
+        assert DISTANCE - tokens - 1 <= shares.sum() <= DISTANCE
+        assert shares.min() >= 0
+
+
+def test_rounding_to_the_nearest_oversteps_the_grid_and_is_caught() -> None:
+    @dataclass(frozen=True)
+    class Nearest(Softmax):
+        def __call__(self, logits: Any, tokens: slice, scale: Any) -> Any:
+            return logits.below_top(tokens).exp_().mul_((scale / logits.mass).float()).round_()
+
+    contexts: Any = Given(torch.zeros(2, 3 * 2**14))  # a share of 5.33 steps each; and of 10.67 on the next grid
+    candidates = public_candidates(contexts.public_logits(), count=None)
+    sums = [row_sums(contexts, candidates, [kind(2**19)], divisors=[0, 1])[0].sum() for kind in (Nearest, Softmax)]
+    assert sums[0] > 2**19 >= sums[1]
+
+
+@pytest.mark.parametrize("clipping", ["recenter", "difference"])
+def test_an_owners_rows_together_move_no_more_than_one_record(clipping: str) -> None:
+    rows, sums = some(5, 6), both(clipping)
+    row = torch.full((3, 6), -50.0)
+    row[:, 2] = 50.0
+    without = over(rows, sums, divisors=[1] * 4)
+    with_them = over(torch.cat([rows, row]), sums, divisors=[1] * 4 + [3] * 3)
+    assert GRID - 3 <= np.abs(with_them.utilities(8) - without.utilities(8)).max() <= GRID
+    assert abs(with_them.distance(8) - without.distance(8)) <= DISTANCE
+    whole = over(torch.cat([rows, row]), sums)
+    assert np.abs(whole.utilities(8) - without.utilities(8)).max() > GRID  # undivided they move more: caught
+
+
+def test_divisor_of_the_rows_that_are_there_moves_the_distance_further() -> None:
+    """The broken twin: weights 1/n instead of the fixed 1/s."""
+    rows, row = torch.zeros(3, 1000), torch.zeros(1000)
+    rows[0] = some(1, 1000)[0]
+    row[:] = rows[0] * 5
+    without, with_it = (over(each, both("recenter")) for each in (rows, torch.cat([rows, row[None]])))
+    assert abs(with_it.distance(2) - without.distance(2)) <= DISTANCE
+    few = over(rows[:2], both("recenter"))  # one record; the mean of one moves by all when another joins
+    mean = [each.distance(number) / number for each, number in ((few, 1), (over(rows[[0, 0]], both("recenter")), 1))]
+    assert abs(mean[0] - mean[1]) > DISTANCE / 2
+
+
+def test_the_distance_of_averaged_clipped_logits_moves_further_than_charged() -> None:
+    """The broken twin: softmax of the mean clipped logits, not the mean of softmaxes."""
+
+    def broken(rows: torch.Tensor, size: int, clip: float) -> float:
+        z = torch.clamp(rows - rows.amax(1, keepdim=True) + clip, min=-clip)
+        return float(((z[1:].sum(0) / size).softmax(0) - rows[0].softmax(0)).abs().sum())
+
+    size, clip = 10, 10.0
+    push = torch.full((1, 2), -100.0)
+    push[0, 0] = 0.0
+    rows = torch.zeros(10, 2)
+    moved = abs(broken(torch.cat([rows, push]), size, clip) - broken(rows, size, clip))
+    assert moved > 3 / size  # charged for 1/s
+    ours = TokenSums("recenter", clip, GRID, DISTANCE)
+    assert largest_moves(ours, rows, push[0], size)[1] <= DISTANCE
+
+
+def test_a_public_row_alone_gives_zero_and_its_own_distance() -> None:
+    found = over(some(1, 50), both("recenter"))
+    assert not found.clipped.any()
+    assert not found.softmax.any()  # type: ignore[union-attr]
+    assert found.distance(4) == 4 * found.public_softmax.sum()  # type: ignore[union-attr]
+
+
+def test_a_difference_falls_back_to_the_public_distribution() -> None:
+    rows = some(1, 50)
+    utilities = over(rows, both("difference", 2.0)).utilities(16)
+    assert np.allclose(utilities / (16 * GRID / 2.0), rows[0].log_softmax(0).numpy(), atol=1e-3)
+
+
+@pytest.mark.parametrize("divisors", [[], [1] * 3, [1, 1, 1, 0], [1, 1, 1, -1]])
+def test_rows_without_their_divisor_are_refused(divisors: list[int]) -> None:
+    with pytest.raises(PrivacyError, match="divi"):
+        over(some(5, 6), both("recenter"), divisors=divisors)
+
+
+def test_sums_without_a_distance_have_none() -> None:
+    with pytest.raises(ValueError, match="without the softmax distance"):
+        over(some(3, 6), replace(both("recenter"), distance_grid=None)).distance(2)
+
+
+@pytest.mark.parametrize(
+    "sums", [lambda: both("recenter", 0.0), lambda: over(some(3, 6), TokenSums("recenter", 1, 2**21))]
+)
+def test_what_cannot_be_exact_is_refused(sums: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        sums()
+
+
+def test_votes_are_one_a_row() -> None:
+    rows = torch.zeros(7, 5)
+    rows[[1, 2, 3], [4, 4, 2]] = 1.0
+    rows[5] = float("nan")
+    contexts: Any = Given(rows)
+    candidates = public_candidates(contexts.public_logits(), count=None)
+    found = vote_sum(contexts, candidates, divisors=[0, 1, 1, 1, 1, 1, 0])
+    assert found.tolist() == [2, 0, 1, 0, 2]
+
+
+def test_a_softmax_sum_counts_the_rows_it_is_told_to() -> None:
+    contexts: Any = Given(some(7, 30))
+    candidates = public_candidates(contexts.public_logits(), count=10)
+    found = softmax_sum(contexts, candidates, grid=DISTANCE, divisors=[1, 0, 0, 0, 0, 0, 0])
+    assert np.array_equal(found, floor_softmax(candidates.logits, DISTANCE))
+
+
+def test_candidates_are_the_publics_top_k_and_what_is_near() -> None:
+    logits = torch.tensor([0.0, 5.0, 3.0, 4.9, 2.95, 1.0])
+    assert public_candidates(logits, count=3).tokens.tolist() == [1, 2, 3]  # type: ignore[union-attr]
+    near = public_candidates(logits, count=3, margin=0.1)
+    assert near.tokens.tolist() == [1, 2, 3, 4]  # type: ignore[union-attr]
+    assert near.logits.tolist() == logits[[1, 2, 3, 4]].tolist()
+    assert (len(near), near.token(3), near.first()) == (4, 4, 1)
+    for count in (None, 6, 100):
+        every = public_candidates(logits, count=count)
+        assert (every.tokens, len(every), every.token(5)) == (None, 6, 5)
+
+
+class Largest(TorchDispatchMode):
+    """Notes the most elements of any tensor that an operation makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        for each in found if isinstance(found, (list, tuple)) else [found]:
+            if isinstance(each, torch.Tensor) and each._base is None:
+                self.elements = max(self.elements, each.numel())
+        return found
+
+
+def test_no_tensor_grows_with_rows_times_vocabulary() -> None:
+    """What a step makes on the way is one block's chunk, however many rows and tokens there are."""
+
+    def elements(rows: int, tokens: int) -> int:
+        given, candidates = Given(some(rows, tokens), 8), Candidates(None, some(1, tokens)[0])
+        blocks = [(block.first, block.real, block.logits) for block in given.blocks()]
+        with Largest() as largest:
+            Recorded = type("Recorded", (Given,), {"blocks": lambda *_: (Rows(*block) for block in blocks)})
+            both("difference").over(Recorded(given.rows, 8), candidates)
+        return largest.elements
+
+    assert elements(64, 50_000) == elements(8, 50_000) < 8 * 50_000

@@ -1,0 +1,234 @@
+"""The evolution loop: who survives, what is stored, and that it always runs to the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scripted import EMPTY, ScriptedChat, embed, make_api, template_of
+
+from understudy.methods.shared.evolution.loop import (
+    KEPT,
+    NO_PARENT,
+    Population,
+    Round,
+    candidates_per_round,
+    evolve,
+    population_sizes,
+)
+from understudy.methods.shared.evolution.variation import TextAPI
+from understudy.models.types import Completion
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def by_index(_number: int, vectors: NDArray[np.float32], _labels: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Later candidates have more votes."""
+    return np.arange(len(vectors), dtype=np.float64)
+
+
+def run(api: TextAPI, weights: list[float] | None = None, **options: Any) -> list[Round]:
+    sizes = population_sizes(api.parameters, weights or [1.0] * len(api.keywords))
+    return list(evolve(api, sizes, **{"embed": embed, "vote": by_index, **options}))
+
+
+def test_a_round_holds_the_chosen_texts_and_variations_of_each() -> None:
+    first, second, third = run(make_api(ScriptedChat(), rounds=3, population=2, variations=3))
+    assert len(first.population) == 2 * 2 * 3  # labels, population, variations
+    assert set(first.population.parents.tolist()) == {NO_PARENT}
+    assert first.chosen_labels.tolist() == [0, 0, 1, 1]
+    assert second.population.texts[:4] == first.chosen_texts
+    assert second.population.prompts[:4] == (KEPT,) * 4
+    assert second.population.parents.tolist() == first.chosen_numbers.tolist() * 3
+    assert second.population.first == 12
+    assert third.population.first == 24
+    assert len(third.chosen_texts) == 4
+
+
+def test_without_keep_selected_only_variations_are_candidates() -> None:
+    chat = ScriptedChat()
+    _, second = run(make_api(chat, rounds=2, population=2, variations=3, keep_selected=False))
+    assert len(second.population) == 12
+    assert KEPT not in second.population.prompts
+    assert len(chat.asked) == 24
+
+
+def test_the_best_texts_survive_and_their_votes_are_seen() -> None:
+    def vote(_number: int, vectors: NDArray[np.float32], _labels: NDArray[np.int32]) -> NDArray[np.float64]:
+        return np.round(vectors @ embed(["aaaa"])[0], 5).astype(np.float64)
+
+    rounds = run(make_api(ScriptedChat(), rounds=6, population=4, variations=4), vote=vote)
+    best = [max(each.votes) for each in rounds]
+    assert best == sorted(best)
+    assert best[-1] > best[0]
+
+
+def test_the_populations_sizes_follow_the_schedule_and_the_labels_weights() -> None:
+    api = make_api(ScriptedChat(), rounds=3, population="2,4", variations=2)
+    sizes = population_sizes(api.parameters, [3.0, 1.0])
+    assert sizes == [[3, 1], [6, 2], [6, 2]]
+    rounds = run(api, [3.0, 1.0])
+    assert [np.bincount(each.chosen_labels).tolist() for each in rounds] == [[3, 1], [6, 2], [6, 2]]
+
+
+def test_initial_candidates_are_as_many_as_wanted() -> None:
+    (first,) = run(make_api(ScriptedChat(), rounds=1, population=2, initial_candidates=5))
+    assert np.bincount(first.population.labels).tolist() == [5, 5]
+
+
+@pytest.mark.parametrize("more", [{}, {"lookahead": 2}, {"keep_selected": False}, {"initial_candidates": 3}])
+def test_the_forecast_of_calls_and_candidates_is_what_is_asked(more: dict[str, Any]) -> None:
+    chat = ScriptedChat()
+    api = make_api(chat, rounds=3, population="3,2", variations=3, **more)
+    work = candidates_per_round(api.parameters, 2)
+    rounds = run(api)
+    assert tuple(len(each.population) for each in rounds) == work.candidates or more.get("initial_candidates")
+    assert len(chat.asked) <= sum(work.calls)
+    if "initial_candidates" not in more:
+        assert len(chat.asked) == sum(work.calls)
+
+
+def test_look_ahead_votes_with_the_mean_of_a_candidates_variations() -> None:
+    seen: list[NDArray[np.float32]] = []
+
+    def vote(_number: int, vectors: NDArray[np.float32], _labels: NDArray[np.int32]) -> NDArray[np.float64]:
+        seen.append(vectors)
+        return np.zeros(len(vectors))
+
+    answers = {"new": "aaaa", "again": "bbbb"}
+    template = template_of(random="new", rephrase="again")
+    chat = ScriptedChat(lambda request: answers[request.messages[-1].content])
+    run(make_api(chat, rounds=1, population=1, lookahead=2, blank_probability=0, template=template), vote=vote)
+    np.testing.assert_allclose(seen[0], embed(["bbbb"] * len(seen[0])), rtol=1e-6)
+    assert seen[0].dtype == np.float32
+
+    def every_other(request: Any) -> str | Completion:
+        if request.messages[-1].content == "new":
+            return "aaaa"
+        return ("cccc", "bbbb")[request.sample % 1_000_000 // 14 % 2]  # of 14 candidates
+
+    run(
+        make_api(
+            ScriptedChat(every_other), rounds=1, population=1, lookahead=50, blank_probability=0, template=template
+        ),
+        vote=vote,
+    )
+    np.testing.assert_allclose(np.linalg.norm(seen[1], axis=1), 1, rtol=1e-6)
+    mean = embed(["bbbb"]) + embed(["cccc"])
+    np.testing.assert_allclose(seen[1], np.repeat(mean / np.linalg.norm(mean), 14, axis=0), rtol=1e-6)
+
+
+def test_a_candidate_without_a_look_ahead_votes_for_itself() -> None:
+    seen: list[NDArray[np.float32]] = []
+
+    def vote(_number: int, vectors: NDArray[np.float32], _labels: NDArray[np.int32]) -> NDArray[np.float64]:
+        seen.append(vectors)
+        return np.zeros(len(vectors))
+
+    chat = ScriptedChat(lambda request: "aaaa" if request.messages[-1].content == "new" else EMPTY)
+    template = template_of(random="new", rephrase="again")
+    run(make_api(chat, rounds=1, population=1, lookahead=2, blank_probability=0, template=template), vote=vote)
+    np.testing.assert_allclose(seen[0], embed(["aaaa"] * len(seen[0])), rtol=1e-6)
+
+
+def test_a_population_is_stored_before_it_is_voted_on() -> None:
+    order: list[str] = []
+    stored: dict[str, Arrays] = {}
+
+    def keep(name: str, make: Callable[[], Arrays]) -> Arrays:
+        order.append(name)
+        return stored.setdefault(name, make())
+
+    def vote(number: int, vectors: NDArray[np.float32], labels: NDArray[np.int32]) -> NDArray[np.float64]:
+        order.append(f"vote {number}")
+        return by_index(number, vectors, labels)
+
+    rounds = run(make_api(ScriptedChat(), rounds=2, population=2), keep=keep, vote=vote)
+    assert order == ["population-0", "vote 0", "population-1", "vote 1"]
+    assert [Population.from_arrays(stored[f"population-{n}"]).texts for n in (0, 1)] == [
+        each.population.texts for each in rounds
+    ]
+
+
+def test_a_resumed_run_asks_only_for_what_is_not_stored_and_ends_alike() -> None:
+    stored: dict[str, Arrays] = {}
+
+    def keep(name: str, make: Callable[[], Arrays]) -> Arrays:
+        if name not in stored:
+            stored[name] = make()
+        return stored[name]
+
+    whole = run(make_api(ScriptedChat(), rounds=3, population=2, variations=3), keep=keep)
+    del stored["population-2"]
+    chat = ScriptedChat()
+    resumed = run(make_api(chat, rounds=3, population=2, variations=3), keep=keep)
+    assert len(chat.asked) == 4 * 2
+    assert resumed[-1].population.texts == whole[-1].population.texts
+    assert resumed[-1].chosen.tolist() == whole[-1].chosen.tolist()
+
+
+def shapes(rounds: list[Round]) -> list[tuple[Any, ...]]:
+    return [
+        (each.votes.shape == (len(each.population),), each.votes.dtype, each.chosen.dtype, each.population.failed.shape)
+        for each in rounds
+    ]
+
+
+EXPECTED = (True, np.dtype(np.float64), np.dtype(np.int64), (2,))
+
+
+@pytest.mark.parametrize("selection", ["rank", "proportional"])
+@pytest.mark.parametrize("lookahead", [0, 2])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(lambda _request: "", id="all answers are blank"),
+        pytest.param(lambda _request: EMPTY, id="all answers are empty"),
+        pytest.param(lambda _request: "The same.", id="all texts are alike"),
+        pytest.param(lambda request: "Bar." if "bars" in request.messages[-1].content else "", id="one label is empty"),
+        pytest.param(lambda request: "Odd." if request.sample % 5 == 0 else "", id="few candidates"),
+    ],
+)
+def test_whatever_the_model_answers_every_round_has_the_same_shape(
+    reply: Callable[[Any], str | Completion], lookahead: int, selection: str
+) -> None:
+    api = make_api(ScriptedChat(reply), rounds=3, population=4, variations=3, lookahead=lookahead, selection=selection)
+    rounds = run(api)
+    assert shapes(rounds) == [EXPECTED] * 3
+    assert all((each.chosen_labels == np.sort(each.chosen_labels)).all() for each in rounds)
+
+
+def test_fewer_candidates_than_the_population_multiply() -> None:
+    rounds = run(make_api(ScriptedChat(), rounds=3, population=4, variations=3, initial_candidates=1))
+    assert [len(each.chosen) for each in rounds] == [2, 6, 8]
+
+
+def test_a_label_whose_texts_all_failed_gets_new_ones_in_the_next_round() -> None:
+    left = [12]
+
+    def reply(_request: Any) -> str | Completion:
+        left[0] -= 1
+        return EMPTY if left[0] >= 0 else "Fine."
+
+    first, second = run(make_api(ScriptedChat(reply), rounds=2, population=2, variations=3))
+    assert first.population.failed.tolist() == [6, 6]
+    assert len(first.chosen) == 0
+    assert len(second.population) == 12
+    assert len(second.chosen) == 4
+
+
+def test_proportional_selection_of_one_seed_is_the_same_again() -> None:
+    one, same = (
+        run(make_api(ScriptedChat(), rounds=2, population=5, selection="proportional"))[-1].chosen.tolist()
+        for _ in range(2)
+    )
+    assert one == same
+
+
+def test_texts_without_labels_are_one_population() -> None:
+    rounds = run(make_api(ScriptedChat(), labels=(), rounds=2, population=3, variations=2))
+    assert [len(each.chosen) for each in rounds] == [3, 3]
+    assert rounds[0].population.failed.tolist() == [0]

@@ -1,0 +1,128 @@
+"""What the noisy sums say: means, counts, how much of them is signal, and for which label a text speaks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from understudy.methods.shared.guide.form import COUNT_WEIGHT, VECTOR_WEIGHT
+from understudy.methods.shared.guide.guide import Guide, noise_check
+
+DIMENSION = 384
+
+
+def unit(count: int, seed: int) -> NDArray[np.float32]:
+    vectors = np.random.default_rng(seed).normal(size=(count, DIMENSION))
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
+
+
+def around(direction: NDArray[np.float32], count: int, seed: int) -> NDArray[np.float32]:
+    """Unit vectors near ``direction``."""
+    vectors = direction + 0.5 * unit(count, seed)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
+
+
+def summed(texts: list[NDArray[np.float32]], noise: float = 0.0, seed: int = 0) -> Guide:
+    """The guide of these labels' vectors."""
+    rows = [[COUNT_WEIGHT * len(each), *(VECTOR_WEIGHT * each.sum(axis=0, dtype=np.float64))] for each in texts]
+    sums = np.array(rows).reshape(len(texts), 1 + DIMENSION)
+    return Guide(sums + np.random.default_rng(seed).normal(size=sums.shape) * noise, noise)
+
+
+LABELS = [around(direction, count, 9 + count) for direction, count in zip(unit(3, 1), (40, 300, 7), strict=True)]
+
+
+def test_without_noise_means_and_counts_are_exact() -> None:
+    guide = summed(LABELS)
+    assert np.allclose(guide.counts, [40, 300, 7])
+    assert np.allclose(guide.reliability, 1)
+    assert np.allclose(guide.means, [each.mean(axis=0, dtype=np.float64) for each in LABELS], atol=1e-6)
+    assert np.allclose(guide.centre, guide.means.mean(axis=0))
+
+
+def test_a_label_that_is_all_noise_says_nothing() -> None:
+    many = [around(direction, 2_000, number) for number, direction in enumerate(unit(3, 1))]
+    for seed in range(20):
+        guide = summed([*many, many[0][:0]], noise=20.0, seed=seed)
+        assert guide.reliability[3] < 0.1
+        assert guide.reliability[:3].min() > 0.9
+        mean, centre = guide.means[3], guide.centre
+        assert np.linalg.norm(mean - centre) < 0.4 * np.linalg.norm(guide.means[:3] - centre, axis=1).min()
+
+
+def test_labels_that_are_all_noise_all_say_nothing() -> None:
+    for seed in range(20):
+        guide = summed([each[:0] for each in LABELS] * 4, noise=20.0, seed=seed)
+        assert guide.reliability.max() < 0.7
+        assert np.isfinite(guide.means).all()
+        warned = noise_check(guide).warnings
+        assert (len(warned) == 1) == (min(round(float(each), 2) for each in guide.reliability) < 0.5)
+
+
+def test_shrunk_means_are_nearer_to_the_true_ones_than_noisy_ones() -> None:
+    true = np.array([each.mean(axis=0) for each in LABELS])
+    shrunk, noisy = [], []
+    for seed in range(50):
+        guide = summed(LABELS, noise=8.0, seed=seed)
+        raw = guide.sums[:, 1:] / (VECTOR_WEIGHT * guide.counts[:, None])
+        shrunk.append(((guide.means - true) ** 2).sum())
+        noisy.append(((raw - true) ** 2).sum())
+    assert np.mean(shrunk) < 0.9 * np.mean(noisy)
+
+
+def test_a_label_of_most_records_does_not_hide_that_the_others_differ() -> None:
+    """Its mean is nearly the centre itself, and its distance from there is not that of the others."""
+    first, second = unit(2, 1)
+    for seed in range(20):
+        guide = summed([around(first, 9_000, 1), around(second, 1_000, 2)], noise=20.0, seed=seed)
+        assert guide.reliability[1] > 0.5
+        assert guide.reliability[0] > 0.95
+
+
+def test_no_count_is_below_what_noise_alone_reaches() -> None:
+    sums = np.zeros((3, 1 + DIMENSION))
+    sums[:, 0] = (-50, 0, 300)
+    assert Guide(sums, 3.0).counts.tolist() == [20.0, 20.0, 1000.0]
+    assert Guide(sums, 0.0).counts.tolist() == [1.0, 1.0, 1000.0]
+    assert np.isfinite(Guide(sums, 0.0).means).all()
+
+
+def test_scores_and_margins_are_those_of_the_nearest_mean() -> None:
+    guide, texts = summed(LABELS, noise=2.0), unit(60, 5)
+    labels = np.arange(60) % 3
+    apart = ((texts[:, None].astype(np.float64) - guide.means[None]) ** 2).sum(axis=2)
+    assert guide.scores(texts).argmax(axis=1).tolist() == apart.argmin(axis=1).tolist()
+    for text, (label, margin) in enumerate(zip(labels, guide.margins(texts, labels), strict=True)):
+        others = min(apart[text, other] for other in range(3) if other != label)
+        assert margin == pytest.approx((others - apart[text, label]) / 2, abs=1e-5)
+
+
+def test_of_one_label_every_margin_is_infinite() -> None:
+    guide = summed(LABELS[:1], noise=1.0)
+    assert np.isposinf(guide.margins(unit(4, 0), np.zeros(4, dtype=np.int64))).all()
+    facts = noise_check(guide)
+    assert [entry.name for entry in facts.entries] == ["guide_records"]
+    assert facts.warnings == ()
+
+
+def test_no_text_has_no_margins() -> None:
+    assert summed(LABELS).margins(unit(0, 0), np.empty(0, dtype=np.int64)).shape == (0,)
+
+
+def test_the_check_says_how_much_is_signal_and_warns_where_little_is() -> None:
+    facts = noise_check(summed(LABELS))
+    assert [entry.value for entry in facts.entries] == [(40, 300, 7), (1.0, 1.0, 1.0)]
+    assert facts.warnings == ()
+    assert len(noise_check(summed(LABELS, noise=50.0)).warnings) == 1
+
+
+@pytest.mark.parametrize("number", [1e30, -1e30, 0.0])
+@pytest.mark.parametrize("noise", [0.0, 1e-30, 5.0, 1e30])
+def test_sums_of_any_size_give_finite_means(number: float, noise: float) -> None:
+    """A Release may come from anybody."""
+    sums = summed(LABELS).sums
+    for changed in (np.full_like(sums, number), np.where(sums == sums[1, 3], number, sums)):
+        guide = Guide(changed, noise)
+        assert np.isfinite(guide.means).all()
+        assert ((guide.reliability >= 0) & (guide.reliability <= 1)).all()

@@ -1,0 +1,246 @@
+"""The plan of a method with a guide: both together spend the budget, and not more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from scipy.stats import norm
+
+from understudy.base.errors import ConfigError
+from understudy.base.labels import LabelSet
+from understudy.methods.dp_kps.method import DPKPS
+from understudy.methods.public import PublicFacts
+from understudy.methods.shared.guide.form import VECTOR_WEIGHT
+from understudy.methods.shared.guide.plan import GUIDE, RECOMMENDED, guide_charge, plan_with_guide, recommendation
+from understudy.privacy.events import GaussianEvent
+from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Plan
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.privacy.unit import Unit
+from understudy.run.forecast import Forecast, forecast
+from understudy.run.planning import make_plan
+from understudy.run.settings import run_config
+
+COMMON: dict[str, Any] = {"label": "ward", "labels": "a,b,c", "llm": "fake", "guide": True}
+BUDGETS = (Budget(3, "1e-6"), Budget("0.5", "1e-8"), Budget(20, "1e-5"))
+METHODS: dict[str, dict[str, Any]] = {
+    "dp-kps gaussian": {},
+    "dp-kps iterative": {"mode": "iterative", "bandwidth": 0.3, "features": 50, "length": 4},
+    "dp-kps laplace": {"noise": "laplace"},
+    "aug-pe": {"rounds": 3, "population": 4, "variations": 2},
+    "aug-pe noisy": {"rounds": 2, "population": 4, "variations": 2, "label_sizes": "noisy", "private_keywords": True},
+    "few-shot": {"sampling_rate": 0.1, "exemplars": 2, "exemplar_tokens": 4, "tokens": 16},
+    "private-prediction": {"batches": 2, "batch_size": 200, "tokens_per_batch": 6, "max_tokens": 6},
+    "dp-finetune": {"declared_records": 1000, "sampling_rate": 0.05, "steps": 20},
+    "seq-pate": {"declared_records": 1000, "teachers": 50, "queries": 4, "rounds": 2, "pseudo_texts": 4},
+    "seq-pate laplace": {
+        **{"declared_records": 1000, "teachers": 50, "queries": 4, "rounds": 2, "pseudo_texts": 4},
+        **{"answers": "votes", "noise": "laplace"},
+    },
+}
+GAUSSIAN = ("dp-kps gaussian", "dp-kps iterative", "aug-pe", "aug-pe noisy", "seq-pate")
+SLOW = ("few-shot", "dp-finetune")
+"""Their calibration composes privacy loss distributions."""
+
+
+def configured(name: str, budget: Budget, **changes: Any) -> dict[str, Any]:
+    method = name.split()[0]
+    own = {**METHODS[name], "epsilon": str(budget.epsilon), "delta": str(budget.delta), "method": method}
+    return {**COMMON, **own, **changes}
+
+
+def planned(name: str, budget: Budget, **changes: Any) -> Plan:
+    return make_plan(run_config(configured(name, budget, **changes)))
+
+
+def gaussian_delta(epsilon: float, multipliers: list[float]) -> float:
+    """Of Gaussian releases with these noise multipliers, all together (Balle and Wang 2018, Theorem 8)."""
+    mu = math.sqrt(sum(1 / each**2 for each in multipliers))
+    return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon + norm.logcdf(-epsilon / mu - mu / 2)))
+
+
+@pytest.mark.parametrize(
+    ("name", "budget"),
+    [(name, budget) for name in METHODS for budget in (BUDGETS[:1] if name in SLOW else BUDGETS)],
+    ids=lambda each: str(each),
+)
+def test_method_and_guide_together_are_within_the_budget(name: str, budget: Budget) -> None:
+    try:
+        alone = planned(name, budget, guide=False)
+    except ConfigError:
+        pytest.skip("the method itself has no such plan")
+    plan = planned(name, budget)
+    assert plan.budget == budget, "the ledger is charged all of it"
+    assert [charge.name for charge in plan.charges] == [*(charge.name for charge in alone.charges), GUIDE]
+    assert plan.total <= float(budget.epsilon)
+    assert plan.total >= 0.9 * float(budget.epsilon)
+    assert isinstance(plan.charges[-1].event, GaussianEvent)
+
+
+@pytest.mark.parametrize("name", GAUSSIAN)
+@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.9])
+def test_gaussian_methods_and_guide_spend_the_budget_to_the_last_digit(name: str, budget: Budget, share: float) -> None:
+    plan = planned(name, budget, guide_share=share)
+    events = [charge.event for charge in plan.charges]
+    multipliers = [event.noise_multiplier for event in events if isinstance(event, GaussianEvent)]
+    assert len(multipliers) == len(events)
+    epsilon, delta = float(budget.epsilon), float(budget.delta)
+    assert gaussian_delta(epsilon, multipliers) <= delta
+    assert gaussian_delta(0.999 * epsilon, multipliers) > delta
+    mu_squared = [1 / each**2 for each in multipliers]
+    assert mu_squared[-1] / sum(mu_squared) == pytest.approx(share, rel=1e-3)
+
+
+def test_a_plan_that_is_calibrated_to_the_whole_budget_is_over_it_with_a_guide() -> None:
+    """The independent formula notices it."""
+    budget = BUDGETS[0]
+    whole = [charge.event for charge in planned("dp-kps gaussian", budget, guide=False).charges]
+    guide = planned("dp-kps gaussian", budget).charges[-1].event
+    multipliers = [event.noise_multiplier for event in (*whole, guide) if isinstance(event, GaussianEvent)]
+    assert gaussian_delta(float(budget.epsilon), multipliers) > float(budget.delta)
+
+
+def facts() -> PublicFacts:
+    return PublicFacts(Unit(), LabelSet(()))
+
+
+def test_pure_differential_privacy_and_secrets_have_no_guide() -> None:
+    with pytest.raises(ConfigError, match="is Gaussian, which needs a delta"):
+        planned("dp-kps laplace", Budget(3, 0))
+    secret = {"secret_prior": "1e-4", "secret_posterior": "1e-3", "secret_detectors": "email"}
+    values = configured("aug-pe", BUDGETS[0], **secret, max_records_per_secret=2)
+    with pytest.raises(ConfigError, match="protects records and owners, not secrets") as caught:
+        make_plan(run_config({name: value for name, value in values.items() if name not in ("epsilon", "delta")}))
+    assert "--guide" in caught.value.cure
+    with pytest.raises(ConfigError, match="not secrets"):
+        plan_with_guide(
+            lambda budget: pytest.fail("it was planned"),
+            SecretBudget("1e-4", "1e-3"),
+            share=0.3,
+            labels=1,
+            expected_records=None,
+        )
+
+
+@pytest.mark.parametrize("share", [1e-6, 1e-3, 0.999, 1 - 1e-6, 1 - 1e-12, math.nextafter(1, 0)])
+@pytest.mark.parametrize("name", ["dp-kps gaussian", "dp-kps laplace", "private-prediction"])
+def test_shares_at_the_edges_are_planned_or_refused_clearly(share: float, name: str) -> None:
+    try:
+        plan = planned(name, BUDGETS[0], guide_share=share)
+    except ConfigError as error:
+        assert error.cure  # noqa: PT017 - either is right
+        assert share > 0.99 or share < 1e-2
+    else:
+        assert plan.total <= 3
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, 1.5])
+def test_shares_outside_are_no_shares(share: float) -> None:
+    with pytest.raises(ConfigError, match="guide_share"):
+        planned("dp-kps gaussian", BUDGETS[0], guide_share=share)
+
+
+def test_where_nothing_is_left_for_the_method_it_says_so() -> None:
+    with pytest.raises(ConfigError, match="nothing is left for the method") as caught:
+        planned("dp-kps gaussian", Budget("0.01", "1e-6"), guide_share=1 - 1e-14)
+    assert "--guide-share" in caught.value.cure
+
+
+def test_a_method_whose_plan_never_fits_is_given_up() -> None:
+    def stubborn(budget: Budget) -> Plan:
+        return DPKPS().plan(Budget(2, budget.delta), facts())
+
+    with pytest.raises(ConfigError, match="nothing is left for the method"):
+        plan_with_guide(stubborn, Budget(2, "1e-6"), share=0.5, labels=1, expected_records=None)
+
+
+def test_a_method_that_is_a_guide_gets_no_second_one() -> None:
+    values = {**COMMON, "method": "guided-evolution", "epsilon": "3", "delta": "1e-6"}
+    with pytest.raises(ConfigError, match="releases a guide by itself"):
+        make_plan(run_config(values))
+    plan = make_plan(run_config({**values, "guide": False}))
+    assert [charge.name for charge in plan.charges] == [GUIDE]
+    assert isinstance(plan.charges[0].event, GaussianEvent)
+    multiplier = plan.charges[0].event.noise_multiplier
+    assert gaussian_delta(3, [multiplier]) <= 1e-6 < gaussian_delta(0.999 * 3, [multiplier])
+
+
+def value(facts: Any, name: str) -> Any:
+    return next((entry.value for entry in facts.entries if entry.name == name), None)
+
+
+def test_the_forecast_says_the_noise_and_warns_where_it_is_most() -> None:
+    budget = BUDGETS[0]
+    plan = planned("dp-kps gaussian", budget)
+    multiplier = plan.mechanism(GUIDE).noise_multiplier
+    assert value(plan.forecast, "guide_noise") == pytest.approx(multiplier / VECTOR_WEIGHT)
+    assert value(plan.forecast, "guide_signal_to_noise") is None
+    ratios = {}
+    for records in (100, 10_000):
+        plan = planned("dp-kps gaussian", budget, expected_records=records)
+        ratios[records] = value(plan.forecast, "guide_signal_to_noise")
+        warned = any("The guide would be mostly noise" in warning for warning in plan.forecast.warnings)
+        assert warned == (ratios[records] < 0.5) == (records == 100)
+    assert ratios[10_000] == pytest.approx(100 * ratios[100])
+
+
+def test_a_guide_is_recommended_where_its_sums_would_stand_above_the_noise() -> None:
+    def share(records: int, labels: int, epsilon: int) -> Any:
+        return value(
+            recommendation(Budget(epsilon, "1e-6"), labels=labels, expected_records=records), "recommended_guide_share"
+        )
+
+    assert share(10_000, 5, 3) == RECOMMENDED
+    assert share(100, 5, 3) == 0
+    assert share(2_000, 1, 3) == RECOMMENDED
+    assert share(2_000, 100, 3) == 0
+
+
+def foretold(name: str, budget: Budget, **changes: Any) -> Forecast:
+    return forecast(run_config(configured(name, budget, **changes)))
+
+
+def test_plans_without_a_guide_recommend_a_share_and_others_do_not() -> None:
+    def said(**changes: Any) -> Any:
+        made = foretold("dp-kps laplace" if "delta" in changes else "dp-kps gaussian", BUDGETS[0], **changes)
+        return value(made.plan.forecast, "recommended_guide_share")
+
+    assert said(guide=False, expected_records=100_000) == RECOMMENDED
+    assert said(guide=False) is None
+    assert said(expected_records=100_000) is None
+    assert said(guide=False, expected_records=100_000, delta="0") is None
+
+
+@pytest.mark.parametrize("epsilon", ["1e-9", "1e-3", "100", "100000"])
+@pytest.mark.parametrize("delta", ["1e-14", "1e-6", "0.5"])
+def test_no_budget_that_a_method_can_plan_with_is_refused_by_the_recommendation(epsilon: str, delta: str) -> None:
+    values: Mapping[str, Any] = configured(
+        "dp-kps gaussian", Budget(epsilon, delta), guide=False, expected_records=1000, top_terms=6
+    )
+    try:
+        make_plan(run_config(values))
+    except ConfigError:
+        pytest.skip("the method has no such plan")
+    assert value(forecast(run_config(values)).plan.forecast, "recommended_guide_share") in (0, RECOMMENDED)
+
+
+def test_the_calls_of_a_run_with_a_guide_are_as_many_times_more() -> None:
+    def calls(name: str, **changes: Any) -> Any:
+        made = foretold(name, BUDGETS[0], records=30, **changes)
+        return value(made.calls, "records"), value(made.calls, "calls")
+
+    assert calls("dp-kps gaussian", guide=False) == (30, 30)
+    assert calls("dp-kps gaussian") == (30, 90)
+    assert calls("dp-kps gaussian", guide_candidates=7) == (30, 210)
+    assert calls("dp-kps gaussian", ignore_guide=True) == (30, 30)
+    assert calls("dp-kps gaussian", llm="none") == (30, 0)
+
+
+def test_the_charge_is_in_words_and_of_every_label() -> None:
+    charge = guide_charge(2.0, 3)
+    assert charge.why == "noisy sums of the texts' embeddings for each of 3 label(s)"
+    assert charge.mechanism.shape == (3, None)  # type: ignore[attr-defined]

@@ -1,0 +1,147 @@
+"""Choosing by a guide: as many as are wanted, none twice, those that speak for their label, spread as its texts are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from test_guide import DIMENSION, LABELS, around, summed, unit
+
+from understudy.methods.shared.guide.choosing import CONTRAST, Choice, choose, herd
+
+GUIDE = summed(LABELS)
+DIRECTIONS = unit(3, 1)
+
+
+def made(spoken: list[int], seed: int = 3) -> NDArray[np.float32]:
+    """Texts that speak for these labels."""
+    return np.concatenate([around(DIRECTIONS[label], 1, seed + number) for number, label in enumerate(spoken)])
+
+
+def chosen(choice: Choice) -> list[list[int]]:
+    return [sorted(each.tolist()) for each in choice.chosen]
+
+
+def slow_herd(vectors: NDArray[np.float32], target: NDArray[np.float64], count: int) -> list[int]:
+    """Each time the one that leaves the sum nearest to that many times the target, of vectors of length 1."""
+    taken: list[int] = []
+    while len(taken) < min(count, len(vectors)):
+        said = vectors[taken].sum(axis=0, dtype=np.float64)
+        apart = {
+            index: np.linalg.norm((len(taken) + 1) * target - said - vectors[index])
+            for index in range(len(vectors))
+            if index not in taken
+        }
+        taken.append(min(apart, key=lambda index: apart[index]))
+    return taken
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("there", "count"), [(30, 8), (30, 30), (5, 9), (1, 1), (0, 3), (4, 0)])
+def test_herding_is_the_greedy_choice(there: int, count: int, seed: int) -> None:
+    vectors, target = unit(there, seed), np.random.default_rng(seed).normal(size=DIMENSION)
+    assert herd(vectors, target, count).tolist() == slow_herd(vectors, target, count)
+
+
+def test_the_mean_of_what_is_chosen_is_nearer_to_the_target_than_that_of_random_choices() -> None:
+    generator = np.random.default_rng(0)
+    vectors = np.concatenate([around(direction, 100, number) for number, direction in enumerate(unit(3, 2))])
+    target = vectors[generator.choice(300, 60)].mean(axis=0, dtype=np.float64)
+
+    def apart(indices: NDArray[np.int64]) -> float:
+        return float(np.linalg.norm(vectors[indices].mean(axis=0) - target))
+
+    random = [apart(generator.choice(300, 30, replace=False)) for _ in range(200)]
+    assert apart(herd(vectors, target, 30)) < min(random)
+
+
+def test_most_typical_texts_are_not_all_that_is_said() -> None:
+    """Two kinds of texts in equal parts, a little more of one: herding says both, where the nearest are all of one."""
+    one, other = unit(2, 8)
+    vectors = np.concatenate([around(one, 50, 1), around(other, 50, 2)])
+    found = herd(vectors, 0.55 * one.astype(np.float64) + 0.45 * other, 20)
+    assert 6 <= (found < 50).sum() <= 14
+
+
+def test_counts_are_respected_and_no_text_is_chosen_twice() -> None:
+    spoken = [number % 3 for number in range(60)]
+    labels = np.random.default_rng(4).integers(3, size=60)
+    for moves in (False, True):
+        for counts in ([5, 5, 5], [1, 0, 9], [0, 0, 0], [20, 3, 2]):
+            choice = choose(GUIDE, made(spoken), labels, counts, moves=moves)
+            there = np.bincount(labels, minlength=3)
+            assert all(
+                len(each) >= min(pair) for each, *pair in zip(choice.chosen, counts, there.tolist(), strict=True)
+            )
+            assert all(len(each) <= count for each, count in zip(choice.chosen, counts, strict=True))
+            every = np.concatenate(choice.chosen)
+            assert len(set(every.tolist())) == len(every)
+            moved = sum(int((labels[each] != label).sum()) for label, each in enumerate(choice.chosen))
+            assert choice.moved == moved
+            assert moves or moved == 0
+            assert choice.confirmed == sum(spoken[text] == label for text, label in enumerate(labels))
+
+
+def test_texts_that_speak_for_another_label_are_left_out_while_others_are_there() -> None:
+    spoken = [0, 1, 0, 2, 0, 1, 1, 2]
+    labels = np.array([0, 0, 0, 0, 0, 1, 1, 2])
+    vectors = made(spoken)
+    assert chosen(choose(GUIDE, vectors, labels, [3, 2, 1])) == [[0, 2, 4], [5, 6], [7]]
+    margins = GUIDE.margins(vectors, labels)
+    fourth = 1 if margins[1] > margins[3] else 3
+    assert chosen(choose(GUIDE, vectors, labels, [4, 2, 1])) == [sorted([0, 2, 4, fourth]), [5, 6], [7]]
+
+
+def test_texts_move_to_the_label_that_they_speak_for_where_it_lacks_its_own() -> None:
+    spoken = [0, 1, 1, 2, 1, 1, 1, 2]
+    labels = np.array([0, 0, 0, 0, 1, 1, 1, 2])
+    choice = choose(GUIDE, made(spoken), labels, [1, 5, 1], moves=True)
+    assert chosen(choice) == [[0], [1, 2, 4, 5, 6], [7]]
+    assert choice.moved == 2
+    assert chosen(choose(GUIDE, made(spoken), labels, [1, 3, 1], moves=True)) == [[0], [4, 5, 6], [7]], "it has enough"
+
+
+def test_a_label_gives_away_no_text_that_it_needs_itself() -> None:
+    spoken, labels = [2, 2, 0, 0], np.array([0, 0, 1, 1])
+    choice = choose(GUIDE, made(spoken), labels, [2, 2, 0], moves=True)
+    assert chosen(choice) == [[0, 1], [2, 3], []]
+    assert chosen(choose(GUIDE, made(spoken), labels, [2, 1, 0], moves=True))[0][1] in (2, 3)
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_fewer_texts_than_wanted_are_all_chosen(moves: bool) -> None:
+    labels = np.array([0, 1, 1, 2])
+    assert chosen(choose(GUIDE, made([0, 2, 1, 2]), labels, [9, 9, 9], moves=moves)) == [[0], [1, 2], [3]]
+
+
+@pytest.mark.parametrize("counts", [[3, 3, 3], [0, 0, 0]])
+@pytest.mark.parametrize("moves", [False, True])
+def test_of_no_texts_none_are_chosen(counts: list[int], moves: bool) -> None:
+    choice = choose(GUIDE, unit(0, 0), np.empty(0, dtype=np.int64), counts, moves=moves)
+    assert chosen(choice) == [[], [], []]
+    assert (choice.confirmed, choice.moved) == (0, 0)
+
+
+def test_what_tells_labels_apart_is_said_more_often_than_by_chance() -> None:
+    labels = np.repeat([0, 1, 2], 60)
+    vectors = unit(180, 3)
+    choice = choose(GUIDE, vectors, labels, [10, 10, 10])
+    middle = vectors.mean(axis=0, dtype=np.float64)
+    for label, each in enumerate(choice.chosen):
+        target = middle + CONTRAST * (GUIDE.means[label] - GUIDE.centre)
+        mean, random = vectors[each].mean(axis=0), vectors[labels == label].mean(axis=0)
+        assert np.linalg.norm(mean - target) < np.linalg.norm(random - target)
+
+
+def test_without_labels_the_chosen_are_typical_and_their_mean_follows_the_private_one() -> None:
+    guide = summed([np.concatenate([around(DIRECTIONS[0], 50, 1), around(DIRECTIONS[1], 50, 2)])])
+    vectors = np.concatenate([around(DIRECTIONS[0], 20, 3), around(DIRECTIONS[1], 20, 4), around(DIRECTIONS[2], 40, 5)])
+    labels = np.zeros(80, dtype=np.int64)
+    (found,) = choose(guide, vectors, labels, [20]).chosen
+    assert len(set(found.tolist())) == 20
+    assert (found < 40).all()
+    assert 7 <= (found < 20).sum() <= 13
+    for count in (0, 1, 200):
+        (found,) = choose(guide, vectors, labels, [count]).chosen
+        assert len(set(found.tolist())) == len(found) == min(count, 80)
+    assert chosen(choose(guide, unit(0, 0), labels[:0], [4])) == [[]]

@@ -1,0 +1,215 @@
+"""Histograms of typed columns: no record or owner moves them, or the scores of pairs, by more than is declared."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tiny_corpora import LABELS, OWNER, RECORD, Neighbours, Row, bounded, movement, random_neighbours
+
+from understudy.base.errors import PrivacyError
+from understudy.corpus.bounding import BoundedBatch
+from understudy.methods.shared.queries.marginals import Marginals, PairScores, independent
+from understudy.methods.shared.tables.selection import shares
+from understudy.privacy.measurement import exact_sum, measure
+from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity
+from understudy.privacy.noise import InsecureNoNoise
+from understudy.privacy.unit import Unit
+
+SIZES = (LABELS, 4, 2, 3)
+ALL_PAIRS = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
+PAIRS = 200
+UNITS = pytest.mark.parametrize("unit", [RECORD, OWNER], ids=["record", "owner"])
+
+
+def with_cells(row: Row, kind: int) -> Row:
+    """Cells that follow from the row; with ``kind`` 0 all alike, so that an owner's records add up."""
+    number = zlib.crc32(f"{row.text}{row.label}{kind}".encode()) if kind else 5
+    return row._replace(cells=tuple(number // 7**place % size for place, size in enumerate(SIZES[1:])))
+
+
+def neighbours(unit: Unit) -> Sequence[Neighbours]:
+    pairs = random_neighbours(unit, pairs=PAIRS, seed=2)
+    return [
+        Neighbours(*([with_cells(row, place % 3) for row in rows] for rows in pair)) for place, pair in enumerate(pairs)
+    ]
+
+
+def largest(query: Any, unit: Unit) -> float:
+    return max(movement(query, pair, unit).l2 for pair in neighbours(unit))
+
+
+def singles(kind: type[Marginals] = Marginals) -> Marginals:
+    return kind(SIZES, tuple((each,) for each in range(len(SIZES))), True)
+
+
+def shared(pairs: Sequence[tuple[int, int]], kind: type[Marginals] = Marginals) -> Marginals:
+    return kind.sharing(SIZES, tuple(pairs), labelled=True, shares=shares(SIZES, pairs))
+
+
+def scores(seed: int = 0, kind: type[PairScores] = PairScores) -> PairScores:
+    pairs = Marginals(SIZES, ALL_PAIRS, True)
+    noisy = [np.random.default_rng([seed, place]).normal(2, 3, size) for place, size in enumerate(SIZES)]
+    return kind(pairs, independent(pairs, noisy, 7.3))
+
+
+# -- sensitivity ------------------------------------------------------------------------------------------------------
+
+
+@UNITS
+@pytest.mark.parametrize("sets", [((0,), (1,), (2,), (3,)), ALL_PAIRS, ((1, 2, 3),)], ids=["singles", "pairs", "three"])
+def test_no_unit_moves_the_histograms_by_more_than_is_declared(sets: Any, unit: Unit) -> None:
+    assert 0.99 < largest(Marginals(SIZES, sets, True), unit) <= 1
+
+
+@UNITS
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6])
+def test_any_number_of_histograms_share_a_sensitivity_of_one(count: int, unit: Unit) -> None:
+    query = shared(ALL_PAIRS[:count])
+    assert query.sensitivity.within(Sensitivity.of_shared_weight("gaussian", len(ALL_PAIRS)), "gaussian")
+    assert 0.99 < largest(query, unit) <= 1
+
+
+@UNITS
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_unit_moves_the_scores_by_more_than_is_declared(seed: int, unit: Unit) -> None:
+    assert 0.5 < largest(scores(seed), unit) <= 1
+
+
+def test_a_score_moves_by_all_that_is_declared_where_a_pair_is_as_expected() -> None:
+    nothing = PairScores(Marginals(SIZES, ALL_PAIRS, True), np.zeros(Marginals(SIZES, ALL_PAIRS, True).shape, np.int64))
+    assert exact_sum(nothing, bounded([Row("a", cells=(1, 1, 1))])).tolist() == [COUNT_GRID] * len(ALL_PAIRS)
+
+
+class OwnersCountFully(Marginals):
+    """Broken: each of an owner's records counts as one."""
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return super().of_batch(replace(batch, shares=np.ones_like(batch.shares)))
+
+
+class Shares(Marginals):
+    """Broken: shares of the records of a batch, so that all of them move with one more record."""
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return super().of_batch(batch) * 20 // max(len(batch.texts), 1)
+
+
+class OneHistogram(Marginals):
+    """Broken: the sensitivity of one histogram for all of them."""
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity.of_counts(1)
+
+
+def test_shares_of_any_pairs_are_within_one() -> None:
+    generator = np.random.default_rng(0)
+    one = Sensitivity.of_shared_weight("gaussian", 2)
+    for _ in range(300):
+        sizes = tuple(generator.integers(2, 2000, generator.integers(2, 60)).tolist())
+        pairs = [(a, b) for b in range(len(sizes)) for a in range(b) if generator.random() < 0.3] or [(0, 1)]
+        query = Marginals.sharing(sizes, tuple(pairs), labelled=False, shares=shares(sizes, pairs))
+        assert query.sensitivity.within(one, "gaussian")
+        assert query.sensitivity.l2 > 0.99 * COUNT_GRID
+
+
+def test_histograms_that_share_no_sensitivity_are_refused() -> None:
+    """Broken twin: a record adds 1 to each histogram, where the noise was planned for 1 in all."""
+    planned = NoisySum("gaussian", 1.0, Sensitivity.of_shared_weight("gaussian", 6), (None,))
+    data, two = bounded(rows()), ((0, 1), (1, 2))
+    values = measure(planned, shared(two), data, source=InsecureNoNoise())
+    assert shared(two).in_records(values).sum() == pytest.approx(120, rel=1e-5)
+    with pytest.raises(PrivacyError, match="not the one that was planned"):
+        measure(planned, Marginals(SIZES, two, True), data, source=InsecureNoNoise())
+
+
+@dataclass(frozen=True)
+class FullSteps(Marginals):
+    """Broken: states the sensitivity of shared histograms and counts each record fully."""
+
+    def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
+        return Marginals(self.sizes, self.sets, self.labelled).of_batch(batch)
+
+
+def test_full_counts_in_place_of_shared_ones_are_caught() -> None:
+    assert largest(shared(ALL_PAIRS, FullSteps), RECORD) > 2
+
+
+@pytest.mark.parametrize(
+    ("broken", "unit"),
+    [(OwnersCountFully, OWNER), (Shares, RECORD), (OneHistogram, RECORD)],
+    ids=lambda each: str(each),
+)
+def test_broken_histograms_are_caught(broken: type[Marginals], unit: Unit) -> None:
+    assert largest(singles(broken), unit) > 1.01
+
+
+@dataclass(frozen=True)
+class ExactIndependence(PairScores):
+    """Broken: independence is that of the exact histograms, which move with the record too."""
+
+    def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        found = []
+        for pair in self.pairs.split(sums):
+            total = max(int(pair.sum()), 1)
+            found.append(np.abs(pair - pair.sum(1, keepdims=True) * (pair.sum(0, keepdims=True) / total)).sum())
+        return np.array(found).astype(np.int64)
+
+
+def test_independence_of_exact_counts_is_caught() -> None:
+    assert largest(scores(kind=ExactIndependence), RECORD) > 1.01
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def rows(count: int = 60) -> list[Row]:
+    return [with_cells(Row(f"text {number}", number % LABELS), 1) for number in range(count)]
+
+
+def test_histograms_are_those_of_numpy() -> None:
+    query = Marginals(SIZES, ((0, 1), (2,), (1, 3)), True)
+    values = query.split(exact_sum(query, bounded(rows(), batch_size=7)) / COUNT_GRID)
+    table = np.array([[row.label, *row.cells] for row in rows()])
+    for found, chosen in zip(values, query.sets, strict=True):
+        bins = [np.arange(SIZES[each] + 1) for each in chosen]
+        np.testing.assert_array_equal(found, np.histogramdd(table[:, list(chosen)], bins)[0])
+
+
+def test_a_table_without_labels_has_its_columns_alone() -> None:
+    query = Marginals(SIZES[1:], ((0,), (1, 2)), False)
+    assert [each.sum() for each in query.split(exact_sum(query, bounded(rows())) / COUNT_GRID)] == [60, 60]
+
+
+def test_scores_are_distances_from_what_is_expected() -> None:
+    pairs = Marginals(SIZES, ALL_PAIRS, True)
+    exact = pairs.split(exact_sum(pairs, bounded(rows())) / COUNT_GRID)
+    margins = [singles().split(exact_sum(singles(), bounded(rows())) / COUNT_GRID)[each] for each in range(4)]
+    query = PairScores(pairs, independent(pairs, margins, 60.0))
+    found = exact_sum(query, bounded(rows())) / COUNT_GRID
+    for score, pair, (a, b) in zip(found, exact, ALL_PAIRS, strict=True):
+        assert score == pytest.approx(np.abs(pair - np.outer(margins[a], margins[b]) / 60).sum(), abs=1e-3)
+
+
+@pytest.mark.parametrize("margins", ["negative", "nothing", "huge"])
+def test_any_noisy_counts_give_finite_expectations(margins: str) -> None:
+    value = {"negative": -5.0, "nothing": 0.0, "huge": 1e30}[margins]
+    pairs = Marginals(SIZES, ALL_PAIRS, True)
+    found = independent(pairs, [np.full(size, value) for size in SIZES], value)
+    assert found.dtype == np.int64
+    assert (found >= 0).all()
+    assert found.max() <= 2**40 * COUNT_GRID
+
+
+def test_more_histograms_than_were_planned_are_refused() -> None:
+    planned = NoisySum("gaussian", 1.0, Sensitivity.of_counts(2), (None,))
+    with pytest.raises(PrivacyError, match="not the one that was planned"):
+        measure(planned, Marginals(SIZES, ((0, 1), (1, 2), (2, 3)), True), bounded(rows()), source=InsecureNoNoise())
+    two = Marginals(SIZES, ((0, 1), (1, 2)), True)
+    assert measure(planned, two, bounded(rows()), source=InsecureNoNoise()).sum() == pytest.approx(120)

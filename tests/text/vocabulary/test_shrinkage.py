@@ -1,0 +1,106 @@
+"""The posterior of the spike-and-slab model: against numerical integration, and against what was simulated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from understudy.privacy.noise import NoiseKind
+from understudy.text.vocabulary.shrinkage import KnownNoise, Posterior, SpikeAndSlab, shrink, shrink_by_rank
+
+UNIT_NOISE: dict[NoiseKind, Any] = {"gaussian": stats.norm(), "laplace": stats.laplace(scale=0.5**0.5)}
+kinds = pytest.mark.parametrize("kind", UNIT_NOISE)
+
+
+def integrated(value: float, model: SpikeAndSlab, noise: Any) -> tuple[float, float]:
+    """(probability of a true value above 0, expected true value), by quadrature."""
+
+    def slab(true: float, power: int) -> float:
+        return float(true**power * np.exp(-true / model.slab_mean) / model.slab_mean * noise.pdf(value - true))
+
+    kink = max(value, 0.0)
+    spans = [(0.0, kink), (kink, kink + 80.0)]
+    mass, moment = (
+        sum(integrate.quad(slab, *span, args=(power,), epsabs=0, epsrel=1e-10, limit=500)[0] for span in spans)
+        for power in (0, 1)
+    )
+    real = model.share * mass
+    total = real + (1 - model.share) * noise.pdf(value)
+    return real / total, model.share * moment / total
+
+
+@kinds
+@pytest.mark.parametrize("slab_mean", [0.3, 0.5, 0.5**0.5, 0.5**0.5 + 1e-9, 1.0, 3.0, 50.0])
+def test_the_posterior_is_that_of_numerical_integration(kind: NoiseKind, slab_mean: float) -> None:
+    model = SpikeAndSlab(share=0.2, slab_mean=slab_mean)
+    values = np.array([-6.0, -1.0, 0.0, 1e-5, 0.5, 2.0, 4.0, 20.0])
+    found = model.posterior(values, kind)
+    expected = [integrated(float(value), model, UNIT_NOISE[kind]) for value in values]
+    assert np.allclose(found.probability, [each[0] for each in expected], rtol=1e-6, atol=1e-12)
+    assert np.allclose(found.mean, [each[1] for each in expected], rtol=1e-5, atol=1e-12)
+
+
+def simulated(kind: NoiseKind, share: float, slab_mean: float, std: float, size: int = 40_000) -> tuple[Any, Any]:
+    generator = np.random.default_rng(1)
+    true = np.where(generator.random(size) < share, generator.exponential(slab_mean, size), 0.0)
+    return true, true + std * UNIT_NOISE[kind].rvs(size, random_state=generator)
+
+
+@kinds
+def test_the_model_is_estimated_from_the_noisy_values(kind: NoiseKind) -> None:
+    _, noisy = simulated(kind, 0.1, 8.0, 1.0)
+    found = SpikeAndSlab(share=0.5, slab_mean=3.0).fitted(noisy, kind)
+    assert found.share == pytest.approx(0.1, abs=0.01)
+    assert found.slab_mean == pytest.approx(8.0, rel=0.05)
+
+
+@kinds
+def test_shrunk_values_are_nearer_to_the_true_ones_and_calibrated(kind: NoiseKind) -> None:
+    true, noisy = simulated(kind, 0.1, 12.0, 3.0)
+    found = shrink(noisy.reshape(4, -1), KnownNoise(kind, 3.0))
+    assert found.mean.shape == found.probability.shape == (4, 10_000)
+    mean, probability = found.mean.ravel(), found.probability.ravel()
+    assert np.mean((mean - true) ** 2) < 0.5 * np.mean((np.maximum(noisy, 0) - true) ** 2)
+    assert np.mean((mean - true) ** 2) < np.mean((np.where(noisy > 9, noisy, 0) - true) ** 2)
+    sure = (probability > 0.4) & (probability < 0.8)
+    assert np.mean(true[sure] > 0) == pytest.approx(probability[sure].mean(), abs=0.1)
+    assert mean.sum() == pytest.approx(true.sum(), rel=0.05)
+
+
+@kinds
+def test_extreme_values_and_noise_give_finite_numbers(kind: NoiseKind) -> None:
+    """Of a stranger's Release: up to 1e30, with any noise that its statement may name."""
+    for std in (1e-300, 1e-20, 1.0, 1e20, 1e300):
+        for values in ([[1e30, -1e30, 0.0, 1.0]], [[0.0] * 4], [[-5.0] * 4], [[7.0]]):
+            with np.errstate(all="raise", under="ignore"):
+                found = shrink(np.array(values), KnownNoise(kind, std))
+                ranked = shrink_by_rank(np.array(values)[0], KnownNoise(kind, std))
+            for each in (found.mean, found.probability, ranked.mean, ranked.probability):
+                assert np.all(np.isfinite(each))
+                assert np.all(each >= 0)
+
+
+def test_without_noise_nothing_is_shrunk() -> None:
+    values = np.array([[2.0, 0.0], [-1.0, 0.5]])
+    found: Posterior = shrink(values, KnownNoise("gaussian", 0.0))
+    assert found.mean.tolist() == [[2.0, 0.0], [0.0, 0.5]]
+    assert found.probability.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_many_values_are_fitted_by_some_of_them_and_repeatably(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, noisy = simulated("gaussian", 0.1, 8.0, 1.0)
+    whole = shrink(noisy, KnownNoise("gaussian", 1.0)).mean
+    monkeypatch.setattr("understudy.text.vocabulary.shrinkage._FITTED", 10_000)
+    some = [shrink(noisy, KnownNoise("gaussian", 1.0)).mean for _ in range(2)]
+    assert np.array_equal(*some)
+    assert np.allclose(some[0], whole, atol=0.5)
+
+
+def test_an_order_that_says_nothing_costs_little() -> None:
+    true, noisy = simulated("gaussian", 0.02, 20.0, 3.0)
+    together, ranked = shrink(noisy, KnownNoise("gaussian", 3.0)), shrink_by_rank(noisy, KnownNoise("gaussian", 3.0))
+    errors = [np.mean((each.mean - true) ** 2) for each in (together, ranked)]
+    assert errors[1] == pytest.approx(errors[0], rel=0.1)

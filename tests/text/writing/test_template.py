@@ -1,0 +1,258 @@
+"""Prompt templates: the shipped ones, a user's own, placeholders, examples from a file."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from understudy.base.errors import ConfigError
+from understudy.text.prompts.evolving import EvolutionPrompts, fill_in
+from understudy.text.prompts.template import Example, PromptTemplate, load_template, read_examples, with_phrases
+from understudy.text.vocabulary.words import kept_phrases
+
+SHIPPED = sorted(
+    entry.name.removesuffix(".yaml")
+    for entry in resources.files("understudy.text.prompts").joinpath("templates").iterdir()
+    if entry.name.endswith(".yaml")
+)
+PLACEHOLDERS = ("{document_type}", "{phrases}", "{count}", "{label}", "{missing}", "{text}")
+
+
+def load_shipped(name: str) -> PromptTemplate:
+    return load_template("", file=str(resources.files("understudy.text.prompts").joinpath("templates", f"{name}.yaml")))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_template_is_found_by_each_of_its_names(name: str) -> None:
+    template = load_shipped(name)
+    assert template.examples
+    assert template.user_with_label
+    for spelling in (template.document_type, *template.names):
+        assert load_template(f" {spelling.upper()} ") == template
+
+
+def test_no_two_shipped_templates_share_a_name() -> None:
+    templates = [load_shipped(name) for name in SHIPPED]
+    names = [name for template in templates for name in (template.document_type, *template.names)]
+    assert len(set(names)) == len(names)
+    assert all(name == name.strip().lower() for name in names)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_template_names_the_phrases_and_leaves_no_placeholder(name: str) -> None:
+    template = load_shipped(name)
+    messages = template.messages(["first term", "second"], label="sport", examples=template.examples)
+    contents = [message.content for message in messages]
+    assert "first term, second" in contents[-1]
+    assert "sport" in contents[-1]
+    assert "sport" not in template.messages(["first"])[-1].content
+    repair = template.repair_messages("A text.", ["second"], ["first term", "second"])[-1].content
+    assert "second" in repair
+    assert "A text." in repair
+    assert not any(mark in content for content in [*contents, repair] for mark in PLACEHOLDERS)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_examples_of_a_shipped_template_hold_their_phrases(name: str) -> None:
+    template = load_shipped(name)
+    for example in template.examples:
+        assert kept_phrases(example.text, example.phrases) == example.phrases
+        assert not any(stop in example.text for stop in template.stop)
+
+
+@pytest.mark.parametrize(
+    "name", ["clinical_note", "Clinical-Note", " clinical  note", "help-desk_ticket", "DOCTOR'S NOTE"]
+)
+def test_hyphens_underscores_and_case_do_not_count_in_a_document_type(name: str) -> None:
+    assert load_template(name).document_type in ("clinical note", "support ticket")
+
+
+def test_an_unknown_document_type_fills_the_general_template() -> None:
+    template = load_template("Ship's Log")
+    assert template.document_type == "Ship's Log"
+    assert "Ship's Log" in template.messages(["storm"])[-1].content
+
+
+def test_the_chat_has_the_system_the_examples_as_turns_and_the_question() -> None:
+    template = load_template("general")
+    messages = template.messages(["a"], examples=[Example(phrases=("x", "y"), text="X and y.")])
+    assert [message.role for message in messages] == ["system", "user", "assistant", "user"]
+    assert "x, y" in messages[1].content
+    assert messages[2].content == "X and y."
+
+
+def test_a_template_of_the_users_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "document_type: haiku\nuser: 'A {document_type} on {count}: {phrases}. {other}'\nstop: [END]", "utf-8"
+    )
+    template = load_template("news", file=path)
+    (message,) = template.messages(["snow", "moon"])
+    assert message.content == "A haiku on 2: snow, moon. {other}"
+    assert (
+        template.messages(["snow"], label="x")[-1].content == "A haiku on 1: snow. {other}"
+    )  # no pattern with a label
+    assert template.stop == ("END",)
+    assert "Rewrite this haiku" in template.repair_messages("Old.", ["moon"], ["snow", "moon"])[-1].content
+
+
+def test_braces_in_phrases_are_not_filled_in() -> None:
+    template = PromptTemplate(document_type="note", user="{phrases} {label}")
+    assert template.messages(["{label}"], label="{phrases}")[-1].content == "{label} {phrases}"
+
+
+def test_a_changed_template_has_another_hash() -> None:
+    template = load_template("general")
+    assert template.sha256 == load_template("general").sha256
+    assert template.sha256 != load_template("memo").sha256
+
+
+@pytest.mark.parametrize(
+    "text", ["", "- a", "document_type: x", "document_type: x\nuser: a\nstop: b", "user: [", "1: 2", "user: a\nmore: b"]
+)
+def test_a_file_that_is_no_template_is_one_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(ConfigError, match=r"mine.yaml is no prompt template.* See docs/prompts.md for its form"):
+        load_template("news", file=path)
+
+
+def test_a_template_that_cannot_be_read_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "latin.yaml").write_bytes("user: ä".encode("latin-1"))
+    for name in ("latin.yaml", "none.yaml"):
+        with pytest.raises(ConfigError, match=f"{name} cannot be read"):
+            load_template("news", file=tmp_path / name)
+
+
+def test_example_texts_get_the_phrases_that_they_hold(tmp_path: Path) -> None:
+    path = tmp_path / "examples.txt"
+    path.write_text("Chest pain since Monday, no fever.\n\nNothing known.\r\nA rash; FEVER too.\u2028\n", "utf-8")
+    examples = with_phrases(read_examples(path), ["fever", "chest pain", "rash", "pain"], count=2)
+    assert [example.phrases for example in examples] == [("fever", "chest pain"), ("fever", "rash")]
+    assert examples[0].text == "Chest pain since Monday, no fever."
+
+
+def test_examples_in_json_lines_may_bring_their_phrases(tmp_path: Path) -> None:
+    path = tmp_path / "examples.jsonl"
+    path.write_text(
+        '{"text": " A b. ", "phrases": ["zeta"]}\n"Only fever."\n{"text": "C fever"}\n{"text": ""}', "utf-8"
+    )
+    examples = with_phrases(read_examples(path), ["fever"], count=5)
+    assert [(example.text, example.phrases) for example in examples] == [
+        ("A b.", ("zeta",)),
+        *(("Only fever.", ("fever",)), ("C fever", ("fever",))),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"phrases": ["a"]}', '{"text": "a", "phrases": "a, b"}', '{"text": "a", "note": "b"}', "3", "[1]"]
+)
+def test_examples_that_are_none_are_one_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "examples.jsonl"
+    path.write_text(text, "utf-8")
+    with pytest.raises(ConfigError, match=r"The examples examples.jsonl (cannot be read|are not as they should be)"):
+        read_examples(path)
+
+
+def test_examples_in_one_json_file_are_not_read_line_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "examples.json"
+    path.write_text('[\n{"text": "Fever."}\n]', "utf-8")
+    with pytest.raises(ConfigError, match=r"examples\.json are one JSON file.*\.jsonl"):
+        read_examples(path)
+
+
+def test_examples_without_a_known_phrase_are_one_error(tmp_path: Path) -> None:
+    (tmp_path / "examples.txt").write_text("Nothing.", "utf-8")
+    with pytest.raises(ConfigError, match="hold no text with a phrase of the Release"):
+        with_phrases(read_examples(tmp_path / "examples.txt"), ["fever"], count=3)
+    assert with_phrases([], ["fever"], count=3) == []
+
+
+VALUES = {"label": "sport", "keyword": "a comeback", "style": "briefly", "words": "40", "text": "An [old] {text}."}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_templates_evolution_prompts_name_what_is_wanted(name: str) -> None:
+    template = load_shipped(name)
+    prompts = template.evolution
+    for pattern in (*prompts.random, *prompts.fill, *prompts.rephrase):
+        content = template.evolution_messages(pattern, VALUES)[-1].content
+        assert all(wish in content for wish in ("sport", "briefly", "40"))
+        assert ("a comeback" in content) == ("{keyword}" in pattern)
+        assert (VALUES["text"] in content) == (pattern not in prompts.random)
+        assert not set("[]{}") & set(content.replace(VALUES["text"], ""))
+    assert all("{keyword}" in pattern for pattern in prompts.random)
+    assert len(prompts.styles) >= 5
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_templates_evolution_examples_come_twice_in_different_words(name: str) -> None:
+    template = load_shipped(name)
+    assert len(template.evolution.examples) >= 3
+    assert template.evolution_examples == template.evolution.examples
+    for example in template.evolution.examples:
+        assert example.text
+        assert example.again not in ("", example.text)
+        assert not any(stop in text for stop in template.stop for text in (example.text, example.again))
+    if template.evolution.keywords:
+        assert len(template.evolution.keywords_of("")) >= 10
+
+
+def test_a_part_in_brackets_is_left_out_where_it_would_be_empty() -> None:
+    pattern = "Write[ ({label})][ on {keyword} in {style}][ as is][ {unknown}]."
+    assert fill_in(pattern, {"label": "x", "keyword": "y", "style": "z"}) == "Write (x) on y in z[ as is][ {unknown}]."
+    assert fill_in(pattern, {"label": "", "keyword": "y", "style": ""}) == "Write[ as is][ {unknown}]."
+    assert fill_in("{text}", {"text": "[{label}] {text}", "label": ""}) == "[{label}] {text}"
+
+
+def test_a_template_without_evolution_has_the_general_prompts_and_its_own_examples(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "document_type: haiku\nsystem: A poet.\nuser: '{phrases}'\nexamples: [{phrases: [snow, cold], text: Snow.}]",
+        "utf-8",
+    )
+    template = load_template("", file=path)
+    assert template.evolution == EvolutionPrompts()
+    assert [(each.text, each.keyword) for each in template.evolution_examples] == [("Snow.", "snow")]
+    system, question, answer, asked = template.evolution_messages(
+        template.evolution.random[0],
+        {"style": "briefly", "words": "9", "label": "", "keyword": ""},
+        turns=[({"keyword": "snow"}, "Snow.")],
+    )
+    assert system.content == "A poet."
+    assert (question.role, answer.role, answer.content) == ("user", "assistant", "Snow.")
+    assert asked.content == "Write a short haiku. Write briefly. Use about 9 words."
+
+
+def test_an_evolution_block_replaces_only_what_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "document_type: haiku\nsystem: A poet.\nuser: '{phrases}'\n"
+        "evolution: {system: '', random: 'One[ on {keyword}]', keywords: [snow, moon]}",
+        "utf-8",
+    )
+    template = load_template("", file=path)
+    (message,) = template.evolution_messages(template.evolution.random[0], {"keyword": "snow"})
+    assert message.content == "One on snow"
+    assert template.evolution.keywords_of("any label") == ("snow", "moon")
+    assert template.evolution.rephrase == EvolutionPrompts().rephrase
+
+
+@pytest.mark.parametrize(
+    "block", ["3", "{more: b}", "{styles: briefly}", "{keywords: snow}", "{examples: [{again: b}]}"]
+)
+def test_an_evolution_block_that_is_none_is_one_error(tmp_path: Path, block: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"document_type: haiku\nuser: a\nevolution: {block}", "utf-8")
+    with pytest.raises(ConfigError, match=r"mine.yaml is no prompt template.* See docs/prompts.md for its form"):
+        load_template("news", file=path)
+
+
+def test_keywords_go_by_the_longest_name_in_the_label() -> None:
+    prompts = EvolutionPrompts(keywords={"bars": ["wine"], "wine bars": ["port"], "*": ["staff"]})
+    assert prompts.keywords_of("Bars, 4 stars") == ("wine",)
+    assert prompts.keywords_of("WINE-BARS") == ("port",)
+    assert prompts.keywords_of("barstools") == ("staff",)
+    assert EvolutionPrompts().keywords_of("bars") == ()

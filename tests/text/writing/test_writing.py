@@ -1,0 +1,204 @@
+"""The prompting loop: what is asked, which answer is kept, what is asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from clinic import FakeChat, prompt_of
+
+from understudy.models.types import ChatRequest, Completion
+from understudy.text.prompts.parameters import WritingParameters
+from understudy.text.prompts.template import Example, load_template
+from understudy.text.vocabulary.words import kept_phrases
+from understudy.text.writing.answers import NoText, rank
+from understudy.text.writing.records import Seed, SyntheticRecord
+from understudy.text.writing.writer import Writer
+
+SEEDS = [Seed(("fever", "rash"), 0), Seed(("chest pain", "stent"), 1)]
+
+
+def write(
+    chat: FakeChat | None, seeds: Sequence[Seed] = SEEDS, more: dict[str, Any] | None = None, **parameters: Any
+) -> list[SyntheticRecord]:
+    template = load_template("document")
+    return list(Writer(chat, template, WritingParameters(**parameters), **(more or {})).write(seeds))
+
+
+def in_turn(*texts: str) -> Callable[[ChatRequest], Completion]:
+    """One text per call; the last one for all others."""
+    left = list(texts)
+    return lambda request: Completion(left.pop(0) if len(left) > 1 else left[0], "stop")
+
+
+def test_without_a_model_a_text_is_its_phrases() -> None:
+    records = write(None)
+    assert [(record.text, record.label) for record in records] == [("fever, rash", 0), ("chest pain, stent", 1)]
+    assert records[1].provenance == {"phrases": ["chest pain", "stent"]}
+
+
+def test_a_prompt_holds_the_phrases_the_examples_and_nothing_else() -> None:
+    chat = FakeChat()
+    write(chat, more={"labels": ["skin", "heart"]})
+    first, second = chat.asked
+    assert first.messages[-1].content == prompt_of(["fever", "rash"])
+    assert first.messages == load_template("document").messages(["fever", "rash"], examples=_examples(first))
+    assert "heart" not in str(second.messages)
+
+
+def _examples(request: ChatRequest) -> list[Example]:
+    """The template's examples that a request shows."""
+    texts = {message.content for message in request.messages if message.role == "assistant"}
+    return [example for example in load_template("document").examples if example.text in texts]
+
+
+def test_the_label_is_named_only_when_asked() -> None:
+    chat = FakeChat()
+    write(chat, more={"labels": ["skin", "heart"]}, label_in_prompt=True)
+    assert "skin" in chat.asked[0].messages[-1].content
+    assert "heart" in chat.asked[1].messages[-1].content
+    write(chat := FakeChat(), label_in_prompt=True)  # a Release without labels
+    assert chat.asked[0].messages[-1].content == prompt_of(["fever", "rash"])
+
+
+def test_sampling_parameters_reach_the_request() -> None:
+    chat = FakeChat()
+    write(chat, llm_temperature=0.3, top_p=0.5, max_tokens=17)
+    request = chat.asked[0]
+    assert (request.temperature, request.top_p, request.max_tokens) == (0.3, 0.5, 17)
+    assert request.stop == load_template("document").stop
+
+
+def test_prompt_terms_shortens_what_is_asked_for() -> None:
+    chat = FakeChat()
+    (record,) = write(chat, [Seed(("fever", "rash", "mole"), 0)], prompt_terms=2)
+    assert chat.asked[0].messages[-1].content == prompt_of(["fever", "rash"])
+    assert record.provenance["phrases"] == ["fever", "rash"]
+
+
+def test_examples_take_turns_and_those_of_the_user_replace_the_templates() -> None:
+    mine = [Example(phrases=("a",), text=text) for text in ("One.", "Two.", "Three.")]
+    chat = FakeChat()
+    write(chat, [Seed((str(n),), 0) for n in range(3)], more={"examples": mine}, examples_per_prompt=2)
+    shown = [[m.content for m in request.messages if m.role == "assistant"] for request in chat.asked]
+    assert shown == [["One.", "Two."], ["Three.", "One."], ["Two.", "Three."]]
+    write(chat := FakeChat(), examples_per_prompt=0)
+    assert [message.role for message in chat.asked[0].messages] == ["system", "user"]
+
+
+def test_the_sample_with_most_phrases_is_kept() -> None:
+    chat = FakeChat(in_turn("No word.", "A Fever.", "A fever and a rash.", "rash"))
+    (record,) = write(chat, SEEDS[:1], samples=4)
+    assert record.text == "A fever and a rash."
+    assert record.provenance["kept"] == ["fever", "rash"]
+    assert [request.sample for request in chat.asked] == [0, 1, 2, 3]
+    assert len({request.key("m") for request in chat.asked}) == 4
+
+
+def test_the_ranking_of_answers() -> None:
+    phrases = ["fever", "chest pain"]
+    worst_to_best = [
+        Completion("", "failed"),
+        Completion("nothing", "length"),
+        Completion("nothing", "stop"),
+        Completion("A fever.", "length"),
+        Completion("A FEVER.", "stop"),
+        Completion("Chest-pain with a fever", "length"),
+        Completion("A fever with chest pain.", "stop"),
+    ]
+    ranks = [rank(answer, phrases) for answer in worst_to_best]
+    assert ranks == sorted(ranks)
+    assert len(set(ranks)) == len(ranks)
+
+
+def test_a_text_goes_before_a_list_of_its_words_and_before_one_that_goes_in_circles() -> None:
+    phrases = ["fever", "rash", "mole"]
+    told = rank(Completion("A rash with fever came from the mole.", "stop"), phrases)
+    recited = rank(Completion("Fever, rash, mole.", "stop"), phrases)
+    circling = rank(Completion("A rash, a fever, a mole, a rash, a fever, a mole, a rash.", "stop"), phrases)
+    assert told > circling > recited > rank(Completion("Nothing.", "length"), phrases)
+
+
+def test_phrases_count_as_kept_only_as_whole_words_in_a_row() -> None:
+    assert kept_phrases("The paint; CHEST-PAIN, feverish.", ["ain", "chest pain", "fever"]) == ("chest pain",)
+    assert kept_phrases("Pain chest", ["chest pain"]) == ()
+
+
+def test_a_text_is_asked_for_again_with_the_missing_phrases() -> None:
+    chat = FakeChat(in_turn("A fever.", "Still a fever.", "A fever with a rash.", "never asked"))
+    (record,) = write(chat, SEEDS[:1], repair=4)
+    assert record.text == "A fever with a rash."
+    assert len(chat.asked) == 3
+    for request, text in zip(chat.asked[1:], ["A fever.", "A fever."], strict=True):  # the better one is mended
+        assert text in request.messages[-1].content
+        assert "words: rash" in request.messages[-1].content
+    assert len(set(chat.keys)) == 3
+
+
+def test_a_repair_that_makes_it_worse_is_dropped() -> None:
+    (record,) = write(FakeChat(in_turn("A fever.", "Oh.")), SEEDS[:1], repair=1)
+    assert record.text == "A fever."
+
+
+def test_identical_prompts_are_different_samples() -> None:
+    number = iter(range(9))
+    chat = FakeChat(lambda request: Completion(f"Text {next(number)}", "stop"))
+    records = write(chat, [SEEDS[0]] * 3, examples_per_prompt=0, samples=2)
+    assert [request.sample for request in chat.asked] == [0, 1, 2, 3, 4, 5]
+    assert len({record.text for record in records}) == 3
+
+
+def test_another_seed_asks_for_other_answers() -> None:
+    chats = [FakeChat(), FakeChat()]
+    for seed, chat in enumerate(chats):
+        write(chat, more={"seed": seed}, samples=3)
+    assert not set(chats[0].keys) & set(chats[1].keys)
+
+
+@pytest.mark.parametrize("blank", [Completion("", "empty"), Completion(" \n", "stop")])
+def test_a_blank_answer_is_asked_for_once_more(blank: Completion) -> None:
+    answers = iter([blank, Completion("A rash.", "stop")])
+    chat = FakeChat(lambda request: next(answers))
+    (record,) = write(chat, SEEDS[:1])
+    assert record.text == "A rash."
+    assert [request.sample for request in chat.asked] == [0, 1]
+
+
+def test_what_stays_blank_or_fails_is_a_record_without_a_text() -> None:
+    chat = FakeChat(lambda request: Completion("", "empty"))
+    assert [record.text for record in write(chat, repair=2)] == ["", ""]
+    assert len(chat.asked) == 4
+    failed = Completion("", "failed", error="busy")
+    chat = FakeChat(lambda request: failed if len(chat.asked) == 1 else Completion("A fever.", "stop"))
+    first, second = write(chat, SEEDS[:2])
+    assert (first.text, first.provenance["finish"]) == ("", "failed")
+    assert second.text
+    assert len(chat.asked) == 2  # the model has tried often enough; the next run asks again
+
+
+def test_where_all_fail_the_most_frequent_reason_is_named() -> None:
+    answers = iter(["gone", "busy", "busy"])
+    chat = FakeChat(lambda request: Completion("", "failed", error=next(answers)))
+    with pytest.raises(NoText, match="wrote no text at all: busy"):
+        write(chat, [SEEDS[0]] * 3)
+
+
+def test_progress_counts_all_answers_over_all_batches() -> None:
+    told: list[tuple[int, int]] = []
+    chat = FakeChat(in_turn("A fever.", "A fever and a rash."))
+    records = write(
+        chat, [SEEDS[0]] * 5, more={"progress": lambda *numbers: told.append(numbers), "seeds_at_once": 2}, repair=1
+    )
+    assert [done for done, _ in told] == [0, 1, 2, 3, 4, 5, 6], "that there is something to wait for is told at once"
+    assert told[-1] == (6, 6)
+    assert len(records) == 5
+
+
+def test_records_come_in_the_order_of_their_seeds() -> None:
+    seeds = [Seed((f"term{number}",), number % 2) for number in range(10)]
+    records = write(FakeChat(), seeds, more={"seeds_at_once": 3})
+    assert [(record.provenance["phrases"][0], record.label) for record in records] == [
+        (seed.phrases[0], seed.label) for seed in seeds
+    ]
+    assert all(record.provenance["model"] == "fake:chat" for record in records)
