@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.privacy.accountant import Composition
-from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
+from understudy.privacy.events import Event, GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.exact import require_positive
 from understudy.privacy.guarantee import Budget, gaussian_noise_multiplier
 from understudy.privacy.measurement import Batches, Query, exact_sum
@@ -218,7 +218,7 @@ def steps_within(
 
     def fits(steps: int) -> bool:
         """As the plan will count."""
-        events = (*others, SubsampledGaussianEvent(noise_multiplier, rate, steps))
+        events: tuple[Event, ...] = (*others, SubsampledGaussianEvent(noise_multiplier, rate, steps))
         return Composition(events).epsilon(float(budget.delta)) <= budget.epsilon
 
     if noise_multiplier < LEAST_NOISE or not fits(1):
