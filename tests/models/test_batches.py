@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +281,18 @@ def test_a_key_refused_again_and_again_does_not_use_up_the_tries(machine: Machin
             machine.ask(questions(2))
     plan.before = lambda _seen: None
     assert len(machine.ask(questions(2))) == 2
+
+
+def test_a_batch_is_waited_for_at_another_address_and_under_any_content_type(machine: Machine) -> None:
+    plan = plan_of(machine)
+    killed_at(machine, "GET /v1/batches/batch_0", after=False)
+
+    def as_text(number: int, seen: Any) -> Reply:
+        return replace(plan(number, seen), headers={"Content-Type": "text/plain"})
+
+    with FakeEndpoint(as_text) as elsewhere:
+        assert len(machine.ask(questions(6), base_url=elsewhere.base_url)) == 6
+    assert [len(batch["lines"]) for batch in plan.batches.values()] == [5, 1]
 
 
 def test_a_cap_hands_in_what_fits_and_then_ends(machine: Machine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from typing import Any
 
 from endpoint_fixtures import chat, clean_environment_fixture, endpoint_fixture  # noqa: F401
@@ -15,7 +16,7 @@ from understudy.models.probe import probe
 
 def good(number: int, seen: Any) -> Reply:
     if seen.method == "GET":
-        return models("small", "large")
+        return replace(models("small", "large"), headers={"Content-Type": "text/plain"})
     if "from 1 to 20" in seen.prompt:
         return answer("1 2 3 4 5 6 ")
     if seen.body["max_tokens"] == 8:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from clinic import TERMS, FakeChat, flags, rows, settings, write_csv
 from run_fixtures import Said, runs_charged, stops_after_the_charge
-from server import FakeEndpoint, answer
+from server import FakeEndpoint, answer, error
 
 from understudy.base.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ModelError, ResumeError
 from understudy.ledger import Ledger
@@ -239,6 +239,23 @@ def test_failed_answers_are_dropped_counted_and_asked_again_by_the_same_command(
     use_chat(FakeChat()).asked = chat.asked = []
     result = running.run(run_config(values))
     assert (len(result.records), result.missing) == (8, 0)
+
+
+def test_prompts_that_a_gateway_refuses_cost_their_texts_and_not_the_table(tmp_path: Path) -> None:
+    minded: set[str] = set()
+
+    def gateway(number: int, seen: Any) -> Any:
+        if len(minded) < 3 and seen.prompt != "Say ok.":
+            minded.add(seen.prompt)
+        return error(403) if seen.prompt in minded else answer("A note.")
+
+    with FakeEndpoint(gateway) as endpoint:
+        values = settings(tmp_path, llm="openai:test", base_url=endpoint.base_url, examples_per_prompt=0)
+        for _ in range(2):
+            result = run(values, max_concurrency=1)
+            assert (len(result.records), result.missing) == (5, 3)
+            assert (tmp_path / "out" / "release" / "synthetic.parquet").exists()
+    assert runs_charged(values["ledger"]) == 1
 
 
 def test_a_second_process_in_the_same_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

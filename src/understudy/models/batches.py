@@ -319,14 +319,14 @@ class _Desk:
             self._said[batch] = (now, shown)
 
     async def _upload(self, token: str, lines: bytes) -> str:
-        document: Any = await self.client.post(
+        reply = await self.client.post(
             "/files",
-            cast_to=object,
+            cast_to=bytes,
             body={"purpose": "batch"},
             files=[("file", (f"understudy-{token}.jsonl", lines, "application/jsonl"))],
             options={"headers": {"Content-Type": "multipart/form-data"}},
         )
-        return str(document["id"])
+        return str(json.loads(reply)["id"])
 
     async def _begin(self, token: str, file: str) -> str:
         """Begin the batch once: a try whose end is unknown may have begun it."""
@@ -343,8 +343,7 @@ class _Desk:
             if unsure and (found := await self._find(token)):
                 return found
             unsure = True
-            document: Any = await self.client.post("/batches", cast_to=object, body=body)
-            return str(document["id"])
+            return str(json.loads(await self.client.post("/batches", cast_to=bytes, body=body))["id"])
 
         return await self._retried(begin, "the batch was not begun")
 
@@ -364,7 +363,7 @@ class _Desk:
 
     async def _get(self, path: str, params: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         options: Any = {} if params is None else {"params": params}
-        document = await self.client.get(path, cast_to=object, options=options)
+        document = json.loads(await self.client.get(path, cast_to=bytes, options=options))
         if not isinstance(document, Mapping):
             raise ValueError("no object")
         return document
@@ -379,6 +378,8 @@ class _Desk:
             outcome = await tried(call(), unreadable, timeout=10 * self.endpoint.timeout)
             if not isinstance(outcome, Failure):
                 return outcome
+            if outcome.refusal is not None:
+                raise outcome.refusal
             failures += 1
             _log.debug("Try %d of a call failed: %s.", failures, outcome.reason)
             if not outcome.retry or failures >= BREAKER:

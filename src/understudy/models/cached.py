@@ -64,6 +64,8 @@ class CachedChat:
         for start in range(0, len(keys), LOOK_UP):
             some = keys[start : start + LOOK_UP]
             stored = self._answers.get_many(some)
+            older = {requests[places[key][0]].key(self.model_id, address=True): key for key in some}
+            stored = {older[key]: text for key, text in self._answers.get_many(list(older)).items()} | stored
             missing += [key for key in some if key not in stored]
             for key, text in stored.items():
                 completion = Completion.from_json(text)
@@ -84,7 +86,8 @@ class CachedChat:
                     for index in places[missing[position]]:
                         yield index, _not_final(completion)
         finally:
-            blank |= self._store(missing, await batches.close())
+            async for batch in batches.rest():
+                blank |= self._store(missing, batch)
             if blank:  # last: they count only in a run whose model wrote something
                 self._answers.put_blank(blank)
 
@@ -135,11 +138,14 @@ class _Batches:
             self._arrived.clear()
         return self._hand_over()
 
-    async def close(self) -> list[tuple[int, Completion]]:
-        """End the stream; return what it gave and nobody took."""
+    async def rest(self) -> AsyncIterator[list[tuple[int, Completion]]]:
+        """End the stream; what it gave and nobody took, and what it still gives, soon after it comes."""
         self._pump.cancel()
+        while not self._pump.done():
+            await asyncio.wait([self._pump], timeout=BATCH_SECONDS)
+            yield self._hand_over()
         await asyncio.gather(self._pump, return_exceptions=True)
-        return self._hand_over()
+        yield self._hand_over()
 
     def _hand_over(self) -> list[tuple[int, Completion]]:
         items, self._items = self._items, []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import ssl
@@ -163,6 +164,10 @@ _REFUSALS = {
         "does not know this model or address",
         "Check the model's name and the base URL, which often ends in /v1.",
     ),
+    "dialect": (
+        "does not answer with chat completions",
+        "Check the base URL, which often ends in /v1, and what stands between here and the server.",
+    ),
     "credit": (
         "says that the account has no credit left",
         "Add credit; stored answers are kept, and the same command resumes.",
@@ -182,6 +187,7 @@ class Failure:
         pause: seconds that the endpoint asks to be left alone.
         status: the HTTP status, where there is one.
         document: the error document of a refused request.
+        refusal: the error to end with where it is not this text's fault.
     """
 
     reason: str
@@ -192,6 +198,7 @@ class Failure:
     pause: float = 0.0
     status: int | None = None
     document: object = field(default=None, repr=False)
+    refusal: ModelError | None = None
 
 
 async def attempt(
@@ -204,10 +211,19 @@ async def attempt(
         ModelError: nothing else that is sent there would work either.
     """
 
-    async def answer() -> Answer:
-        return read_answer(await client.post("/chat/completions", cast_to=object, body=body), stop, most=most)
+    unreadable = "the answer was not a chat completion"
 
-    return await tried(answer(), "the answer was not a chat completion", timeout=timeout)
+    async def answer() -> Answer | Failure:
+        reply = await client.post("/chat/completions", cast_to=bytes, body=body)  # JSON under whatever content type
+        try:
+            document = json.loads(reply)
+            if isinstance(document, Mapping) and document.get("error") and not document.get("choices"):
+                return Failure("the endpoint answered with an error", unknown_usage=True)
+            return read_answer(document, stop, most=most)
+        except (ValueError, RecursionError):  # paid for, and another try would be, too
+            return Failure(unreadable, retry=False, unknown_usage=True, status=200, refusal=_refusal("dialect", 200))
+
+    return await tried(answer(), unreadable, timeout=timeout)
 
 
 async def tried(reply: Awaitable[_Reply], unreadable: str, *, timeout: float) -> _Reply | Failure:
@@ -246,9 +262,8 @@ def _refused(error: APIStatusError) -> Failure:
         kind = "credit"
     else:
         kind = _FATAL.get(status, "")
-    if kind:
-        problem, cure = _REFUSALS[kind]
-        raise ModelError(f"The endpoint {problem} (HTTP {status}).", cure)
+    if kind == "credit":
+        raise _refusal(kind, status)
     if status in _WORTH_A_RETRY or status >= 500:
         return Failure(
             f"the endpoint answered HTTP {status}",
@@ -256,7 +271,13 @@ def _refused(error: APIStatusError) -> Failure:
             status=status,
             pause=retry_after(error.response.headers.get("retry-after")),
         )
-    return Failure(f"the endpoint refused the request (HTTP {status})", retry=False, status=status, document=error.body)
+    reason, refusal = f"the endpoint refused the request (HTTP {status})", _refusal(kind, status) if kind else None
+    return Failure(reason, retry=False, status=status, document=error.body, refusal=refusal)
+
+
+def _refusal(kind: str, status: int) -> ModelError:
+    problem, cure = _REFUSALS[kind]
+    return ModelError(f"The endpoint {problem} (HTTP {status}).", cure)
 
 
 def _broken(error: APIConnectionError) -> Failure:

@@ -8,6 +8,7 @@ sent where in :mod:`understudy.models.connection`, how this endpoint speaks in :
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from understudy.base.errors import ConfigError, ModelError
 from understudy.models.connection import Failure, attempt, clean_base_url, find_key, open_client
 from understudy.models.dialect import Answer, Dialect
 from understudy.models.limits import (
+    BREAKER,
     LIST_BYTES,
     SILENT_SECONDS,
     Breaker,
@@ -30,7 +32,7 @@ from understudy.models.limits import (
     most_characters,
 )
 from understudy.models.presets import PRESETS, require_extra_body
-from understudy.models.types import ChatRequest, Completion
+from understudy.models.types import ChatRequest, Completion, Message
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -118,7 +120,8 @@ class EndpointChat:
         """Yield ``(index into requests, Completion)`` in the order of completion, each index once.
 
         Raises:
-            ModelError: nothing else would work either; what was answered has been yielded.
+            ModelError: nothing else would work either; what was in flight was waited for, and what was answered has
+                been yielded. A cancelled task waits likewise, until it is cancelled again.
         """
         if not requests:
             return
@@ -127,7 +130,7 @@ class EndpointChat:
             session = _Session(self, client, requests)
             task = asyncio.create_task(session.run())
             try:
-                while (done := await session.results.get()) is not None:
+                while (done := await session.result()) is not None:
                     yield done
                 await task
             finally:
@@ -147,8 +150,8 @@ class EndpointChat:
         async with self.connect(most_bytes=LIST_BYTES) as client:
             try:
                 async with asyncio.timeout(self.timeout):
-                    document = await client.get("/models", cast_to=object)
-                return [str(entry["id"]) for entry in document["data"]]  # type: ignore[index]
+                    document = json.loads(await client.get("/models", cast_to=bytes))
+                return [str(entry["id"]) for entry in document["data"]]
             except Exception:  # whatever a library makes of a stranger's bytes
                 return None
 
@@ -156,15 +159,18 @@ class EndpointChat:
 STRETCH = 4
 """An answer that ran out of tokens while reasoning gets this many times the tokens, once."""
 
+PLAIN = ChatRequest((Message("user", "Say ok."),), max_tokens=4, temperature=0.0)
+"""A question that no content filter minds: an endpoint that refuses it refuses everything."""
+
 WORTH_ADAPTING = frozenset((400, 422))
 _NOT_READY = frozenset((503, 529))
 
 
 class _Session:
-    """One pass over ``requests``; ``results`` fills while :meth:`run` runs, and None marks its end."""
+    """One pass over ``requests``: :meth:`result` gives what comes while :meth:`run` runs, and None at its end."""
 
     def __init__(self, endpoint: EndpointChat, client: AsyncOpenAI, requests: Sequence[ChatRequest]) -> None:
-        self.results: asyncio.Queue[tuple[int, Completion] | None] = asyncio.Queue()
+        self._results: asyncio.Queue[tuple[int, Completion] | None] = asyncio.Queue()
         self._endpoint = endpoint
         self._client = client
         self._pending = iter(enumerate(requests))
@@ -178,29 +184,51 @@ class _Session:
         )
         self._last_answer = time.monotonic()
         self._waiting = 0
-        self._cap: ModelError | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._in_flight: set[asyncio.Task[Any] | None] = set()
+        self._plainly = asyncio.Lock()
+        self._error: BaseException | None = None
 
     async def run(self) -> None:
         """Answer all requests.
 
         Raises:
-            ModelError: nothing else would work either; at a cap, what was in flight is answered first.
+            ModelError: nothing else would work either; what was in flight is waited for first.
         """
         watch = asyncio.create_task(self._watch())
         _log.debug("Asking %s at most %d requests at once.", self._endpoint.host, self._workers)
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(self._workers):
-                    group.create_task(self._work())
+                self._tasks = [group.create_task(self._work()) for _ in range(self._workers)]
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
             watch.cancel()
             used = self._endpoint.budget.used
             _log.debug("%d tokens of prompts and %d of answers so far.", used.prompt_tokens, used.completion_tokens)
-            self.results.put_nowait(None)
-        if self._cap is not None:
-            raise self._cap
+            self._results.put_nowait(None)
+        if self._error is not None:
+            raise self._error
+
+    async def result(self) -> tuple[int, Completion] | None:
+        """The next one. Cancelled for the first time, it goes on until all that is in flight has come."""
+        try:
+            return await self._results.get()
+        except asyncio.CancelledError as interrupt:
+            if isinstance(self._error, asyncio.CancelledError):
+                raise
+            self._end(interrupt)
+            if count := len(self._in_flight):
+                self._endpoint.say(f"Waiting for {count} answers in flight; interrupt again to lose them.")
+            return await self._results.get()
+
+    def _end(self, error: BaseException) -> None:
+        """Send nothing more; the first ``error``, or an interrupt, is raised once all that is in flight has come."""
+        if self._error is None or isinstance(error, asyncio.CancelledError):
+            self._error = error
+        for task in self._tasks:
+            if task not in self._in_flight and task is not asyncio.current_task():
+                task.cancel()
 
     async def _watch(self) -> None:
         """Say that nothing comes, each time that the silence has doubled."""
@@ -220,40 +248,30 @@ class _Session:
     async def _work(self) -> None:
         for index, request in self._pending:
             self._waiting += 1
-            completion = await self._answer(request)
-            self._waiting -= 1
+            try:
+                completion = await self._answer(request)
+            except ModelError as error:
+                self._end(error)
+                return
+            finally:
+                self._waiting -= 1
             if completion is None:
                 return
-            self.results.put_nowait((index, completion))
-            if completion.finish_reason == "failed":
-                self._breaker.failed(completion.error or "")
+            self._results.put_nowait((index, completion))
 
     async def _answer(self, request: ChatRequest) -> Completion | None:
-        """The completion of one request; None where a cap forbids to send it."""
+        """The completion of one request; None where the run ends before there is one."""
         endpoint = self._endpoint
-        prompt_bytes = bytes_of(request)
         max_tokens, failures, total = request.max_tokens, 0, Usage()
-        while self._cap is None:
-            worst = endpoint.budget.worst(prompt_bytes, max_tokens)
-            try:
-                sent_at = await self._pace.enter(endpoint.budget, worst)
-            except ModelError as cap:
-                self._cap = cap
-                return None
-            used = worst
-            try:
-                outcome, adapted = await self._attempt(request, max_tokens)
-                used = _used(outcome, worst)
-            finally:
-                endpoint.budget.settle(worst, used)
-                self._pace.leave()
+        while self._error is None:
+            outcome, adapted, sent_at = await self._send(request, max_tokens)
             if isinstance(outcome, Answer):
                 self._last_answer = time.monotonic()
                 self._pace.speed_up()
                 self._breaker.answered()
                 endpoint.dialect.learn(outcome)
                 if outcome.usage is not None:
-                    endpoint.budget.learn(prompt_bytes, outcome.usage.prompt_tokens)
+                    endpoint.budget.learn(bytes_of(request), outcome.usage.prompt_tokens)
                     total += outcome.usage
                 if outcome.ran_out and max_tokens == request.max_tokens:
                     max_tokens *= STRETCH
@@ -270,21 +288,47 @@ class _Session:
             failures += 1
             _log.debug("Try %d of a request failed: %s.", failures, outcome.reason)
             if not outcome.retry or failures > endpoint.max_retries:
+                if outcome.retry or outcome.status is None:
+                    self._breaker.failed(outcome.reason)
+                else:
+                    await self._refused(1 if outcome.refusal else BREAKER)
                 tries = "" if failures == 1 else f" (the last of {failures} tries)"
                 return Completion("", "failed", error=outcome.reason + tries)
             await asyncio.sleep(max(outcome.pause, backoff(failures, endpoint.backoff_seconds)))
         return None
 
-    async def _attempt(self, request: ChatRequest, max_tokens: int) -> tuple[Answer | Failure, bool]:
-        """What came of one try, and whether the endpoint's dialect was learnt from its refusal."""
-        endpoint = self._endpoint
-        body = endpoint.body(request, max_tokens=max_tokens)
-        outcome = await attempt(
-            self._client, body, stop=request.stop, timeout=endpoint.timeout, most=most_characters(max_tokens)
-        )
-        if isinstance(outcome, Failure) and outcome.status in WORTH_ADAPTING:
-            return outcome, endpoint.dialect.adapt(body, outcome.document)
-        return outcome, False
+    async def _refused(self, fewest: int) -> None:
+        """Count a refused text; a ModelError after several in a row if the endpoint refuses a plain question, too."""
+        self._breaker.refused += 1
+        async with self._plainly:
+            if not self._breaker.suspects(fewest):
+                return
+            outcome, adapted, _ = await self._send(PLAIN, PLAIN.max_tokens)
+            if isinstance(outcome, Answer):
+                self._breaker.cleared()
+            elif not outcome.retry and not adapted and self._breaker.suspects(fewest):
+                raise outcome.refusal or ModelError(
+                    f"The endpoint does not answer: {outcome.reason}, which was a plain question.",
+                    "Check it with `understudy models check`; stored answers are kept, and the same command resumes.",
+                )
+
+    async def _send(self, request: ChatRequest, max_tokens: int) -> tuple[Answer | Failure, bool, float]:
+        """What came of one try, whether the endpoint's dialect was learnt from its refusal, and when it was sent."""
+        endpoint, budget = self._endpoint, self._endpoint.budget
+        worst = used = budget.worst(bytes_of(request), max_tokens)
+        sent_at = await self._pace.enter(budget, worst)
+        self._in_flight.add(task := asyncio.current_task())
+        try:
+            body, most = endpoint.body(request, max_tokens=max_tokens), most_characters(max_tokens)
+            outcome = await attempt(self._client, body, stop=request.stop, timeout=endpoint.timeout, most=most)
+            used = _used(outcome, worst)
+        finally:
+            self._in_flight.discard(task)
+            budget.settle(worst, used)
+            self._pace.leave()
+        if isinstance(outcome, Answer) or outcome.status not in WORTH_ADAPTING:
+            return outcome, False, sent_at
+        return outcome, endpoint.dialect.adapt(body, outcome.document), sent_at
 
 
 def bytes_of(request: ChatRequest) -> int:

@@ -20,6 +20,9 @@ LONGEST_WAIT = 60.0
 BREAKER = 20
 """Requests in a row without an answer after which the endpoint counts as gone."""
 
+SEVERAL = 3
+"""Refused texts in a row after which an endpoint that has answered may refuse everything."""
+
 STARTING_SECONDS = 30.0
 """How long an endpoint that never answered may say that it is not ready (HTTP 503, 529): servers load their models."""
 
@@ -246,22 +249,25 @@ class Breaker:
 
     def __init__(self, *, requests_at_once: int, tries: int, answered: bool = False, if_unreachable: str = "") -> None:
         self._most_broken = requests_at_once * min(3, tries)
-        self._most_refused = min(BREAKER, self._most_broken)
+        self._most_unreached = min(BREAKER, self._most_broken)
         self._started = time.monotonic()
         self._answered = answered
         self._if_unreachable = if_unreachable
-        self._refused = 0
+        self._unreached = 0
         self._broken = 0
         self._failed = 0
+        self.refused = 0  # texts, in a row
+        self._patience = SEVERAL if answered else 1
 
     def answered(self) -> None:
         self._answered = True
-        self._failed = 0
+        self._failed = self.refused = 0
+        self._patience = SEVERAL
 
     def unreachable(self) -> None:
         """A try found nobody; before the first answer a few of these raise Unreachable."""
-        self._refused += 1
-        if not self._answered and self._refused >= self._most_refused:
+        self._unreached += 1
+        if not self._answered and self._unreached >= self._most_unreached:
             raise Unreachable("The endpoint does not answer: no connection could be made.", self._if_unreachable)
 
     def broken(self, reason: str, *, starting: bool) -> None:
@@ -288,3 +294,12 @@ class Breaker:
                 "Check the endpoint with `understudy models check`; stored answers are kept, and the same command "
                 "resumes.",
             )
+
+    def suspects(self, fewest: int) -> bool:
+        """Whether so many texts, ``fewest`` or more, were refused that a plain question should show if all are."""
+        return self.refused >= max(fewest, self._patience)
+
+    def cleared(self) -> None:
+        """A plain question was answered: twice as many texts may be refused before the next one."""
+        self._answered = True
+        self._patience = 2 * self.refused

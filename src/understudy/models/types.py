@@ -41,8 +41,11 @@ class ChatRequest:
     sample: int = 0
     schema: str | None = None
 
-    def key(self, model_id: str) -> str:
-        """SHA-256 of the canonical request to ``model_id``: the name its answer is stored under."""
+    def key(self, model_id: str, *, address: bool = False) -> str:
+        """SHA-256 of the canonical request to ``model_id``: the name its answer is stored under.
+
+        An endpoint's address is left out, as a resumed run may change it; with ``address`` not, as in older stores."""
+        model_id = model_id if address else model_id.partition("@http")[0]
         fields = {name: value for name, value in asdict(self).items() if name != "schema" or value is not None}
         canonical = json.dumps([model_id, fields], sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()
@@ -84,7 +87,7 @@ class ChatModel(Protocol):
 
     @property
     def model_id(self) -> str:
-        """Names the model and its weights or endpoint; part of every stored answer's key."""
+        """Names the model and its weights or endpoint; part of every stored answer's key, but for the address."""
         ...
 
     def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:

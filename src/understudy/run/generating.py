@@ -512,9 +512,9 @@ def _teach(chat: ChatModel, asked: ChatModel) -> None:
 def _ping(chat: ChatModel, config: RunConfig) -> None:
     """One short question, so that an endpoint that does not answer is known before anything is charged."""
     from understudy.models.collect import collect
-    from understudy.models.types import ChatRequest, Message
+    from understudy.models.endpoint import PLAIN
 
-    (answer,) = collect(chat, [ChatRequest((Message("user", "Say ok."),), max_tokens=4, temperature=0.0)])
+    (answer,) = collect(chat, [PLAIN])
     if answer.finish_reason == "failed":
         extra = ", and see whether it takes the extra body" if config.extra_body else ""
         raise ModelError(
