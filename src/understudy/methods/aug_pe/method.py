@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from understudy.errors import ConfigError
 from understudy.evolution.harvest import HarvestParameters, evolution_calls, harvest_calls, variation_characters
 from understudy.evolution.loop import candidates_per_round, population_sizes, require_room_for
-from understudy.evolution.variation import keywords_of_labels
+from understudy.evolution.variation import keywords_of_labels, longest_prompts
 from understudy.labels import NOISY
 from understudy.methods.aug_pe import generate as generating
 from understudy.methods.aug_pe.plan import (
@@ -20,7 +20,7 @@ from understudy.methods.aug_pe.plan import (
     make_plan,
     votes_name,
 )
-from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
+from understudy.methods.base import Chats, Method, Needs, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.parameters import Parameters
@@ -34,6 +34,7 @@ from understudy.prompts.template import PromptTemplate
 from understudy.release import Release
 from understudy.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 from understudy.writing.records import SyntheticRecord
+from understudy.writing.writer import Writer
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
@@ -68,6 +69,11 @@ class AugPE(Method, AugPEParameters):
         from understudy.methods.aug_pe.release import release  # only here: it reads private records
 
         return release(self, corpus, plan, vocabulary=self._vocabulary(), tools=tools)
+
+    def longest_prompts(self, release: Release, writer: Writer) -> Chats:
+        vocabulary = self._vocabulary()
+        keywords = [] if vocabulary is None else [vocabulary.terms] * release.schema.label_set.size
+        return longest_prompts(self, writer, keywords=keywords)
 
     def estimate_calls(
         self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
+from understudy.decoding.structured import JSONSchema
+from understudy.methods.base import Chats, Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.few_shot import generate as generating
 from understudy.methods.few_shot.plan import (
@@ -28,6 +29,7 @@ from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import PromptTemplate
 from understudy.release import Release
 from understudy.writing.records import SyntheticRecord
+from understudy.writing.writer import Writer
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
@@ -61,6 +63,12 @@ class FewShot(Method, FewShotParameters):
         from understudy.methods.few_shot.release import release  # only here: it reads private records
 
         return release(self, corpus, plan, tools=tools)
+
+    def longest_prompts(self, release: Release, writer: Writer) -> Chats:
+        schema = "" if self.json_schema is None else JSONSchema(self.json_schema).text
+        prompts = generating.Prompting(writer, release.schema, schema)
+        wanted = (generating.Wanted(label, ()) for label in range(release.schema.label_set.size))
+        return (prompts.request(each, (), None).messages for each in wanted)
 
     def estimate_calls(
         self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate

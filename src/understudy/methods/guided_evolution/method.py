@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from understudy.evolution.harvest import calls_within, variation_characters
-from understudy.evolution.variation import keywords_of_labels
-from understudy.methods.base import Method, Needs, Released, ReleaseTools
+from understudy.evolution.variation import keywords_of_labels, longest_prompts
+from understudy.methods.base import Chats, Method, Needs, Released, ReleaseTools
 from understudy.methods.contents import Contents
 from understudy.methods.guided_evolution import generate as generating
 from understudy.methods.guided_evolution.plan import NAME, GuidedEvolutionParameters, make_plan
@@ -21,6 +21,7 @@ from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import PromptTemplate
 from understudy.release import Release
 from understudy.writing.records import SyntheticRecord
+from understudy.writing.writer import Writer
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
@@ -47,6 +48,9 @@ class GuidedEvolution(Method, GuidedEvolutionParameters):
         from understudy.methods.guided_evolution.release import release  # only here: it reads private records
 
         return release(corpus, plan, tools)
+
+    def longest_prompts(self, release: Release, writer: Writer) -> Chats:  # noqa: ARG002
+        return longest_prompts(self, writer)
 
     def estimate_calls(
         self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate

@@ -9,8 +9,8 @@ import numpy as np
 
 from understudy.errors import ConfigError
 from understudy.evolution.harvest import calls_within, variation_characters
-from understudy.evolution.variation import keywords_of_labels
-from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
+from understudy.evolution.variation import keywords_of_labels, longest_prompts
+from understudy.methods.base import Chats, Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.methods.sec_pe import generate as generating
@@ -38,6 +38,7 @@ from understudy.prompts.parameters import WritingParameters
 from understudy.prompts.template import PromptTemplate
 from understudy.release import Release
 from understudy.writing.records import SyntheticRecord
+from understudy.writing.writer import Writer
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
@@ -97,6 +98,9 @@ class SecPE(Method, SecPEParameters):
         sampling = self._sampling(plan.unit)
         require_planned(sampling.sha256, plan)
         return release(self, corpus, plan, sampling=sampling, tools=tools)
+
+    def longest_prompts(self, release: Release, writer: Writer) -> Chats:  # noqa: ARG002
+        return longest_prompts(self, writer)
 
     def estimate_calls(
         self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate
