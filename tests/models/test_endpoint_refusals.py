@@ -10,7 +10,7 @@ from endpoint_fixtures import chat, clean_environment_fixture, echo, endpoint_fi
 from server import FakeEndpoint, Reply, answer, error
 from test_cached import MemoryStore
 
-from understudy.errors import ModelError
+from understudy.base.errors import ModelError
 from understudy.models.cached import CachedChat
 from understudy.models.collect import collect
 from understudy.models.endpoint import PLAIN

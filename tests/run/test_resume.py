@@ -85,7 +85,7 @@ def test_a_changed_setting_is_an_error_also_when_the_run_is_finished(tmp_path: P
         run(values, length=4)
 
 
-@pytest.mark.parametrize("name", ["vocabulary", "stop_words", "prompt", "examples"])
+@pytest.mark.parametrize("name", ["vocabulary", "stop_words"])
 def test_a_public_file_that_changed_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use_chat: Callable[[FakeChat], FakeChat], name: str
 ) -> None:

@@ -185,6 +185,16 @@ def test_columns_in_prompts_need_columns(tmp_path: Path) -> None:
     assert not runs_charged(values["ledger"])
 
 
+def test_a_column_that_prompts_cannot_show_is_told_before_the_charge(
+    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
+) -> None:
+    use_chat(FakeChat())
+    values = tables(tmp_path, llm="fake", prompt_columns="wing")
+    with pytest.raises(ConfigError, match="rows have none of that name"):
+        run(values)
+    assert not runs_charged(values["ledger"])
+
+
 def test_the_same_seed_gives_the_same_rows_and_another_others(made: Release) -> None:
     first, same, other = (
         [record.columns for record in us.generate(made, llm="none", records=30, seed=seed).records]

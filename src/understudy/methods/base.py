@@ -8,7 +8,7 @@ A new method is a class with these three functions, a frozen set of parameters
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
@@ -19,7 +19,7 @@ from understudy.base.labels import LabelSet
 from understudy.base.parameters import Parameters
 from understudy.methods.contents import Contents
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
-from understudy.models.types import Embedder
+from understudy.models.types import Embedder, Message
 from understudy.privacy.facts import Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Batches, Query, Rates
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from understudy.models.causal import CausalModel
 
 T = TypeVar("T")
+Chats = Iterable[tuple[Message, ...]]
 
 
 def needed(value: T | None) -> T:
@@ -263,6 +264,10 @@ class Method(ABC):
         Raises:
             ConfigError, CorpusError, ModelError: what would fail after the charge.
         """
+
+    def longest_prompts(self, release: Release, writer: Writer) -> Chats:  # noqa: ARG002 - for methods that ask
+        """For each label the language model's longest prompts, as far as these are public. ``release``: as planned."""
+        return ()
 
     def estimate_calls(
         self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate

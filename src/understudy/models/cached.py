@@ -53,6 +53,7 @@ class CachedChat:
         self._model = model
         self._answers = answers
         self.model_id = model.model_id
+        self.room = getattr(model, "room", None)  # of a local model
 
     async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
         """Yield ``(index into requests, Completion)``, stored ones first, each index once."""

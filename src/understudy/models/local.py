@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.models.machine import best_device, require_local, worker_count, worker_pool
-from understudy.models.types import ChatRequest, Completion, FinishReason
+from understudy.models.types import ChatRequest, Completion, FinishReason, Message
 from understudy.models.weights import end_tokens, load_weights, model_window, render
 
 _BATCH_TOKENS = {"cpu": 10_240, "cuda": 131_072}
@@ -97,11 +97,17 @@ class LocalChat:
         give_back_memory()
         return [(index, completion) for (index, _), completion in zip(batch, completions, strict=False)]
 
+    def room(self, messages: Sequence[Message]) -> int:
+        """Tokens that a prompt leaves in the window for its answer; none where it is below 1."""
+        return self._window - len(self._tokens(messages))
+
+    def _tokens(self, messages: Sequence[Message]) -> list[int]:
+        base = self._tokenizer.chat_template is None
+        return list(self._tokenizer(render(self._tokenizer, messages), add_special_tokens=base)["input_ids"])
+
     def _prompt(self, request: ChatRequest) -> Prompt | None:
         """The request in tokens, or None where it leaves no room for an answer."""
-        template = self._tokenizer.chat_template is not None
-        text = render(self._tokenizer, request.messages)
-        tokens = self._tokenizer(text, add_special_tokens=not template)["input_ids"]
+        tokens = self._tokens(request.messages)
         room = min(request.max_tokens, self._window - len(tokens))
         if room < 1:
             return None
@@ -109,7 +115,7 @@ class LocalChat:
             tokens=tokens,
             temperature=request.temperature,
             top_p=request.top_p,
-            stop=request.stop if template else (*request.stop, _TURN),
+            stop=request.stop if self._tokenizer.chat_template is not None else (*request.stop, _TURN),
             uniforms=request_uniforms(self._seed, request.key(self.model_id), count=room),
         )
 

@@ -26,10 +26,10 @@ from understudy.release import Release
 from understudy.release.statement import NOT_PRIVATE, Statement
 from understudy.run.guiding import GuidedChooser, candidates, load_embedder_of
 from understudy.run.outputs import LABEL, PROVENANCE, OutputFolder, synthetic_columns, types_of
-from understudy.run.planning import batches_in_a_row, require_batches, waiting_in_a_row, wanted
+from understudy.run.planning import batches_in_a_row, require_batches, variables_of, waiting_in_a_row, wanted
 from understudy.run.session import GENERATED, Listener, Session, in_texts
 from understudy.run.settings import ModelParameters, RunConfig
-from understudy.run.tabling import TableRows
+from understudy.run.tabling import TableRows, longest_details
 from understudy.text.prompts.parameters import WritingParameters
 from understudy.text.prompts.parts import in_form
 from understudy.text.prompts.template import (
@@ -269,6 +269,19 @@ def prepare_writing(
     return Writing(prompts, chat, form)
 
 
+def require_room(writing: Writing, method: Method, planned: Release, config: RunConfig, listener: Listener) -> None:
+    """See that the longest public prompts leave room for an answer in a local model's window; else ConfigError."""
+    details = longest_details(variables_of(config, planned.schema.label_set), config.prompt_columns)
+    writer = writing.writer(config, planned.schema.labels, listener)
+    room: Any = getattr(writer.chat, "room", None)  # an endpoint's window is not known
+    asked = method.longest_prompts(planned, writer) if room else ()
+    if any(room(writer.template.with_details(each, details)) < 1 for each in asked):
+        raise ConfigError(
+            f"A prompt may fill the window of {config.llm}, and leave no room for an answer.",
+            "Name another with a larger window (--llm), or show less (--examples-per-prompt, --max-words, ...).",
+        )
+
+
 def template_of(parameters: WritingParameters, parts: TextForm) -> PromptTemplate:
     """The prompts for texts that have these parts. The shipped ones of a document type are about plain texts."""
     template = load_template(parameters.document_type, file=parameters.prompt, general=bool(parts))
@@ -343,7 +356,8 @@ def write_texts(
     model = load_private_model_of(config) if method.needs.generation_model else None
     if method.needs.generation_llm == "never" and config.llm != ModelParameters().llm:
         listener.say(f"The language model {config.llm} is not used: a Release of {made.method} needs none.")
-    session.begin()
+    if changed := session.begin():
+        listener.say(f"The run goes on with other settings than it began with, at no charge: {changed}.")
     session.clear_scratch()
     condition = "" if rows is None else rows.condition
     if session.visible_folder is not None and (clear or condition):

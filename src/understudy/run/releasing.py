@@ -42,7 +42,7 @@ from understudy.privacy.sealed import SYSTEM
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.release.statement import Sealed, Statement
-from understudy.run.generating import Writing, load_private_model_of
+from understudy.run.generating import Writing, load_private_model_of, require_room
 from understudy.run.guiding import guide_parameters, load_embedder_of, with_guide
 from understudy.run.measuring import dataset_name, open_ledger, pay
 from understudy.run.planning import make_plan, variables_of, weak_promises
@@ -117,6 +117,10 @@ def make_release(
         session.folder.require_writable()
         planned = _planned_release(method, config, corpus, plan, dataset, preparation)
         require_readable(planned)
+        if writing is not None:
+            require_room(writing, method, planned, config, listener)
+        if method.needs.candidates and not session.begun:
+            listener.say("Votes are about what --llm writes: another can take over until the release, not after it.")
         json_records = bool(corpus.schema.record_columns)
         no_key = b""  # it comes with the charge
         unkeyed = BoundedCorpus(corpus, plan.unit, no_key, json_records, engine, form=corpus.schema.form)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +44,7 @@ BEGUN, RELEASED, GENERATED = "begun", "released", "generated"
 class Session:
     """An output folder in use, its store, and where the noise of what is kept there comes from.
 
-    Until it has begun (a charge, or an answer of a language model), its settings may still change.
+    Until it has begun (a charge, or an answer of a language model), its settings may change; later the changeable.
     """
 
     folder: OutputFolder
@@ -52,6 +52,7 @@ class Session:
     lasting: Mapping[str, Any]
     visible_folder: OutputFolder | None
     noise: NoiseSource
+    changeable: Collection[str] = ()
 
     @property
     def begun(self) -> bool:
@@ -80,14 +81,15 @@ class Session:
     def _of_this_run(self, scratch: Path) -> Path:
         return scratch / hashlib.sha256(self.store.run_id.encode()).hexdigest()[:32]
 
-    def begin(self, plan: Plan | None = None) -> None:
+    def begin(self, plan: Plan | None = None) -> str:
         """Store the settings, or see that the folder's run has the same. Until then a fresh run leaves an old one be:
-        nothing that can fail for public reasons comes later.
+        nothing that can fail for public reasons comes later. Returns which changeable ones are others, in words.
         """
         digest = hashlib.sha256(json.dumps(self.lasting, sort_keys=True).encode()).hexdigest()
-        charges = [] if plan is None else [charge.to_json() for charge in plan.charges]
-        self.store.begin(config_digest=digest, config=dict(self.lasting), plan={"charges": charges})
+        planned = {"charges": [] if plan is None else [charge.to_json() for charge in plan.charges]}
+        changed = self.store.begin(config_digest=digest, config=self.lasting, plan=planned, changeable=self.changeable)
         self.store.mark(BEGUN)
+        return changed
 
 
 def in_texts(count: int) -> str:
@@ -113,7 +115,7 @@ def open_session(
     A command that is refused before it begins leaves no folder behind that was not there before.
 
     Args:
-        lasting: the settings that a resumed run must share with the first.
+        lasting: the settings that a resumed run must share with the first; if it is not free, but for the changeable.
         noise: of all that is kept in the folder.
         free: nothing will be charged, so that no run that was charged can be resumed.
 
@@ -135,7 +137,8 @@ def open_session(
         stack.enter_context(disk_faults(root))
         store = stack.enter_context(RunStore.open(folder.private, noise=noise.origin, fresh=config.fresh))
         folder.make()
-        session = Session(folder, store, lasting, None if config.output is None else folder, noise)
+        changeable = () if free else config.changeable
+        session = Session(folder, store, lasting, None if config.output is None else folder, noise, changeable)
         if free and store.charged:
             raise ResumeError("The output folder holds a run that was charged.", "Name another folder with --output.")
         if session.begun:

@@ -440,6 +440,17 @@ class RunConfig(
         return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
 
     @property
+    def changeable(self) -> frozenset[str]:
+        """Lasting settings that may change after the charge: no value rests on them, but through stored candidates."""
+        needs, found = method_class(self.method).needs, {*ModelParameters.model_fields}
+        if not needs.holds_texts:
+            found |= {"samples", "repair", "llm_temperature", "top_p", "max_tokens"}
+        if not needs.private_model:
+            some = {"examples_per_prompt", "prompt_terms", "label_in_prompt"}
+            found |= some if needs.candidates else WritingParameters.model_fields.keys()
+        return frozenset(found)
+
+    @property
     def lasting(self) -> dict[str, Any]:
         """The settings that a resumed run must share with the first, however they were given.
 

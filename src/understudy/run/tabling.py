@@ -330,6 +330,13 @@ class TableRows:
         return found if self.variables.labelled else found.sum(keepdims=True)
 
 
+def longest_details(variables: Variables | None, prompt_columns: str | Sequence[str]) -> str:
+    """A row as a prompt shows it, each column with its longest value. ConfigError for one that is not there."""
+    prompted = _prompted(variables, prompt_columns) if variables else frozenset[str]()
+    columns = [column for column in variables.all_columns if column.name in prompted] if variables else []
+    return "; ".join(max((in_words([each], [cell]) for cell in range(each.missing)), key=len) for each in columns)
+
+
 def _prompted(variables: Variables, asked: str | Sequence[str]) -> frozenset[str]:
     """The names of the columns that a prompt shows; ConfigError for one that is not there to be shown."""
     known = frozenset(column.name for column in variables.all_columns if not column.made_up)

@@ -16,7 +16,7 @@ import hmac
 import json
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -36,6 +36,7 @@ INSECURE_FILE = "insecure.sqlite"
 _NEW = "new.sqlite"
 """Of a new run in a used folder, until it begins."""
 _RUN = "run"  # the setting that a run begins with
+_Settings = Mapping[str, Any]
 
 
 class RunStore:
@@ -141,13 +142,13 @@ class RunStore:
             found = connection.execute("SELECT value FROM setting WHERE name = ?", (_RUN,)).fetchone()
         return None if found is None else dict(json.loads(found[0]))
 
-    def begin(self, *, config_digest: str, config: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
-        """Store the run's settings, or see that they are those it began with.
+    def begin(self, *, config_digest: str, config: _Settings, plan: _Settings, changeable: Collection[str] = ()) -> str:
+        """Store the run's settings, or see that they are those it began with. Returns what changed; empty: nothing.
 
         A fresh run's store now takes the place of the old ones. A crash leaves the old run or the new one.
 
         Args:
-            config_digest: of everything that a resumed run must share with the first.
+            config_digest: of everything that a resumed run must share with the first, and of what is ``changeable``.
 
         Raises:
             ResumeError: if the digest is another; it names the settings that changed.
@@ -155,8 +156,10 @@ class RunStore:
         """
         kept = json.dumps({"digest": config_digest, "config": config, "plan": plan}, sort_keys=True)
         before = json.loads(self._setting_once(_RUN, kept))
-        if before["digest"] != config_digest:
-            changed = _changes(before["config"], json.loads(kept)["config"])
+        found = before["config"], json.loads(kept)["config"]
+        fixed = [_without(each, changeable) for each in found]
+        if before["digest"] != config_digest and (fixed[0] != fixed[1] or found[0] == found[1]):
+            changed = _changes(*fixed)
             again = " (which charges the budget again)" if self.charged else ""
             raise ResumeError(
                 f"The output folder holds a run with other settings ({changed}).",
@@ -166,6 +169,7 @@ class RunStore:
             self._database.move(self._folder / _file(self.noise), take_place)
             self._fresh = False
             set_aside(self._folder / (INSECURE_FILE if self.noise == SYSTEM else FILE))
+        return "" if found[0] == found[1] else _changes(*found)
 
     @property
     def private(self) -> bool:
@@ -337,6 +341,12 @@ def _decode(encoded: bytes) -> dict[str, NDArray[Any]]:
         return dict(load(encoded))
     except SafetensorError:
         raise ResumeError("The run store is damaged.", RESTORE) from None
+
+
+def _without(settings: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """The settings but those of these names, also within a group."""
+    kept = {key: value for key, value in settings.items() if key not in names}
+    return {key: _without(value, names) if isinstance(value, dict) else value for key, value in kept.items()}
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from understudy.methods.aug_pe.plan import (
     make_plan,
     votes_name,
 )
-from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
+from understudy.methods.base import Chats, Method, Needs, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.methods.shared.evolution.harvest import (
@@ -28,7 +28,7 @@ from understudy.methods.shared.evolution.harvest import (
     variation_characters,
 )
 from understudy.methods.shared.evolution.loop import candidates_per_round, population_sizes, require_room_for
-from understudy.methods.shared.evolution.variation import keywords_of_labels
+from understudy.methods.shared.evolution.variation import keywords_of_labels, longest_prompts
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
@@ -39,6 +39,7 @@ from understudy.text.prompts.parameters import WritingParameters
 from understudy.text.prompts.template import PromptTemplate
 from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing.writer import Writer
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
@@ -73,6 +74,11 @@ class AugPE(Method, AugPEParameters):
         from understudy.methods.aug_pe.release import release  # only here: it reads private records
 
         return release(self, corpus, plan, vocabulary=self._vocabulary(), tools=tools)
+
+    def longest_prompts(self, release: Release, writer: Writer) -> Chats:
+        vocabulary = self._vocabulary()
+        keywords = [] if vocabulary is None else [vocabulary.terms] * release.schema.label_set.size
+        return longest_prompts(self, writer, keywords=keywords)
 
     def estimate_calls(
         self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate

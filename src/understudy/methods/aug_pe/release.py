@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -49,6 +49,7 @@ from understudy.methods.shared.queries.counts import LabelCounts, TermCounts
 from understudy.models.types import Embedder
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
+from understudy.privacy.sealed import Arrays
 from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.terms import Vocabulary
 from understudy.text.vocabulary.top_terms import top_terms
@@ -91,12 +92,21 @@ def release(
         return tools.measure(votes_name(number + 1), histogram, voters).value
 
     api = TextAPI(writer, parameters, keywords)
+    model, models = public_name(needed(writer.chat).model_id), list[str]()
+
+    def keep(name: str, make: Callable[[], Arrays]) -> Arrays:
+        """A population with the name of who wrote it: a run that resumes may have another language model."""
+        found = tools.keep(name, lambda: {**make(), "model": np.frombuffer(model.encode(), dtype=np.uint8)})
+        models.append(bytes(found.get("model", b"one that was not noted")).decode())
+        return found
+
     rounds: list[Round] = []
     tools.progress("rounds", 0, parameters.rounds)
-    for each in evolve(api, population_sizes(parameters, shares), embed=embedder.embed, vote=votes, keep=tools.keep):
+    for each in evolve(api, population_sizes(parameters, shares), embed=embedder.embed, vote=votes, keep=keep):
         rounds.append(each)
         tools.say(_line(len(rounds), parameters.rounds, each))
         tools.progress("rounds", len(rounds), parameters.rounds)
+    public["language model"] = {"source": _writers(models, ahead=model if parameters.lookahead else "")}
     return Released(
         {**counts, **_lineage(rounds)},
         terms,
@@ -114,7 +124,6 @@ def _public_inputs(parameters: AugPEParameters, writer: Writer, embedder: Embedd
     """What was fixed before a private record was read, for the statement."""
     found = {
         "embedder": {"source": embedder.model_id, "sha256": embedder.fingerprint},
-        "language model": {"source": public_name(needed(writer.chat).model_id)},
         "prompts": {"source": f"for a {writer.template.document_type}", "sha256": writer.template.sha256},
     }
     if writer.examples:
@@ -123,6 +132,14 @@ def _public_inputs(parameters: AugPEParameters, writer: Writer, embedder: Embedd
     if parameters.keywords is not None:
         found["keywords"] = {"source": PurePath(parameters.keywords).name, "sha256": parameters.file_hashes["keywords"]}
     return found
+
+
+def _writers(models: Sequence[str], *, ahead: str) -> str:
+    """Who wrote the candidates of each round, and looked ``ahead`` (nobody: empty)."""
+    rounds = {each: [str(at + 1) for at, model in enumerate(models) if model == each] for each in models}
+    named = [f"{each} (rounds {', '.join(numbers)})" for each, numbers in rounds.items()]
+    more = [f"{ahead} (look-ahead)"] if ahead and ahead not in rounds else []
+    return models[0] if len(named) + len(more) == 1 else "; ".join([*named, *more])
 
 
 def _line(number: int, rounds: int, each: Round) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.parameters import Parameters
-from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools
+from understudy.methods.base import Chats, Method, Needs, Preparation, Released, ReleaseTools
 from understudy.methods.contents import Contents, Held
 from understudy.methods.dp_kps.evolving import evolve_seeds
 from understudy.methods.dp_kps.generate import lifts_of, released_noise, sample_sequences
@@ -36,6 +36,7 @@ from understudy.text.prompts.parameters import WritingParameters
 from understudy.text.prompts.template import PromptTemplate
 from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
 from understudy.text.writing.records import Seed, SyntheticRecord
+from understudy.text.writing.writer import Writer
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
@@ -73,6 +74,9 @@ class DPKPS(Method, DPKPSParameters):
         from understudy.methods.dp_kps.release import release  # only here: it reads private records
 
         return release(self, corpus, plan, vocabulary=self._vocabulary(), tools=tools)
+
+    def longest_prompts(self, release: Release, writer: Writer) -> Chats:  # noqa: ARG002
+        return writer.longest_prompts(self._vocabulary().terms, count=self.length)
 
     def estimate_calls(
         self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate

@@ -99,13 +99,14 @@ class Prompting:
         waiting = iter(wanted)
         while some := list(islice(waiting, self._writer.seeds_at_once)):
             rows = [None if self._writer.rows is None else self._writer.rows.take(each.label) for each in some]
-            requests = [self._request(each, exemplars, row) for each, row in zip(some, rows, strict=True)]
+            requests = [self.request(each, exemplars, row) for each, row in zip(some, rows, strict=True)]
             answers = iter(asker.ask([request for request in requests for _ in range(samples)]))
             for each, row in zip(some, rows, strict=True):
                 record = self._record(each, list(islice(answers, samples)), public_name(chat.model_id))
                 yield record if row is None else replace(record, columns=row.values)
 
-    def _request(self, wanted: Wanted, exemplars: Sequence[str], row: Row | None) -> ChatRequest:
+    def request(self, wanted: Wanted, exemplars: Sequence[str], row: Row | None) -> ChatRequest:
+        """For one answer; without exemplars the prompt shows the template's public examples."""
         writing, template = self._writer.parameters, self._writer.template
         label = self._writer.labels[wanted.label] if self._writer.labels else ""
         shape: Shape = "json" if self._columns else "text"

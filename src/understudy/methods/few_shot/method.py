@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from understudy.base.parameters import Parameters
-from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
+from understudy.methods.base import Chats, Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.few_shot import generate as generating
 from understudy.methods.few_shot.plan import (
@@ -20,6 +20,7 @@ from understudy.methods.few_shot.plan import (
 )
 from understudy.methods.few_shot.sampler import build_exemplar_prompts, try_rows
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
+from understudy.methods.shared.decoding.structured import JSONSchema
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
@@ -28,6 +29,7 @@ from understudy.release import Release
 from understudy.text.prompts.parameters import WritingParameters
 from understudy.text.prompts.template import PromptTemplate
 from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing.writer import Writer
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
@@ -61,6 +63,12 @@ class FewShot(Method, FewShotParameters):
         from understudy.methods.few_shot.release import release  # only here: it reads private records
 
         return release(self, corpus, plan, tools=tools)
+
+    def longest_prompts(self, release: Release, writer: Writer) -> Chats:
+        schema = "" if self.json_schema is None else JSONSchema(self.json_schema).text
+        prompts = generating.Prompting(writer, release.schema, schema)
+        wanted = (generating.Wanted(label, ()) for label in range(release.schema.label_set.size))
+        return (prompts.request(each, (), None).messages for each in wanted)
 
     def estimate_calls(
         self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate

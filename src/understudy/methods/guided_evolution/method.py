@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from understudy.base.parameters import Parameters
-from understudy.methods.base import Method, Needs, Released, ReleaseTools
+from understudy.methods.base import Chats, Method, Needs, Released, ReleaseTools
 from understudy.methods.contents import Contents
 from understudy.methods.guided_evolution import generate as generating
 from understudy.methods.guided_evolution.plan import NAME, GuidedEvolutionParameters, make_plan
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.methods.shared.evolution.harvest import calls_within, variation_characters
-from understudy.methods.shared.evolution.variation import keywords_of_labels
+from understudy.methods.shared.evolution.variation import keywords_of_labels, longest_prompts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
@@ -21,6 +21,7 @@ from understudy.text.prompts.evolving import EvolutionPrompts
 from understudy.text.prompts.parameters import WritingParameters
 from understudy.text.prompts.template import PromptTemplate
 from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing.writer import Writer
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
@@ -47,6 +48,9 @@ class GuidedEvolution(Method, GuidedEvolutionParameters):
         from understudy.methods.guided_evolution.release import release  # only here: it reads private records
 
         return release(corpus, plan, tools)
+
+    def longest_prompts(self, release: Release, writer: Writer) -> Chats:  # noqa: ARG002
+        return longest_prompts(self, writer)
 
     def estimate_calls(
         self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate

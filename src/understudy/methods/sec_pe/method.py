@@ -9,7 +9,7 @@ import numpy as np
 
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Parameters
-from understudy.methods.base import Method, Needs, Preparation, Released, ReleaseTools, needed
+from understudy.methods.base import Chats, Method, Needs, Preparation, Released, ReleaseTools, needed
 from understudy.methods.contents import Contents, Held
 from understudy.methods.public import CallEstimate, GenerationTools, PublicFacts
 from understudy.methods.sec_pe import generate as generating
@@ -26,7 +26,7 @@ from understudy.methods.sec_pe.plan import (
     require_planned,
 )
 from understudy.methods.shared.evolution.harvest import calls_within, variation_characters
-from understudy.methods.shared.evolution.variation import keywords_of_labels
+from understudy.methods.shared.evolution.variation import keywords_of_labels, longest_prompts
 from understudy.privacy.events import MixtureEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import require_releasable
@@ -38,6 +38,7 @@ from understudy.text.prompts.evolving import EvolutionPrompts
 from understudy.text.prompts.parameters import WritingParameters
 from understudy.text.prompts.template import PromptTemplate
 from understudy.text.writing.records import SyntheticRecord
+from understudy.text.writing.writer import Writer
 
 if TYPE_CHECKING:
     from understudy.corpus.bounding import BoundedCorpus
@@ -97,6 +98,9 @@ class SecPE(Method, SecPEParameters):
         sampling = self._sampling(plan.unit)
         require_planned(sampling.sha256, plan)
         return release(self, corpus, plan, sampling=sampling, tools=tools)
+
+    def longest_prompts(self, release: Release, writer: Writer) -> Chats:  # noqa: ARG002
+        return longest_prompts(self, writer)
 
     def estimate_calls(
         self, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate

@@ -113,6 +113,13 @@ class Writer:
             columns = None if row is None else row.values
             yield SyntheticRecord(answer.text.strip(), seed.label, provenance, columns)
 
+    def longest_prompts(self, terms: Sequence[str], *, count: int) -> Iterator[tuple[Message, ...]]:
+        """For each label what asks for the ``count`` longest terms, with the longest examples."""
+        phrases = tuple(sorted(terms, key=len, reverse=True)[:count])[: self.parameters.prompt_terms]
+        known = self.examples or self.template.examples
+        writer = replace(self, examples=sorted(known, key=lambda each: len(each.text), reverse=True))
+        return (writer._messages(phrases, Seed(phrases, label), 0, None) for label in range(len(self.labels) or 1))
+
     def _row(self, seed: Seed) -> Row | None:
         return self.rows.take(seed.label) if seed.row is None and self.rows is not None else seed.row
 

@@ -6,7 +6,7 @@ All that a prompt holds is public, released, or the model's own answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -222,6 +222,23 @@ class TextAPI:
 
     def _generator(self, stage: int) -> np.random.Generator:
         return np.random.default_rng([self.writer.seed, stage])
+
+
+def longest_prompts(
+    parameters: EvolutionParameters, writer: Writer, *, keywords: Sequence[Sequence[str]] = ()
+) -> Iterator[tuple[Message, ...]]:
+    """The longest for each label and its keywords (none given: the public ones); varied are texts as long as asked."""
+    writing, template = writer.parameters, writer.template
+    known = as_evolution_examples(writer.examples) or template.evolution_examples
+    shown = sorted(known, key=lambda each: len(each.text), reverse=True)[: writing.examples_per_prompt]
+    turns = [({**_about(each, each.text), "text": each.text}, each.text) for each in shown]
+    wish = {"style": max(template.evolution.styles, key=len, default=""), "words": str(parameters.max_words)}
+    wish["text"] = " ".join([BLANK] * min(parameters.max_words, writing.max_tokens))
+    keywords = keywords or keywords_of_labels(parameters, template.evolution, writer.labels)
+    for label, about in zip(writer.labels or ("",), keywords, strict=True):
+        values = {**wish, "label": label, "keyword": max(about, key=len, default="")}
+        for pattern in (*template.evolution.random, *template.evolution.fill, *template.evolution.rephrase):
+            yield template.evolution_messages(pattern, values, turns=turns)
 
 
 def with_blanks(text: str, probability: float, draw: np.random.Generator) -> str:
