@@ -139,7 +139,7 @@ class RunStore:
         """What the run began with; None before."""
         with self._database.reading() as connection:
             found = connection.execute("SELECT value FROM setting WHERE name = ?", (_RUN,)).fetchone()
-        return None if found is None else dict(json.loads(found[0]))
+        return None if found is None else _beginning(found[0])
 
     def begin(self, *, config_digest: str, config: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
         """Store the run's settings, or see that they are those it began with.
@@ -154,7 +154,7 @@ class RunStore:
             StorageError: if an old store cannot be kept under another name; it stays where it is then.
         """
         kept = json.dumps({"digest": config_digest, "config": config, "plan": plan}, sort_keys=True)
-        before = json.loads(self._setting_once(_RUN, kept))
+        before = _beginning(self._setting_once(_RUN, kept))
         if before["digest"] != config_digest:
             changed = _changes(before["config"], json.loads(kept)["config"])
             again = " (which charges the budget again)" if self.charged else ""
@@ -325,6 +325,14 @@ def _encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 def _seal(text: str) -> Seal:
     try:
         return Seal.from_json(json.loads(text))
+    except (ValueError, TypeError, KeyError):
+        raise ResumeError("The run store is damaged.", RESTORE) from None
+
+
+def _beginning(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+        return {"digest": found["digest"], "config": dict(found["config"]), "plan": dict(found["plan"])}
     except (ValueError, TypeError, KeyError):
         raise ResumeError("The run store is damaged.", RESTORE) from None
 
