@@ -79,6 +79,38 @@ def test_the_users_state_folder_is_where_one_begins_by_itself(tmp_path: Path, mo
         Ledger(tmp_path / "s" / "m.sqlite")
 
 
+@pytest.mark.parametrize("make", [empty_file, empty_database])
+def test_a_ledger_in_the_users_state_folder_that_was_emptied_is_not_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "ledger.sqlite"
+    monkeypatch.delenv("UNDERSTUDY_LEDGER", raising=False)
+    monkeypatch.setattr("understudy.ledger.location.state_folder_location", lambda: str(path))
+    monkeypatch.setattr("understudy.ledger.ledger.BEGINNING_SECONDS", 0)
+    Ledger().close()
+    path.unlink()
+    make(path)
+    before = path.read_bytes()
+    for _ in range(2):
+        with pytest.raises(LedgerError, match=rf"no ledger at {path}, but an empty.*backup.*create --ledger {path}"):
+            Ledger()
+        assert path.read_bytes() == before
+    call(f"create --ledger {path}")  # the cure where a kill left it
+    Ledger().close()
+
+
+def test_a_ledger_that_another_process_is_beginning_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ledger.sqlite"
+    monkeypatch.delenv("UNDERSTUDY_LEDGER", raising=False)
+    monkeypatch.setattr("understudy.ledger.location.state_folder_location", lambda: str(path))
+    empty_file(path)
+    monkeypatch.setattr("understudy.ledger.ledger.time.sleep", lambda _: Ledger.create(path).close())
+    with Ledger() as ledger, Ledger(path) as named:
+        assert ledger.id == named.id
+
+
 def test_create_may_be_repeated_and_says_the_id(tmp_path: Path) -> None:
     where = str(tmp_path / "new" / "ledger.sqlite")
     first, second = call(f"create --ledger {where}"), call(f"create --ledger {where}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import sys
 from pathlib import Path
@@ -65,6 +66,22 @@ def test_a_damaged_page_is_one_clear_error(tmp_path: Path) -> None:
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
     with pytest.raises(LedgerError, match=r"malformed.*backup"):
         Ledger(path)
+
+
+@pytest.mark.parametrize("name", [b"understudy_meta", b"understudy_entry", b"understudy_fingerprint"])
+def test_a_schema_that_is_not_utf_8_is_the_error_of_any_damaged_value(tmp_path: Path, name: bytes) -> None:
+    """SQLite quotes the name in its message, which Python's driver then cannot read."""
+    path = tmp_path / "ledger.sqlite"
+    Ledger.create(path).close()
+    whole, errors = path.read_bytes(), []
+    for found in re.finditer(name, whole):
+        path.write_bytes(whole[: found.start() + 3] + b"\xff\xfe\xff\xfe" + whole[found.start() + 7 :])
+        try:
+            Ledger(path).close()
+        except LedgerError as error:
+            errors.append(error)
+    assert all("backup" in error.cure for error in errors)
+    assert any(error.problem.startswith("The ledger is damaged") for error in errors)
 
 
 def test_a_ledger_that_lost_a_table_is_damaged(location: str) -> None:

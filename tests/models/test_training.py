@@ -188,11 +188,21 @@ class ByPlace(Mixed):
         return found * (1 + 1e-6 * torch.arange(len(found))[:, None])
 
 
-@pytest.mark.parametrize("twin", [Mixed, ByPlace])
-def test_gradients_that_rows_change_are_caught(llama: CausalModel, twin: Any) -> None:
+class AtTheEnd(Mixed):
+    """A broken twin: a row's gradient is another at the last place alone."""
+
+    def gradients(self, block: Block) -> Any:
+        found = self.real.gradients(block).clone()
+        found[-1] *= 1 + 1e-6
+        return found
+
+
+@pytest.mark.parametrize("twin", [Mixed, ByPlace, AtTheEnd])
+@pytest.mark.parametrize("rows", [2, 3, 4, 5])
+def test_gradients_that_rows_change_are_caught(llama: CausalModel, twin: Any, rows: int) -> None:
     broken = twin(trainables(llama)["LoRA"])
     with pytest.raises(PrivacyError, match="change with the texts beside it"):
-        require_separate_gradients(broken, SHAPES)
+        require_separate_gradients(broken, replace(SHAPES, rows=rows))
     require_separate_gradients(broken, replace(SHAPES, rows=1))  # alone there is nothing beside it
 
 
@@ -208,6 +218,21 @@ def test_a_rows_width_follows_from_its_own_length(llama: CausalModel) -> None:
     assert {tuple(block.tokens.shape) for block, _ in blocks} == {(4, 16), (4, 32)}
     assert not list(SHAPES.blocks([], device="cpu"))
     assert [real for _, real in SHAPES.blocks(some_rows(llama, (2,) * 9), device="cpu")] == [4, 4, 1]
+
+
+def test_rows_are_read_in_whole_registers(causal: CausalModel) -> None:
+    """One token less, and in adapters of some ranks a row's last bits show its place."""
+    lora, seen = trainables(causal)["LoRA"], []
+
+    def see(_module: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        seen.append(tuple(named["input_ids"].shape))
+
+    base = getattr(lora.network, lora.network.base_model_prefix)
+    hook = base.register_forward_pre_hook(see, with_kwargs=True)
+    for block, _ in SHAPES.blocks(some_rows(causal, (1, 20)), device="cpu"):
+        lora.gradients(block)
+    hook.remove()
+    assert seen == [(4, 16), (4, 32)]
 
 
 def test_random_rows_are_the_same_each_time_and_cost_something(llama: CausalModel) -> None:

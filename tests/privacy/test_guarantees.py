@@ -81,6 +81,30 @@ def test_the_gaussian_curve_agrees_with_an_independent_formula(mu: float, epsilo
     assert GDP(mu).delta(epsilon) == pytest.approx(reference_gdp_delta(mu, epsilon), rel=1e-7, abs=1e-18)
 
 
+def precise_gdp_delta(mu: float, epsilon: float) -> float:
+    """The same to 60 digits, rounded to the nearest double in the end."""
+    mpmath = pytest.importorskip("mpmath")
+    with mpmath.workdps(60):
+        shift, half = mpmath.mpf(epsilon) / mpmath.mpf(mu), mpmath.mpf(mu) / 2
+        first, second = (mpmath.erfc(x / mpmath.sqrt(2)) / 2 for x in (shift - half, shift + half))
+        return float(first - mpmath.exp(epsilon) * second)
+
+
+@given(epsilon=st.floats(-9, 5).map(lambda x: 10**x), delta=st.floats(-14, -0.31).map(lambda x: 10**x))
+def test_the_calibrated_noise_never_exceeds_delta_however_small_epsilon_is(epsilon: float, delta: float) -> None:
+    multiplier = gaussian_noise_multiplier(epsilon, delta)
+    assert GDP(1 / multiplier).delta(epsilon) <= delta
+    spent = precise_gdp_delta(1 / multiplier, epsilon)
+    assert spent <= delta
+    assert spent >= delta * (1 - 1e-3) or epsilon > 700  # where a term is left out
+
+
+@given(mu=st.floats(-11, 4).map(lambda x: 10**x), epsilon=st.floats(-9, 5).map(lambda x: 10**x))
+def test_the_gaussian_curve_is_an_upper_bound(mu: float, epsilon: float) -> None:
+    least = precise_gdp_delta(mu, epsilon)
+    assert GDP(mu).delta(epsilon) >= least or least < 1e-290  # where doubles lose digits
+
+
 @given(mu=st.floats(1e-3, 20), delta=st.floats(1e-12, 0.1))
 def test_the_epsilon_of_a_gaussian_guarantee_is_never_understated(mu: float, delta: float) -> None:
     epsilon = GDP(mu).epsilon(delta)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -399,6 +400,35 @@ def test_a_store_that_cannot_be_used_is_one_clear_error(folder: Path, spoil: Any
         with pytest.raises(ResumeError, match=message):
             RunStore.open(folder, noise="system")
     assert (folder / "run.sqlite").read_bytes() == before or spoil is _foreign
+
+
+@pytest.mark.parametrize("name", [b"setting", b"batch_job", b"blank_answer"])
+def test_a_schema_that_is_not_utf_8_is_one_clear_error_and_can_be_set_aside(folder: Path, name: bytes) -> None:
+    RunStore.open(folder, noise="system").close()
+    path, problems = folder / "run.sqlite", []
+    whole = path.read_bytes()
+    for found in re.finditer(name, whole):
+        path.write_bytes(whole[: found.start() + 1] + b"\xff\xfe\xff\xfe" + whole[found.start() + 5 :])
+        try:
+            RunStore.open(folder, noise="system").close()
+        except ResumeError as error:
+            problems.append(error.problem)
+            with RunStore.open(folder, noise="system", fresh=True) as store:
+                store.begin(config_digest="a", config={}, plan={})
+    assert all("damaged" in problem for problem in problems)
+    assert any("not UTF-8" in problem for problem in problems)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"digest": "a", "config": 1, "plan": {}}', b"\xff"])
+def test_a_damaged_beginning_is_one_clear_error(folder: Path, text: str | bytes) -> None:
+    with RunStore.open(folder, noise="system") as store:
+        store.begin(config_digest="a", config={}, plan={})
+    with closing(sqlite3.connect(folder / "run.sqlite")) as connection, connection:
+        connection.execute("UPDATE setting SET value = CAST(? AS TEXT) WHERE name = 'run'", (text,))
+    with RunStore.open(folder, noise="system") as store:
+        for use in (lambda: store.charged, lambda: store.begin(config_digest="a", config={}, plan={})):
+            with pytest.raises(ResumeError, match="damaged"):
+                use()
 
 
 def test_damaged_pages_and_values_are_one_clear_error(folder: Path) -> None:

@@ -36,6 +36,7 @@ _SQLITE_SETTINGS = (
     "PRAGMA foreign_keys = ON",
 )
 _OLDER = "it is locked by an older version of understudy"
+_SIGNS_OF_DAMAGE = ("malformed", "not a database", "no such column", "foreign key mismatch")
 _BUSY = "Another process holds it: try again when that one has finished."
 
 
@@ -78,6 +79,8 @@ class Database:
                 connection.commit()
         except sa.exc.SQLAlchemyError as error:
             raise self._translate(error) from None
+        except UnicodeDecodeError:  # of the driver: SQLite's own message quotes a damaged schema
+            raise damaged() from None
 
     @contextmanager
     def _file_held(self, *, write: bool, create: bool, deadline: float) -> Iterator[None]:
@@ -128,7 +131,7 @@ class Database:
             return damaged()
         if "locked" in reason or "lock timeout" in reason:
             cure = _BUSY
-        elif "malformed" in reason or "not a database" in reason:
+        elif any(sign in reason for sign in _SIGNS_OF_DAMAGE):
             cure = "Restore the file from a backup: what it recorded must not be forgotten."
         else:
             cure = "See that it is there and that you may write it, then run the same command again."

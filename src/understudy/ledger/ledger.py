@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -32,6 +33,7 @@ from understudy.privacy.sealed import Seal, charge_of
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 
+BEGINNING_SECONDS = 3  # which beginning a ledger does not take
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -49,8 +51,8 @@ class Ledger:
 
     Raises:
         LedgerError: here and in every method, if the ledger is not there, cannot be reached, read or written, is
-            damaged, has several names, is another one than ``ledger_id`` says or another program's, or is from a newer
-            version.
+            damaged or empty, has several names, is another one than ``ledger_id`` says or another program's, or is
+            from a newer version.
     """
 
     id: str
@@ -62,8 +64,12 @@ class Ledger:
     def __init__(self, location: str | Path | None = None, *, ledger_id: str | None = None) -> None:
         self._database = Database(parse_location(location or default_location()))
         settings = self._settings()
-        if settings is None and begins_by_itself(location):
-            _begin(self._database, strict=False)
+        file = self._database.file
+        if settings is None and file is not None and begins_by_itself(location):
+            if file.exists():
+                _wait_while_empty(file)
+            else:
+                _begin(self._database, strict=False)
             settings = self._settings()
         if settings is not None and settings.version < schema.VERSION:
             with self._write() as connection:
@@ -71,8 +77,8 @@ class Ledger:
             settings = self._settings()
         if settings is None:
             raise LedgerError(
-                f"There is no ledger at {self.location}.",
-                "If there was one, see that its drive is mounted; else begin it with: "
+                f"There is no ledger at {self.location}" + (", but an empty file." if file and file.exists() else "."),
+                "If there was one, see that its drive is mounted, or restore it from a backup; else begin it with: "
                 f"understudy ledger create --ledger {self.location}",
             )
         if ledger_id is not None and ledger_id != settings.id:
@@ -80,8 +86,8 @@ class Ledger:
                 f"The ledger at {self.location} has another id ({settings.id}) than --ledger-id.",
                 "Name the ledger that has it (--ledger), or correct --ledger-id.",
             )
-        if self._database.file is not None:
-            keep_to_owner(self._database.file)
+        if file is not None:
+            keep_to_owner(file)
         self.id = settings.id
         self.fingerprint_key = settings.fingerprint_key
 
@@ -378,6 +384,13 @@ class Ledger:
             require_one_name(self._database.file)  # it may have got another since
         with self._database.write() as connection:
             yield connection
+
+
+def _wait_while_empty(file: Path) -> None:
+    """Give another process, which may have made the file just now, the time to make a ledger of it."""
+    deadline = time.monotonic() + BEGINNING_SECONDS
+    while file.exists() and not file.stat().st_size and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def _begin(database: Database, *, strict: bool) -> None:

@@ -112,10 +112,14 @@ class Block:
 
 
 def target_logits(causal: CausalModel, network: Any, block: Block) -> Any:
-    """What the network says of each target's place, ``Float[R, width, V]``; of no meaning where there is none."""
+    """What the network says of each target's place, ``Float[R, width, V]``; of no meaning where there is none.
+
+    The last token is read too, though nothing comes of it: of one token less a row would be no whole registers, and its
+    last bits would depend on its place in the block.
+    """
     if causal.head is not None and network is causal.network:
-        return logits_of(causal.head, hidden_states(network, input_ids=block.tokens[:, :-1], use_cache=False), block)
-    logits = network(input_ids=block.tokens[:, :-1], use_cache=False).logits[..., : causal.vocabulary]
+        return logits_of(causal.head, hidden_states(network, input_ids=block.tokens, use_cache=False), block)
+    logits = network(input_ids=block.tokens, use_cache=False).logits[..., : causal.vocabulary]
     return logits.gather(1, (block.places - 1)[:, :, None].expand(-1, -1, logits.shape[2]))
 
 
@@ -526,6 +530,7 @@ def row_norms(gradients: Any) -> Any:
 
 
 _AWAY = 0.05
+_COPIED = 4  # rows: the cost must not grow with the square of a block
 
 
 def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
@@ -533,10 +538,11 @@ def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
 
     With random weights (those to begin with hide what they multiply by zero), in the threads that training will use.
     Each block of random rows of several lengths is computed once more with the order turned round, half of the rows in
-    exchange for others, and empty ones at its end.
+    exchange for others, and empty ones at its end; and of those that stay, every one in small blocks and four in others
+    fill a block with their copies, which tries them at every place.
 
     Raises:
-        PrivacyError: a gradient changes with the rows beside it.
+        PrivacyError: a gradient changes with the rows beside it, or with its place.
     """
     import torch
 
@@ -549,20 +555,31 @@ def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
     device, size = trainable.causal.device, shapes.rows
 
     def stays(width: int) -> bool:
-        """Whether every second row is the same in both blocks of this width."""
+        """Whether every second row is the same in all blocks of this width."""
+
+        def computed(block: list[TokenRow]) -> tuple[Any, Any]:
+            filled = Block.of(block, width=width, prompt=shapes.prompt, size=size, device=device)
+            gradients = trainable.gradients(filled)
+            return gradients, row_norms(gradients)
+
+        def same(block: list[TokenRow], numbers: Iterable[int], places: Iterable[int]) -> bool:
+            found = computed(block)  # row by row below: no more copies of what may be large
+            pairs = list(zip(numbers, places, strict=True))
+            return all(
+                torch.equal(one[at], its[number]) for one, its in zip(found, first, strict=True) for number, at in pairs
+            )
+
         shorter = max((each for each in shapes.widths if each < width), default=0) + 1
         lengths = np.linspace(width, shorter, size).round().astype(int).tolist()
         prompts = np.linspace(1, shapes.prompt, size).round().astype(int).tolist()
         rows = random_rows(trainable.causal, shapes, targets=lengths, prompts=prompts, seed=width)
         others = random_rows(trainable.causal, shapes, targets=lengths[::-1], prompts=prompts, seed=width + 1)
-        kept = list(range(0, size, 2))
-        turned = [*others[: (size - len(kept)) // 2], *(rows[number] for number in kept[::-1])]
-        both = []
-        for block, places in ((rows, kept), (turned, range(len(turned) - 1, len(turned) - 1 - len(kept), -1))):
-            filled = Block.of(block, width=width, prompt=shapes.prompt, size=size, device=device)
-            gradients = trainable.gradients(filled)
-            both.append((gradients[list(places)], row_norms(gradients)[list(places)]))
-        return all(torch.equal(one, other) for one, other in zip(*both, strict=True))
+        kept, first = rows[::2], [each[::2].clone() for each in computed(rows)]
+        turned = [*others[: (size - len(kept)) // 2], *kept[::-1]]
+        copied = range(0, len(kept), -(-len(kept) // _COPIED))
+        return same(turned, range(len(kept)), range(len(turned) - 1, len(turned) - 1 - len(kept), -1)) and all(
+            same([kept[number]] * size, [number] * size, range(size)) for number in copied
+        )
 
     with worker_pool(device) as pool:
         separate = all(pool.map(stays, shapes.widths))

@@ -115,7 +115,7 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise store_error(self._path, error) from None
 
 
@@ -127,8 +127,10 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
-def store_error(path: Path, error: sqlite3.Error) -> UnderstudyError:
+def store_error(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> UnderstudyError:
     """What SQLite's error means for whoever runs the command: a damaged file, or a fault that passes."""
+    if isinstance(error, UnicodeDecodeError) or "decode to UTF-8" in str(error):  # in SQLite's message, or in a field
+        return ResumeError(f"{path} is damaged (it holds text that is not UTF-8).", RESTORE)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says more of the same
     if code in _DAMAGED:
         return ResumeError(f"{path} is damaged ({error}).", RESTORE)

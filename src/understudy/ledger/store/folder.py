@@ -171,7 +171,7 @@ def _empty_log(path: Path) -> bool:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     except sqlite3.OperationalError as error:  # locked, full, not readable: it may be whole
         raise store_error(path, error) from None
-    except sqlite3.DatabaseError:  # not a database, or a damaged one
+    except (sqlite3.DatabaseError, UnicodeDecodeError):  # not a database, or a damaged one
         return False
     if any(log.exists() and log.stat().st_size for log in (path.with_name(path.name + end) for end in _LOGS[:2])):
         raise StorageError(

@@ -140,7 +140,7 @@ class RunStore:
         """What the run began with; None before."""
         with self._database.reading() as connection:
             found = connection.execute("SELECT value FROM setting WHERE name = ?", (_RUN,)).fetchone()
-        return None if found is None else dict(json.loads(found[0]))
+        return None if found is None else _beginning(found[0])
 
     def begin(self, *, config_digest: str, config: _Settings, plan: _Settings, changeable: Collection[str] = ()) -> str:
         """Store the run's settings, or see that they are those it began with. Returns what changed; empty: nothing.
@@ -155,7 +155,7 @@ class RunStore:
             StorageError: if an old store cannot be kept under another name; it stays where it is then.
         """
         kept = json.dumps({"digest": config_digest, "config": config, "plan": plan}, sort_keys=True)
-        before = json.loads(self._setting_once(_RUN, kept))
+        before = _beginning(self._setting_once(_RUN, kept))
         found = before["config"], json.loads(kept)["config"]
         fixed = [_without(each, changeable) for each in found]
         if before["digest"] != config_digest and (fixed[0] != fixed[1] or found[0] == found[1]):
@@ -329,6 +329,14 @@ def _encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 def _seal(text: str) -> Seal:
     try:
         return Seal.from_json(json.loads(text))
+    except (ValueError, TypeError, KeyError):
+        raise ResumeError("The run store is damaged.", RESTORE) from None
+
+
+def _beginning(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+        return {"digest": found["digest"], "config": dict(found["config"]), "plan": dict(found["plan"])}
     except (ValueError, TypeError, KeyError):
         raise ResumeError("The run store is damaged.", RESTORE) from None
 
