@@ -16,9 +16,9 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field
 from understudy.base.columns import Column, cross_labels, crossed_columns, declared_columns, read_columns
 from understudy.base.errors import ConfigError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
+from understudy.base.labels import LabelSet, canonical
 from understudy.base.parameters import CommaSeparated, OneOrSeveral, Parameters
 from understudy.base.transcript import TextForm, text_columns
-from understudy.corpus import Corpus, canonical, read_corpus
 from understudy.corpus.addresses import parse_address
 from understudy.corpus.labels import declared_labels
 from understudy.methods.registry import make_method, method_class
@@ -27,6 +27,7 @@ from understudy.methods.shared.tables.parameters import ALL, RowsParameters, Tab
 from understudy.models.presets import require_extra_body
 from understudy.privacy.exact import typed
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit, recognised_by
 from understudy.text.prompts.parameters import WritingParameters
@@ -139,15 +140,16 @@ class TableParameters(Parameters):
         return tuple(each for each in self.all_columns if each not in self.crossed and not each.made_up)
 
     @property
+    def label_set(self) -> LabelSet:
+        """The declared labels; none without labels, or if they are to be read from the data."""
+        declared = () if self.labels is None else declared_labels(self.labels)
+        return LabelSet(tuple(canonical(label) for label in declared))
+
+    @property
     def form(self) -> TextForm:
         """The parts that a text has. Raises ConfigError if these cannot be told apart."""
         texts = text_columns(self.text)
         return TextForm(texts if len(texts) > 1 else (), self.roles, self.acts, self.tools)
-
-    @property
-    def read_columns(self) -> tuple[str, ...]:
-        """Those that the text is made of."""
-        return (*text_columns(self.text), *self.record_columns)
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -262,6 +264,15 @@ class LedgerParameters(Parameters):
     """Add no noise. NOT PRIVATE."""
     insecure_noise_seed: int | None = Field(None, ge=0)
     """Sample repeatable noise. NOT PRIVATE."""
+
+    @property
+    def noise(self) -> NoiseSource:
+        """The operating system's entropy, unless the promise is given up."""
+        if self.insecure_no_noise:
+            return InsecureNoNoise()
+        if self.insecure_noise_seed is not None:
+            return InsecureSeededNoise(self.insecure_noise_seed)
+        return SystemNoise()
 
 
 class PlanParameters(Parameters):
@@ -424,21 +435,6 @@ class RunConfig(
     method: str = DEFAULT_METHOD
     method_parameters: dict[str, Any] = Field(default_factory=dict)
 
-    def open_corpus(self, private: Path | None) -> Corpus:
-        """The private table that ``data`` names.
-
-        Args:
-            private: the folder for standard input and for the numbers of bad rows.
-
-        Raises:
-            ConfigError: if no data are named.
-            CorpusError: if the table cannot be read as declared.
-        """
-        if not self.data:
-            raise ConfigError("No private data given.", "Name them with --data SOURCE: a file, a folder or a pattern.")
-        source = self.data[0] if len(self.data) == 1 else self.data
-        return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
-
     @property
     def changeable(self) -> frozenset[str]:
         """Lasting settings that may change after the charge: no value rests on them, but through stored candidates."""
@@ -458,7 +454,6 @@ class RunConfig(
             ConfigError: if the budget or a label set is none.
         """
         method = make_method(self.method, self.method_parameters)
-        own = method_class(self.method).parameters(**self.method_parameters)
         unused = {"method_parameters"}
         if method.needs.generation_llm == "never":
             unused |= ModelParameters.model_fields.keys()
@@ -475,11 +470,12 @@ class RunConfig(
             if not fields[name]:  # likewise
                 del fields[name]
         if self.labels is not None:
-            fields["labels"] = [canonical(label) for label in declared_labels(self.labels)]
+            fields["labels"] = list(self.label_set.names)
         if self.columns is not None:
             fields["columns"] = [column.to_json() for column in self.all_columns]
         chosen = {name: value for name, value in method.dump().items() if name not in method.stopping_parameters}
-        return {**fields, **chosen, "content of files": {**self.file_hashes, **own.file_hashes}}
+        assert isinstance(method, Parameters)
+        return {**fields, **chosen, "content of files": {**self.file_hashes, **method.file_hashes}}
 
 
 Groups = tuple[type[Parameters], ...]
