@@ -100,7 +100,7 @@ def audit_run(
     if config.output is None:
         raise ConfigError("There is no folder for the results.", "Name one with --output FOLDER.")
     job = Job(config, generates=True)
-    _require_inside(job.chat.model)
+    _require_inside(job.chat)
     if job.method.dump().get("incidence") == "public":
         raise ConfigError(
             "Canaries change which record holds which secret, which this run declares public.",

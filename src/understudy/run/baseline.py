@@ -50,7 +50,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
     names = () if labels is None else declared_labels(labels)
     job, size = FreeJob(config), config.label_set.size
     counts, place = job.wanted.counts(size), job.place
-    if job.chat.model.llm == "none":
+    if job.chat.llm == "none":
         raise ConfigError(
             "A baseline is what a language model writes by itself, and there is none.", "Name one (--llm)."
         )

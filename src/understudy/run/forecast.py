@@ -78,7 +78,7 @@ def forecast(config: RunConfig, *, measured: bool = True) -> Forecast:
     """
     job = Job(config)
     plan = make_plan(job.method, job.promise, job.table)
-    labels = job.table.labels
+    labels = job.table.label_set
     entries = [*_recommended_guide(plan, job.promise, labels), *_recommended_stop_words(job.method, job.texts)]
     warned = (*plan.forecast.warnings, *job.promise.warnings)
     recommending = replace(plan, forecast=Facts((*plan.forecast.entries, *entries), warned))
@@ -123,9 +123,9 @@ def _calls(method: Method, wanted: Wanted, chat: Chat, texts: Texts, labels: Lab
         return Facts()  # the Release holds the texts, or none are asked for
     counts = wanted.counts(labels.size) if wanted.said else [0] * labels.size  # the release asks by itself
     records = Fact("records", sum(counts), "synthetic records")
-    if chat.model.llm == "none":
+    if chat.llm == "none":
         return Facts((records, Fact("calls", 0, "language model calls")))
-    counts = [count * wanted.candidates for count in counts]
+    counts = [count * wanted.candidates(method, chat) for count in counts]
     estimate = method.estimate_calls(counts, texts.parameters, template_of(texts))
     tokens_in = estimate.calls * round(estimate.characters / _CHARACTERS_PER_TOKEN)
     tokens_out = estimate.calls * texts.parameters.max_tokens
@@ -135,11 +135,11 @@ def _calls(method: Method, wanted: Wanted, chat: Chat, texts: Texts, labels: Lab
         Fact("input_tokens", tokens_in, "input tokens (about)"),
         Fact("output_tokens", tokens_out, "output tokens (at most)"),
     ]
-    halved = ", halved for batches" if chat.model.llm_batch else ""
+    halved = ", halved for batches" if chat.llm_batch else ""
     if chat.price_input is not None and chat.price_output is not None:
         money = (tokens_in * chat.price_input + tokens_out * chat.price_output) / 1e6
         entries.append(Fact("money", money, f"money (at most, in the currency of the prices{halved})"))
-    if not chat.model.llm_batch:
+    if not chat.llm_batch:
         return Facts(tuple(entries))
     hours, each = chat.in_a_row * BATCH_HOURS, f"at most {BATCH_HOURS} for each in a row"
     entries.append(Fact("batch_hours", hours, f"hours to wait for batches ({each})"))

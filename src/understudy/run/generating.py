@@ -219,34 +219,34 @@ class Writing:
             progress=lambda done, asked: listener.progress("texts", done, asked),
             rows=rows,
             form=self.form,
-            **({"seeds_at_once": _SEEDS_IN_BATCHES} if self.named.model.llm_batch else {}),
+            **({"seeds_at_once": _SEEDS_IN_BATCHES} if self.named.llm_batch else {}),
         )
 
 
 def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat, listener: Listener) -> Writing:
     """Everything that could fail about the writing, before anything is charged."""
-    model, parameters = named.model, texts.parameters
-    if named.asks and texts.form and model.llm == "none":
+    parameters = texts.parameters
+    if named.asks and texts.form and named.llm == "none":
         raise ConfigError(
             "Texts that have parts are written by a language model, and there is none.",
             "Name one with --llm; phrases alone are no dialogue and no row of texts.",
         )
-    form = _form(texts, method, model)
+    form = _form(texts, method, named)
     prompts = Prompts(parameters, template_of(texts), _examples(texts, method), texts.form)
-    chat = _load_chat(named, listener) if named.asks and model.llm != "none" else None
+    chat = _load_chat(named, listener) if named.asks and named.llm != "none" else None
     if chat is not None:
         from understudy.models.cached import CachedChat
         from understudy.models.catalog import language_note
         from understudy.models.presets import preset_of
 
-        if preset_of(model.llm) is not None and not session.begun:
+        if preset_of(named.llm) is not None and not session.begun:
             asked = _load_chat(named, listener)  # one of its own: so short a prompt would mislead the caps' estimates
-            _ping(asked, model)
-            if model.llm_batch:
+            _ping(asked, named)
+            if named.llm_batch:
                 _teach(chat, asked)
-        if note := language_note(model.llm):
+        if note := language_note(named.llm):
             listener.say(note)
-        if model.llm_batch:
+        if named.llm_batch:
             chat = _batched(chat, session, named, listener)
         elif waiting := session.store.jobs.waiting():
             listener.say(
@@ -268,7 +268,7 @@ def require_room(writing: Writing, method: Method, planned: Release, details: st
     asked = method.longest_prompts(planned, writer) if room else ()
     if any(room(writer.template.with_details(each, details)) < 1 for each in asked):
         raise ConfigError(
-            f"A prompt may fill the window of {writing.named.model.llm}, and leave no room for an answer.",
+            f"A prompt may fill the window of {writing.named.llm}, and leave no room for an answer.",
             "Name another with a larger window (--llm), or show less (--examples-per-prompt, --max-words, ...).",
         )
 
@@ -279,7 +279,7 @@ def template_of(texts: Texts) -> PromptTemplate:
     return in_form(load_template(parameters.document_type, file=parameters.prompt, general=bool(parts)), parts)
 
 
-def _form(texts: Texts, method: Method, model: ModelParameters) -> Form | None:
+def _form(texts: Texts, method: Method, named: Chat) -> Form | None:
     """What every text must be. Raises ConfigError if the method's texts cannot be asked for in this form."""
     parameters, parts = texts.parameters, texts.form
     if parts and parameters.json_schema is not None:
@@ -297,7 +297,7 @@ def _form(texts: Texts, method: Method, model: ModelParameters) -> Form | None:
         )
     if parameters.json_schema is None:
         return None
-    if method.needs.generation_llm != "optional" or method.needs.candidates or model.llm == "none":
+    if method.needs.generation_llm != "optional" or method.needs.candidates or named.llm == "none":
         raise ConfigError(
             "A JSON schema is given for texts that no language model is prompted for with phrases.",
             "Leave --json-schema out; or take the method dp-kps with an --llm, or private-prediction or few-shot with "
@@ -335,8 +335,8 @@ def write_texts(
     if rows is not None:
         rows.require(asked)
     private = session.folder.private
-    chooser = GuidedChooser.of(made, wanted.choosing, job.embedder, private, listener)
-    counts = [count * wanted.candidates for count in asked]
+    chooser = GuidedChooser.of(made, wanted, job.embedder, private, listener)
+    counts = [count * wanted.candidates(method, job.chat) for count in asked]
     if chooser is not None and (there := method.available(made)) is not None:
         counts = [max(want, min(count, held)) for want, count, held in zip(asked, counts, there, strict=True)]
     chat, total = writing.chat, sum(counts)
@@ -345,9 +345,8 @@ def write_texts(
         listener.say(f"Making {in_texts(total)} with {chat.model_id}; it sees released values only.")
     embedder = load_embedder_of(job.embedder, private, made.schema.form) if method.needs.generation_embedder else None
     model = load_private_model_of(job.private_model) if method.needs.generation_model else None
-    model_named = job.chat.model
-    if method.needs.generation_llm == "never" and model_named.llm != ModelParameters().llm:
-        listener.say(f"The language model {model_named.llm} is not used: a Release of {made.method} needs none.")
+    if method.needs.generation_llm == "never" and job.chat.llm != ModelParameters().llm:
+        listener.say(f"The language model {job.chat.llm} is not used: a Release of {made.method} needs none.")
     if changed := session.begin():
         listener.say(f"The run goes on with other settings than it began with, at no charge: {changed}.")
     session.clear_scratch()
@@ -369,7 +368,7 @@ def write_texts(
             for record in method.generate(made, counts, tools=tools)
         ]
     except NoText as error:
-        raise NoText(error.problem, _without_text(session, model_named, made)) from None
+        raise NoText(error.problem, _without_text(session, job.chat, made)) from None
     if chooser is not None:
         records = chooser.choose_records(records, asked)
     written = [record for record in records if record.text]
@@ -381,7 +380,7 @@ def write_texts(
                 "Ask for less of what is told from a dialogue, or name another language model (--llm).",
             )
     if records and not written and chat is not None and not method.needs.candidates:
-        raise NoText("The language model wrote no text at all.", _without_text(session, model_named, made))
+        raise NoText("The language model wrote no text at all.", _without_text(session, job.chat, made))
     if records and not written and method.needs.generation_model and clear:  # a run that was charged for ends
         raise NoText(
             "The tuned model wrote no text that can be used.",
@@ -412,10 +411,10 @@ def write_texts(
     return Result(made, written, missing, session.visible_folder, condition)
 
 
-def _without_text(session: Session, model: ModelParameters, made: Release) -> str:
+def _without_text(session: Session, named: Chat, made: Release) -> str:
     """What to do where a language model writes nothing: nothing is lost, and another model may be asked."""
-    where = f" --base-url {model.base_url}" if model.base_url else ""
-    check = f"Try it with `understudy models check {model.llm}{where}`; the same command then asks again"
+    where = f" --base-url {named.base_url}" if named.base_url else ""
+    check = f"Try it with `understudy models check {named.llm}{where}`; the same command then asks again"
     file = None if session.visible_folder is None else session.visible_folder.release_file(made.method)
     if file is None or not file.exists():
         return f"{check}, free of charge."
@@ -447,18 +446,17 @@ def _load_chat(named: Chat, listener: Listener) -> ChatModel:
     from understudy.models.catalog import load_chat
     from understudy.models.presets import preset_of
 
-    model = named.model
-    options: dict[str, Any] = {"extra_body": model.extra_body} if model.extra_body else {}
-    if preset_of(model.llm) is not None:
+    options: dict[str, Any] = {"extra_body": named.extra_body} if named.extra_body else {}
+    if preset_of(named.llm) is not None:
         options |= {
-            "max_concurrency": model.max_concurrency,
-            "token_cap": model.token_cap,
-            "spending_cap": model.spending_cap,
+            "max_concurrency": named.max_concurrency,
+            "token_cap": named.token_cap,
+            "spending_cap": named.spending_cap,
             "price_per_million_input": named.price_input,
             "price_per_million_output": named.price_output,
             "say": listener.say,
         }
-    return load_chat(model.llm, base_url=model.base_url, api_key_env=model.api_key_env, seed=named.seed, **options)
+    return load_chat(named.llm, base_url=named.base_url, api_key_env=named.api_key_env, seed=named.seed, **options)
 
 
 def _batched(chat: ChatModel, session: Session, named: Chat, listener: Listener) -> ChatModel:
@@ -510,7 +508,7 @@ def _teach(chat: ChatModel, asked: ChatModel) -> None:
     chat.dialect.left_out |= asked.dialect.left_out
 
 
-def _ping(chat: ChatModel, named: ModelParameters) -> None:
+def _ping(chat: ChatModel, named: Chat) -> None:
     """One short question, so that an endpoint that does not answer is known before anything is charged."""
     from understudy.models.collect import collect
     from understudy.models.endpoint import PLAIN

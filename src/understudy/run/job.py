@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from understudy.base.columns import Column, cross_labels, require_own_names
+from understudy.base.columns import cross_labels, require_own_names
 from understudy.base.errors import ConfigError
 from understudy.base.labels import LabelSet
 from understudy.base.transcript import PLAIN, TextForm, text_columns
@@ -23,26 +23,14 @@ from understudy.corpus.schema import require_told
 from understudy.methods.base import Method
 from understudy.methods.registry import make_method
 from understudy.methods.shared.guide.parameters import ChoosingParameters, GuideParameters
-from understudy.methods.shared.tables.parameters import ALL, TablesParameters
+from understudy.methods.shared.tables.parameters import ALL, RowsParameters, TablesParameters
 from understudy.methods.shared.tables.variables import Variables
 from understudy.models.presets import BATCH_DISCOUNT, preset_of
 from understudy.privacy.exact import as_typed
-from understudy.privacy.guarantee import Budget
-from understudy.privacy.noise import NoiseSource
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.privacy.unit import Unit
+from understudy.run import settings
 from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT
-from understudy.run.settings import (
-    MOST_RECORDS,
-    DataParameters,
-    EmbedderParameters,
-    EngineParameters,
-    LedgerParameters,
-    ModelParameters,
-    OutputParameters,
-    PrivateModelParameters,
-    RunConfig,
-)
+from understudy.run.settings import MOST_RECORDS, RunConfig
 from understudy.text.prompts.parameters import WritingParameters
 
 if TYPE_CHECKING:
@@ -55,10 +43,8 @@ class FreeJob:
     Args:
         config: as flags, YAML or Python give it; nobody sees it after this.
         form: the parts that texts have.
-        guide: whether the Release has, or is to have, a guide.
-        columns: whether it has, or is to have, typed columns.
-        releases: whether a Release is made.
-        generates: whether texts are made of it.
+        guide, columns: whether the Release has, or is to have, a guide and typed columns.
+        releases, generates: whether a Release is made, and texts of it.
 
     Raises:
         ConfigError: if something is asked for that is not there, or cannot be had.
@@ -75,12 +61,14 @@ class FreeJob:
         generates: bool = True,
     ) -> None:
         self.method = make_method(config.method, config.method_parameters)
-        self.wanted = Wanted.of(config, self.method, guide=guide, columns=columns, generates=generates)
+        self.wanted = config.part(Wanted)
+        if generates:
+            self.wanted.require(self.method, labels=config.label_set.size, guide=guide, columns=columns)
         self.chat = Chat.of(config, self.method, releases=releases, generates=generates)
         self.texts = Texts(config.part(WritingParameters), form, config.record_columns)
-        self.embedder = config.part(EmbedderParameters)
-        self.private_model = config.part(PrivateModelParameters)
-        self.place = config.part(OutputParameters)
+        self.embedder = config.part(settings.EmbedderParameters)
+        self.private_model = config.part(settings.PrivateModelParameters)
+        self.place = config.part(settings.OutputParameters)
         self.dataset = config.dataset
         self.lasting: Mapping[str, Any] = config.lasting
         self.changeable = config.changeable
@@ -100,76 +88,31 @@ class Job(FreeJob):
     """
 
     def __init__(self, config: RunConfig, *, charges: bool = False, generates: bool | None = None) -> None:
-        said = config.records is not None or config.records_per_label is not None
         super().__init__(
             config,
             form=config.form,
             guide=config.guide,
             columns=config.columns is not None,
             releases=True,
-            generates=said if generates is None else generates,
+            generates=config.part(Wanted).said if generates is None else generates,
         )
         self.promise = Promise.of(config, self.method, charges=charges)
         self.table = Table.of(config)
-        if self.promise.guide.guide or self.table.columns:
+        if self.promise.guide or self.table.columns:
             self.method.require_guidable()
-        self.engine = config.part(EngineParameters)
+        self.engine = config.part(settings.EngineParameters)
 
     @property
     def embeds_private_texts(self) -> bool:
-        return self.promise.guide.guide or self.method.needs.embedder == "private"
+        return self.promise.guide or self.method.needs.embedder == "private"
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """Which synthetic records.
-
-    Args:
-        records: in total.
-        records_per_label: in place of that.
-        candidates: texts made for each one that is kept.
-        where: a condition that rows meet.
-        prompt_columns: typed columns that a prompt shows.
-        choosing: what is done with the Release's guide.
-        seed: of samples and prompts.
-    """
-
-    records: int | None
-    records_per_label: int | None
-    candidates: int
-    where: str | dict[str, Any] | None
-    prompt_columns: str | tuple[str, ...]
-    choosing: ChoosingParameters
-    seed: int
-
-    @classmethod
-    def of(cls, config: RunConfig, method: Method, *, guide: bool, columns: bool, generates: bool) -> Wanted:
-        """Without ``generates``, what is asked of generating is no matter."""
-        phrases = config.llm == "none" and method.needs.generation_llm == "optional"
-        several = config.guide_candidates or (1 if phrases else _TEXTS)
-        wanted = cls(
-            config.records,
-            config.records_per_label,
-            several if config.guide and not config.ignore_guide else 1,
-            config.where,
-            config.prompt_columns,
-            config.part(ChoosingParameters),
-            config.seed,
-        )
-        if generates:
-            wanted._check_counts(method, config.label_set.size)
-            asked = [name for name in ("guide", *ChoosingParameters.model_fields) if getattr(config, name)]
-            if asked and not guide:
-                raise ConfigError(
-                    f"{asked[0]!r} is about the guide of a Release, and there is none.",
-                    "Leave it out, or release with --guide.",
-                )
-            wanted._check_rows(method, columns=columns)
-        return wanted
+class Wanted(settings.OutputParameters, GuideParameters, ChoosingParameters, RowsParameters):
+    """Which synthetic records."""
 
     @property
     def said(self) -> bool:
-        """Whether it is said how many records."""
+        """Whether it is said how many."""
         return self.records is not None or self.records_per_label is not None
 
     def counts(self, labels: int) -> list[int]:
@@ -191,16 +134,31 @@ class Wanted:
         assert self.records is not None
         return [self.records // labels + (label < self.records % labels) for label in range(labels)]
 
-    def _check_counts(self, method: Method, labels: int) -> None:
-        """A method whose Release holds the texts itself needs no number."""
+    def candidates(self, method: Method, chat: Chat) -> int:
+        """Texts made for each one that is kept."""
+        if not self.guide or self.ignore_guide:
+            return 1
+        phrases = chat.llm == "none" and method.needs.generation_llm == "optional"
+        return self.guide_candidates or (1 if phrases else _TEXTS)
+
+    def require(self, method: Method, *, labels: int, guide: bool, columns: bool) -> None:
+        """See that this can be had, before anything is done; else ConfigError.
+
+        Args:
+            guide, columns: as the Release has them.
+        """
         if (self.said or not method.needs.holds_texts) and (
-            sum(self.counts(labels)) * (self.choosing.guide_candidates or 1) > MOST_RECORDS
+            sum(self.counts(labels)) * (self.guide_candidates or 1) > MOST_RECORDS
         ):
             raise ConfigError(
                 f"More than {MOST_RECORDS} candidates would be made.", "Ask for fewer records or --guide-candidates."
             )
-
-    def _check_rows(self, method: Method, *, columns: bool) -> None:
+        asked = [name for name in ("guide", *ChoosingParameters.model_fields) if getattr(self, name)]
+        if asked and not guide:
+            raise ConfigError(
+                f"{asked[0]!r} is about the guide of a Release, and there is none.",
+                "Leave it out, or release with --guide.",
+            )
         if self.where and not columns:
             raise ConfigError(
                 "A condition on rows is given (--where), and there are no typed columns.",
@@ -212,12 +170,12 @@ class Wanted:
                 "Leave it out, or declare --columns for the release.",
             )
         if self.where and method.needs.rows:
+            name = method.name
             raise ConfigError(
-                f"The texts of {method.name} are in the Release, each behind its own row: no condition can be met "
-                "later.",
+                f"The texts of {name} are in the Release, each behind its own row: no condition can be met later.",
                 "Leave --where out, and select the rows you want from the synthetic table.",
             )
-        if columns and self.choosing.guide_moves:
+        if columns and self.guide_moves:
             raise ConfigError(
                 "A text that moves to another label would leave its row's other columns behind.",
                 "Leave --guide-moves out for a table with typed columns.",
@@ -228,51 +186,42 @@ _TEXTS = 3
 """Made for each one that a guide keeps."""
 
 
-@dataclass(frozen=True)
-class Chat:
-    """The language model that writes the texts, and on which terms.
+class Chat(settings.ModelParameters):
+    """The language model that writes the texts, and on which terms."""
 
-    Args:
-        model: which; how it is asked, and up to what cost.
-        asks: whether it is asked for texts at all.
-        price_input, price_output: per million tokens, halved for batches.
-        seed: of its sampling.
-        in_a_row: batches of which each waits for the one before, at least: one, and one more for each round of an
-            evolution and each repair.
-    """
-
-    model: ModelParameters
     asks: bool
-    price_input: float | None
-    price_output: float | None
+    """Whether it is asked for texts at all."""
     seed: int
+    """Of its sampling."""
+    price_input: float | None
+    """Per million tokens, halved for batches; so is the other one."""
+    price_output: float | None
     in_a_row: int
+    """Batches of which each waits for the one before, at least: one, and one more for each round of an evolution and
+    each repair."""
 
     @classmethod
     def of(cls, config: RunConfig, method: Method, *, releases: bool, generates: bool) -> Chat:
         """Raises ConfigError if there is none where the method cannot do without, or it has no batches to be asked
         through."""
-        needs = method.needs
-        asks = (releases and needs.candidates) or (generates and needs.generation_llm == "always")
-        if asks and config.llm == "none":
+        needs, rounds = method.needs, method.dump().get("rounds")
+        must = (releases and needs.candidates) or (generates and needs.generation_llm == "always")
+        if must and config.llm == "none":
             raise ConfigError(
                 f"The method {method.name} needs a language model that writes texts, and there is none.",
                 "Name one with --llm; it never sees a private text.",
             )
-        rounds, discount = method.dump().get("rounds"), BATCH_DISCOUNT if config.llm_batch else 1
-        chat = cls(
-            config.part(ModelParameters),
-            asks or (generates and needs.generation_llm != "never"),
-            *(price if price is None else discount * price for price in (config.price_input, config.price_output)),
-            config.seed,
-            1 + (rounds if isinstance(rounds, int) else 0) + config.repair,
-        )
-        if chat.asks and config.llm_batch and ((preset := preset_of(config.llm)) is None or not preset.batches):
+        asks = must or (generates and needs.generation_llm != "never")
+        if asks and config.llm_batch and ((preset := preset_of(config.llm)) is None or not preset.batches):
             raise ConfigError(
                 f"The language model {config.llm} has no batches.",
                 "Leave --llm-batch out, or name a model that has some: openai:NAME.",
             )
-        return chat
+        prices = {name: getattr(config, name) for name in ("price_input", "price_output")}
+        if config.llm_batch:
+            prices = {name: price and BATCH_DISCOUNT * price for name, price in prices.items()}
+        in_a_row = 1 + (rounds if isinstance(rounds, int) else 0) + config.repair
+        return config.part(cls, asks=asks, in_a_row=in_a_row, **prices)
 
     @property
     def waiting(self) -> str:
@@ -285,44 +234,27 @@ class Chat:
 
 @dataclass(frozen=True)
 class Texts:
-    """What texts are to be written.
-
-    Args:
-        parameters: of the writing.
-        form: the parts that they have.
-        record_columns: of the JSON records that they are; empty where they are none.
-    """
+    """What texts are to be written: the parts that they have, and the columns of those that are JSON records."""
 
     parameters: WritingParameters
     form: TextForm
-    record_columns: tuple[str, ...] = ()
+    record_columns: tuple[str, ...]
 
 
 _WEAK_EPSILON = 20
 
 
-@dataclass(frozen=True)
-class Promise:
-    """What a release promises, whom, and in which ledger that is charged.
+class Promise(
+    settings.ProtectionParameters,
+    settings.LedgerParameters,
+    settings.PlanParameters,
+    GuideParameters,
+    TablesParameters,
+):
+    """What a release promises, and in which ledger it is charged."""
 
-    Args:
-        budget: of the run.
-        unit: that is protected.
-        noise: where noise comes from.
-        ledger: which.
-        dataset: in the ledger; empty where nothing is charged.
-        expected_records: the user's estimate.
-        guide, columns: whether the budget is shared with a guide, and with typed columns.
-    """
-
-    budget: Budget | SecretBudget
-    unit: Unit
-    noise: NoiseSource
-    ledger: LedgerParameters
     dataset: str
-    expected_records: int | None
-    guide: GuideParameters
-    columns: TablesParameters
+    """In the ledger; empty where nothing is charged."""
 
     @classmethod
     def of(cls, config: RunConfig, method: Method, *, charges: bool) -> Promise:
@@ -332,39 +264,37 @@ class Promise:
                 "Several files are given, and the dataset that they are together has no name for the ledger.",
                 "Name it with --dataset NAME.",
             )
-        budget, unit = config.budget, config.unit
-        if not method.private and not config.insecure_no_noise:
+        name = config.dataset or (proposed_name(config.data[0]) if len(config.data) == 1 else None)
+        promise = config.part(cls, dataset=name or "")
+        if not method.private and not promise.insecure_no_noise:
             raise ConfigError(
                 f"The method {method.name} protects nobody: it is a yardstick without privacy.",
                 "Say so with --insecure-no-noise, which stamps all that it makes NOT PRIVATE.",
             )
-        if isinstance(budget, SecretBudget) and not method.protects_secrets:
+        if isinstance(promise.budget, SecretBudget) and not method.protects_secrets:
             raise ConfigError(
                 f"The method {method.name} promises (epsilon, delta), not secret protection.",
                 "Give --epsilon and --delta, or choose --method sec-pe or aug-pe.",
             )
-        if unit.kind == "secret" and unit.recognised_by is None:
+        if promise.unit.kind == "secret" and promise.unit.recognised_by is None:
             raise ConfigError(
                 "It is not said what the secrets are.",
                 "Name columns (--secrets), a file (--secrets-file), or detectors (--secret-detectors).",
             )
-        if not config.guide and config.guide_share != GuideParameters().guide_share:
+        if not promise.guide and promise.guide_share != GuideParameters().guide_share:
             raise ConfigError("A share is named for a guide, and none is to be made.", "Add --guide, or leave it out.")
-        name = config.dataset or (proposed_name(config.data[0]) if len(config.data) == 1 else None)
         if charges and name is None:
             raise ConfigError(
                 "This dataset has no name for the ledger, as one file's stem would be.", "Name it with --dataset NAME."
             )
-        ledger = config.part(LedgerParameters)
-        shares = config.part(GuideParameters), config.part(TablesParameters)
-        return cls(budget, unit, ledger.noise, ledger, name or "", config.expected_records, *shares)
+        return promise
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Of a budget that promises next to nothing: a large epsilon, or a delta with which publishing each record
         with that probability publishes one or more."""
         budget, expected = self.budget, self.expected_records
-        if isinstance(budget, SecretBudget) or self.ledger.insecure_no_noise:
+        if isinstance(budget, SecretBudget) or self.insecure_no_noise:
             return ()
         warnings = []
         if budget.epsilon >= _WEAK_EPSILON:
@@ -381,51 +311,40 @@ class Promise:
         return tuple(warnings)
 
 
-@dataclass(frozen=True)
-class Table:
-    """The private table, as it is declared.
+class Table(settings.DataParameters):
+    """The private table, as it is declared."""
 
-    Args:
-        rows: where they lie, and how they are read.
-        form: the parts that texts have.
-        labels: those that are declared.
-        columns: the typed ones.
-        crossed: those of them that the label is made of.
-        typed: the others that are read.
-        secrets: columns that list a record's secrets.
-        secrets_file, secret_detectors: what else tells secrets.
-    """
-
-    rows: DataParameters
-    form: TextForm
-    labels: LabelSet
-    columns: tuple[Column, ...]
-    crossed: tuple[Column, ...]
-    typed: tuple[Column, ...]
     secrets: tuple[str, ...]
+    """Columns that list a record's secrets."""
     secrets_file: str | None
     secret_detectors: tuple[str, ...]
 
     @classmethod
     def of(cls, config: RunConfig) -> Table:
         """Raises ConfigError if what is declared does not fit together."""
-        table = cls(
-            config.part(DataParameters),
-            config.form,
-            config.label_set,
-            config.all_columns,
-            config.crossed,
-            config.typed_columns,
-            config.secrets,
-            config.secrets_file,
-            config.secret_detectors,
-        )
+        table, asked = config.part(cls), config.part(TablesParameters)
         if table.secret_detectors:
             from understudy.corpus.secrets import make_detectors
 
             make_detectors(table.secret_detectors)
-        table._check_parts()
-        table._check_columns(asked=config.part(TablesParameters))
+        if table.form:
+            table._require_writable()
+        columns, crossed = table.all_columns, table.crossed
+        if table.label is not None and not (table.labels or crossed or table.labels_from_data):
+            raise undeclared(table.label, columns)
+        if not columns and asked != TablesParameters():
+            raise ConfigError(
+                "Settings of typed columns are given, and no columns.",
+                "Declare them with --columns, or leave these out.",
+            )
+        if crossed and table.label_set.names != cross_labels(crossed):
+            raise ConfigError(
+                "The label is made of typed columns, and its labels are declared a second time.",
+                "Leave --labels out: the columns' own values are the labels.",
+            )
+        label = None if crossed else table.label
+        others = (*text_columns(table.text), *table.record_columns, label, table.owner, *table.secrets)
+        require_own_names(columns, others)
         return table
 
     def open(self, private: Path | None) -> Corpus:
@@ -438,18 +357,19 @@ class Table:
             ConfigError: if no data are named.
             CorpusError: if the table cannot be read as declared.
         """
-        data = self.rows.data
-        if not data:
+        if not self.data:
             raise ConfigError("No private data given.", "Name them with --data SOURCE: a file, a folder or a pattern.")
-        source = data[0] if len(data) == 1 else data
-        return read_corpus(source, **self.rows.reading, secrets=self.secrets, private_dir=private)
+        source = self.data[0] if len(self.data) == 1 else self.data
+        return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
 
     def require_same(self, corpus: Corpus) -> None:
         """That a corpus was read with the columns that say what is protected. Raises ConfigError if it was not."""
-        schema, owner = corpus.schema, self.rows.owner
-        if owner and schema.owner != owner:
-            raise ConfigError(f"The corpus has no owner column {owner!r}.", "Read the corpus with this owner column.")
-        if (self.typed, self.crossed) != (schema.typed, schema.crossed):
+        schema = corpus.schema
+        if self.owner and schema.owner != self.owner:
+            raise ConfigError(
+                f"The corpus has no owner column {self.owner!r}.", "Read the corpus with this owner column."
+            )
+        if (self.typed_columns, self.crossed) != (schema.typed, schema.crossed):
             raise ConfigError(
                 "The corpus was read with other typed columns than the run declares.",
                 "Declare the same columns in both: read_corpus(..., columns=...) and columns=....",
@@ -462,7 +382,7 @@ class Table:
 
     def variables(self, labels: LabelSet) -> Variables | None:
         """The label, with these labels, and the typed columns; None without typed columns."""
-        return Variables(self.rows.label, labels, self.columns, self.crossed) if self.columns else None
+        return Variables(self.label, labels, self.all_columns, self.crossed) if self.columns else None
 
     def finder(self, corpus: Corpus) -> SecretFinder:
         """What tells the secrets in its texts."""
@@ -470,44 +390,24 @@ class Table:
 
         return secret_finder(corpus, file=self.secrets_file, detectors=self.secret_detectors)
 
-    def _check_parts(self) -> None:
-        """That the columns of texts with parts can be written beside those that every table has."""
-        if not self.form:
-            return
-        if self.rows.record_columns:
+    def _require_writable(self) -> None:
+        """See that the columns of texts with parts can be written beside those that every table has."""
+        if self.record_columns:
             raise ConfigError(
                 "The parts of a text are columns of their own, and record columns are one text of JSON.",
                 "Give --text A,B,C or --record-columns A,B,C.",
             )
-        require_told(self.form, self.columns, crossed=self.crossed)
-        if taken := sorted({*text_columns(self.rows.text)}.intersection((TRANSCRIPT, LABEL, PROVENANCE))):
+        columns = self.all_columns
+        require_told(self.form, columns, crossed=self.crossed)
+        if taken := sorted({*text_columns(self.text)}.intersection((TRANSCRIPT, LABEL, PROVENANCE))):
             raise ConfigError(
                 f"A text column is called {taken[0]!r}, as a column that is written besides.", "Rename it in the table."
             )
-        if TRANSCRIPT in {column.name for column in self.columns}:
+        if TRANSCRIPT in {column.name for column in columns}:
             raise ConfigError(
                 f"A typed column is called {TRANSCRIPT!r}, as a column that is written besides.",
                 "Rename it in the table.",
             )
-
-    def _check_columns(self, *, asked: TablesParameters) -> None:
-        """That the label and the typed columns are declared, and can be told apart."""
-        rows = self.rows
-        if rows.label is not None and not (rows.labels or self.crossed or rows.labels_from_data):
-            raise undeclared(rows.label, self.columns)
-        if not self.columns and asked != TablesParameters():
-            raise ConfigError(
-                "Settings of typed columns are given, and no columns.",
-                "Declare them with --columns, or leave these out.",
-            )
-        if self.crossed and self.labels.names != cross_labels(self.crossed):
-            raise ConfigError(
-                "The label is made of typed columns, and its labels are declared a second time.",
-                "Leave --labels out: the columns' own values are the labels.",
-            )
-        label = None if self.crossed else rows.label
-        others = (*text_columns(rows.text), *rows.record_columns, label, rows.owner, *self.secrets)
-        require_own_names(self.columns, others)
 
 
 def _require_utf8(settings: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ from understudy.base.labels import LabelSet
 from understudy.methods.base import Method
 from understudy.methods.public import PublicFacts
 from understudy.methods.shared.guide.plan import plan_with_guide
+from understudy.methods.shared.tables.parameters import TablesParameters
 from understudy.methods.shared.tables.plan import plan_with_columns
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
@@ -19,18 +20,18 @@ def make_plan(method: Method, promise: Promise, table: Table, *, labels: LabelSe
 
     Raises ConfigError if the method cannot be planned with the budget.
     """
-    beside = () if table.rows.record_columns else table.typed
-    facts = PublicFacts(promise.unit, labels or table.labels, promise.expected_records, beside)
+    beside = () if table.record_columns else table.typed_columns
+    facts = PublicFacts(promise.unit, labels or table.label_set, promise.expected_records, beside)
     variables = table.variables(facts.labels)
 
     def plan_text(rest: Budget | SecretBudget) -> Plan:
         """The method, and its guide if there is to be one."""
-        if not promise.guide.guide:
+        if not promise.guide:
             return method.plan(rest, facts)
         return plan_with_guide(
             lambda left: method.plan(left, facts),
             rest,
-            share=promise.guide.guide_share,
+            share=promise.guide_share,
             labels=facts.labels.size,
             expected_records=facts.expected_records,
         )
@@ -42,7 +43,7 @@ def make_plan(method: Method, promise: Promise, table: Table, *, labels: LabelSe
             plan_text,
             promise.budget,
             variables=variables,
-            parameters=promise.columns,
+            parameters=promise.part(TablesParameters),
             expected_records=facts.expected_records,
         )
     require_readable_charges(plan.charges)

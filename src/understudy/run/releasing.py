@@ -25,8 +25,10 @@ from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.methods.base import Method, Preparation, Released, ReleaseTools, needed
 from understudy.methods.registry import load_release
+from understudy.methods.shared.guide.parameters import GuideParameters
 from understudy.methods.shared.guide.plan import GUIDE, require_guide_fits
 from understudy.methods.shared.tables.fitting import require_fitting
+from understudy.methods.shared.tables.parameters import TablesParameters
 from understudy.models.machine import is_out_of_memory
 from understudy.models.trials import (
     require_embeds_all,
@@ -71,7 +73,7 @@ def make_release(
         writing: prompts, and what writes candidates, for methods that need such.
         resume: use what is still paid for, where the Release is there already.
     """
-    method, promise, table, skips = job.method, job.promise, job.table, job.table.rows.on_bad_row == "skip"
+    method, promise, table, skips = job.method, job.promise, job.table, job.table.on_bad_row == "skip"
     own_scratch = (session.scratch if job.engine.scratch is None else Path(job.engine.scratch).expanduser()).resolve()
     file = session.folder.release_file(method.name)
     if resume:
@@ -88,9 +90,7 @@ def make_release(
         return made
     early = make_plan(method, promise, table)
     with ExitStack() as stack:
-        ledger = (
-            stack.enter_context(open_ledger(promise.ledger, session.store)) if session.noise.origin == SYSTEM else None
-        )
+        ledger = stack.enter_context(open_ledger(promise, session.store)) if session.noise.origin == SYSTEM else None
         if ledger is not None:
             ledger.check_if_open(promise.dataset, early, run_id=session.store.run_id)  # before any private read
         engine = stack.enter_context(open_engine(job.engine, own_scratch))
@@ -147,13 +147,13 @@ def make_release(
             listener.say("Rows that cannot be used are left out; private/skipped_rows.json counts them.")
         listener.say("Reading the private records.")
         bounded = replace(unkeyed, hash_key=paid.hash_key, scratch=scratch)
-        beside, parameters = Released({}), promise.columns
+        beside, parameters = Released({}), promise.part(TablesParameters)
         if variables is not None and method.needs.rows:
             beside = with_columns(beside, bounded, plan, tools, variables=variables, parameters=parameters)
             rows = TableRows.of(replace(planned, arrays=dict(beside.arrays)), seed=job.wanted.seed)
             tools = replace(tools, rows=needed(rows).of_part)
         released = method.release(bounded, plan, tools) | beside
-        if promise.guide.guide:
+        if promise.guide:
             released = with_guide(released, bounded, plan, tools)
         if variables is not None and not method.needs.rows:
             released = with_columns(released, bounded, plan, tools, variables=variables, parameters=parameters)
@@ -205,8 +205,8 @@ def _load_models(
     """
     embedder = model = None
     dimension = 0
-    if job.method.needs_embedder or job.promise.guide.guide:
-        own = load_embedder_of(job.embedder, session.folder.private, job.table.form)
+    if job.method.needs_embedder or job.promise.guide:
+        own = load_embedder_of(job.embedder, session.folder.private, job.texts.form)
         embedder = embedder_of_workers(job.engine, own)
         if job.embeds_private_texts:
             require_trusted(embedder, trust_endpoint=job.embedder.trust_endpoint)
@@ -248,9 +248,9 @@ def _prepared(method: Method, corpus: BoundedCorpus, plan: Plan, preparation: Pr
 def _planned_release(job: Job, corpus: Corpus, plan: Plan, preparation: Preparation) -> Release:
     """The Release without its content, and its statement without seals."""
     read = preparation.embedder if job.embeds_private_texts else None
-    schema, promise, columns = corpus.schema, job.promise, job.table.columns
-    guided = promise.guide.model_dump(mode="json") if promise.guide.guide else {}
-    rows = promise.columns.model_dump(mode="json") if columns else {}
+    schema, promise, columns = corpus.schema, job.promise, job.table.all_columns
+    guided = promise.part(GuideParameters).model_dump(mode="json") if promise.guide else {}
+    rows = promise.part(TablesParameters).model_dump(mode="json") if columns else {}
     return Release(
         method=job.method.name,
         parameters={**_without_folders(job.method), **guided, **rows, "seed": job.wanted.seed},
