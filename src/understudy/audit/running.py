@@ -131,7 +131,7 @@ def audit_run(
 
     with _locked(private) as folder:
         canaries = _prepare(job, parameters, corpus, folder, attacks)
-        if job.promise.noise.origin == SYSTEM:
+        if job.promise.noise_source.origin == SYSTEM:
             Ledger.create(folder / LEDGER).close()
         diary = OutputFolder(folder / RUN)
         listener.say(f"Running the method on a copy: what it says is in {diary.diary}, since nobody has paid for it.")

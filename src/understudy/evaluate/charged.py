@@ -141,7 +141,7 @@ def release_metrics(
         require_text_invariance(embedder)
         if engine is not None:
             require_same_vectors(engine, embedder)
-    plan, noise = wanted.plan(mechanism, list(classifiers)), settings.noise
+    plan, noise = wanted.plan(mechanism, list(classifiers)), settings.noise_source
     insecure = {"insecure_no_noise": settings.insecure_no_noise, "insecure_noise_seed": settings.insecure_noise_seed}
     lasting = _lasting(wanted, labels, synthetic, embedder) | insecure
     private_folder(folder.private)

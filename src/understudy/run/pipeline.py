@@ -38,7 +38,7 @@ def release(
     if resume:
         require_continuable(job.method, fresh=job.place.fresh)
     with (
-        open_session(job.place, job.lasting, job.promise.noise, changeable=job.changeable) as session,
+        open_session(job.place, job.lasting, job.promise.noise_source, changeable=job.changeable) as session,
         _recorded(session, job, listener, "release") as listener,
     ):
         writing = None
@@ -56,7 +56,7 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
     """
     job = Job(config, charges=True, generates=True)
     with (
-        open_session(job.place, job.lasting, job.promise.noise, changeable=job.changeable) as session,
+        open_session(job.place, job.lasting, job.promise.noise_source, changeable=job.changeable) as session,
         _recorded(session, job, listener, "run") as listener,
     ):
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)  # before any charge
