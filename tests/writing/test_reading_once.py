@@ -41,7 +41,7 @@ _IMPORTS = """
 import numpy as np
 from understudy.corpus.secrets.detectors import BUILT_IN, make_detectors
 from understudy.corpus.secrets.finder import SecretFinder
-from understudy.corpus.secrets.text import fold, pieces
+from understudy.corpus.spelling import fold, pieces
 from understudy.evolution.variation import with_blanks
 from understudy.prompts import predicting
 from understudy.prompts.evolving import fill_in
