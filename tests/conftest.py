@@ -19,7 +19,7 @@ import pytest
 from hypothesis import settings
 from pyarrow.fs import FileSystem
 
-from understudy.privacy import guarantee
+from understudy.privacy import events, guarantee
 
 for folder in ("models", "methods/private_prediction"):  # models made in a test
     sys.path.insert(0, str(Path(__file__).parent / folder))
@@ -95,8 +95,7 @@ def privacy_losses_once() -> Iterator[None]:
         return from_privacy_parameters(common.DifferentialPrivacyParameters(epsilon, delta))
 
     with pytest.MonkeyPatch.context() as patch:
-        gaussian = once(privacy_loss_distribution.from_gaussian_mechanism)
-        patch.setattr(privacy_loss_distribution, "from_gaussian_mechanism", gaussian)
+        patch.setattr(events, "gaussian_loss", once(events.gaussian_loss))
         patch.setattr(privacy_loss_distribution, "from_privacy_parameters", lambda each: pure(each.epsilon, each.delta))
         for name in ("compose", "self_compose", "get_epsilon_for_delta"):
             patch.setattr(PrivacyLossDistribution, name, once(getattr(PrivacyLossDistribution, name)))

@@ -86,6 +86,7 @@ class FormatOptions(TypedDict, total=False):
     quotes: Literal["multiline", "line", "none"] | None
     encoding: str
     on_bad_row: OnBadRow
+    max_bad_rows: float
     max_cell_bytes: int
 
 

@@ -77,6 +77,42 @@ def test_an_owner_is_proposed_only_where_a_name_looks_like_one(tmp_path: Path, h
     assert f"\n# owner: {owner}\n" in init(str(tmp_path / "t.csv"))
 
 
+FIRST_RECORDS = {
+    "a number": "101,anna,fever",
+    "a decimal comma": '"12,50",anna,fever',
+    "a day": "02.02.2024,anna,fever",
+    "a time": "2024-02-02T10:00Z,anna,fever",
+    "an e-mail address": "anna@example.org,fever",
+    "an address of a page": "www.example.org/anna,fever",
+    "a long text": f"anna,{'fever and ' * 7}",
+    "nothing": "anna,,fever",
+    "a name twice": "anna,fever,fever",
+}
+
+
+@pytest.mark.parametrize("first", FIRST_RECORDS.values(), ids=FIRST_RECORDS)
+def test_a_first_record_is_not_taken_for_names(tmp_path: Path, first: str) -> None:
+    (tmp_path / "t.csv").write_text(f"{first}\n{first}\n")
+    words = [str(tmp_path / "t.csv"), "--output", str(tmp_path / "run.yaml")]
+    with pytest.raises(UnderstudyError, match=r"look like values.*--names-are-public") as caught:
+        init(*words)
+    assert "anna" not in str(caught.value)
+    assert "fever" not in str(caught.value)
+    assert not (tmp_path / "run.yaml").exists()
+    init(*words, "--names-are-public")
+
+
+def test_names_are_taken_with_digits_blanks_and_of_any_script(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("Q1 2024,icd10,2nd visit,e-mail,Größe (cm),診断,a.b/c,text\n", "utf-8")
+    assert '"2nd visit"' in init(str(tmp_path / "t.csv"))
+
+
+def test_the_draft_is_readable_by_nobody_else(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("text\n")
+    init(str(tmp_path / "t.csv"), "--output", str(tmp_path / "run.yaml"))
+    assert (tmp_path / "run.yaml").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_file_is_written_once(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("text\n")
     file = tmp_path / "run.yaml"

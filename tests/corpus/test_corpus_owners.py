@@ -11,6 +11,8 @@ import pytest
 
 from understudy.base.errors import ConfigError
 from understudy.corpus import read_corpus
+from understudy.corpus.bounding import BoundedCorpus
+from understudy.privacy.unit import Unit
 
 
 def owners_of(source, **more) -> list[str]:
@@ -30,8 +32,26 @@ def test_owners_are_compared_in_one_unicode_form():
     assert owners_of([{"t": "x", "o": "Zo\u00eb"}, {"t": "x", "o": "Zoe\u0308"}]) == ["Zo\u00eb"] * 2
 
 
+SPELLED = ["7", "7.00", "\uff17", "\u0667.0", "7\u200b", "\ufeff7", "\u00ad7"]
+NAMES = [
+    "Zo\u00eb Smith",
+    "Zoe\u0308 Smith",
+    "Zo\u00eb\u00a0 Smith",
+    "Zo\u00eb Smi\u200bth",
+    "\uff3ao\u00eb Sm\u00adith",
+]
+
+
+@pytest.mark.parametrize("spellings", [SPELLED, NAMES])
+def test_an_owner_is_one_whatever_characters_spell_it(spellings):
+    rows = [{"t": f"text {n}", "o": owner} for n, owner in enumerate(spellings)]
+    assert set(owners_of(rows)) == {spellings[0]}
+    bounded = BoundedCorpus(read_corpus(rows, text="t", owner="o"), Unit("owner", 2, "o"), b"key")
+    assert [batch.shares.tolist() for batch in bounded.batches()] == [[2, 2]]  # by spellings all would be used
+
+
 def test_leading_zeros_case_and_other_decimals_make_other_owners():
-    different = ["7", "07", "7.00", "7.5", "a", "A", "a.0", "v7.0", "-7", "true"]
+    different = ["7", "07", "7.5", "7.50", "a", "A", "a.0", "v7.0", "-7", "true"]
     assert owners_of([{"t": "x", "o": owner} for owner in different]) == different
 
 

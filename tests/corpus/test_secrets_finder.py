@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.corpus.secrets import SecretFinder, make_detectors
-from understudy.corpus.secrets.text import fold, pieces, tidy
+from understudy.corpus.spelling import fold, pieces, tidy
 
 WORDS = st.text("ab \n.-", max_size=12)
 

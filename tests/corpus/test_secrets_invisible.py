@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from understudy.corpus import read_corpus
 from understudy.corpus.secrets import SecretFinder, make_detectors, records_per_secret, secret_finder
-from understudy.corpus.secrets.text import fold, pieces, readings, tidy
+from understudy.corpus.spelling import fold, pieces, readings, tidy
 
 INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180e\u180f\u200b\u200c\u200d\u200e\u200f\u202a\u202e"

@@ -194,7 +194,7 @@ def test_contents_do_not_depend_on_parts(tmp_path: Path) -> None:
     corpus = corpus_of(files(table(200), tmp_path, (50, 60)))
     whole, parts = contents(corpus, KEY), contents(corpus, KEY, Pickling())
     assert (whole.digest, whole.texts) == (parts.digest, parts.texts)
-    assert whole.texts == corpus.fingerprint(KEY)
+    assert whole.texts == (corpus.fingerprint(KEY),)
     assert len(parts.pieces) > len(whole.pieces) == 1
 
 
@@ -218,7 +218,7 @@ def test_bad_rows_in_parts_are_kept_as_those_of_the_whole(tmp_path: Path) -> Non
     for engine in (None, Pickling()):
         folder = tmp_path / str(engine is None)
         corpus = corpus_of(names, on_bad_row="skip", private_dir=folder)
-        contents(corpus, KEY, engine)
+        assert contents(corpus, KEY, engine).bad_share == 7 / 60
         kept[engine is None] = [(folder / name).read_bytes() for name in ("bad_rows.jsonl", "skipped_rows.json")]
         strict = corpus_of(names, private_dir=folder)
         with pytest.raises(CorpusError, match="label that is not declared"):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.privacy.events import SubsampledGaussianEvent
+from understudy.privacy.events import SubsampledGaussianEvent, gaussian_loss
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.search import edge, last_number, log_ratio, to_the_last_bit
 from understudy.privacy.subsampled import coarse_excess, subsampled_multiplier
@@ -90,3 +90,24 @@ def test_noise_is_never_less_than_the_budget_asks(epsilon: float, rate: float, t
     assert coarse_excess(budget, SubsampledGaussianEvent(found, rate, tokens), ()) <= 1e-12
     if found > 0.25:
         assert coarse_excess(budget, SubsampledGaussianEvent(found / 1.003, rate, tokens), ()) > 0
+
+
+@settings(max_examples=25)
+@given(
+    st.floats(0.3, 50), st.sampled_from([1.0, 0.9, 0.2, 0.01, 1e-5]), st.sampled_from([1e-3, 5e-3]), st.integers(1, 99)
+)
+def test_losses_are_those_of_the_library_which_computes_them_one_by_one(
+    multiplier: float, rate: float, interval: float, count: int
+) -> None:
+    """At the same grid points, with the same masses."""
+    from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+
+    reference = from_gaussian_mechanism(multiplier, value_discretization_interval=interval, sampling_prob=rate)
+    ours = gaussian_loss(multiplier, rate=rate, interval=interval)
+    for delta in (1e-3, 1e-9):
+        expected = reference.self_compose(count).get_epsilon_for_delta(delta)
+        assert ours.self_compose(count).get_epsilon_for_delta(delta) == pytest.approx(expected, rel=1e-6, abs=1e-8)
+    for known, made in ((reference._pmf_remove, ours._pmf_remove), (reference._pmf_add, ours._pmf_add)):
+        known, made = known.to_dense_pmf(), made.to_dense_pmf()
+        assert known._lower_loss == made._lower_loss
+        assert made._probs == pytest.approx(known._probs, abs=1e-10)

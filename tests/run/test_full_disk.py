@@ -176,13 +176,17 @@ def test_whatever_the_umask_only_the_owner_writes_and_nobody_else_reads_what_is_
         (settings(tmp_path) and (tmp_path / "notes.csv").read_text("utf-8")) + ",cardiology,x\n"
     )
     values = settings(
-        tmp_path, data=str(tmp_path / "bad.csv"), on_bad_row="skip", output=str(tmp_path / "deep" / "out")
+        tmp_path,
+        data=str(tmp_path / "bad.csv"),
+        on_bad_row="skip",
+        max_bad_rows=1,
+        output=str(tmp_path / "deep" / "out"),
     )
     before = os.umask(0)
     try:
         assert understudy("run", *flags(values)).code == 0
         options = ["--embedder", "none", "--metrics", "leakage", "--ledger", str(tmp_path / "other.sqlite")]
-        words = ["--dataset", "notes", "--charge-metrics", "0.5", "--on-bad-row", "skip"]
+        words = ["--dataset", "notes", "--charge-metrics", "0.5", "--on-bad-row", "skip", "--max-bad-rows", "1"]
         said = understudy("evaluate", values["data"], values["output"], *options, *words)
         assert said.code == 0, said.err
         assert understudy("report", values["output"]).code == 0

@@ -514,7 +514,13 @@ def test_nothing_planted_leaves_a_run_with_a_guide(
     caplog.set_level(logging.DEBUG)
     plant(tmp_path)
     with FakeEndpoint(lambda number, seen: answer(f"A note on {seen.prompt}, {number}")) as endpoint:
-        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "on_bad_row": "skip", "owner": "clinician"}
+        changes = {
+            "llm": "openai:test",
+            "base_url": endpoint.base_url,
+            "on_bad_row": "skip",
+            "max_bad_rows": 1,
+            "owner": "clinician",
+        }
         said = understudy("run", *flags(guided(tmp_path, **changes, guide_moves=True)))
         assert said.code == 0, said.err
         seen = endpoint.seen
@@ -534,7 +540,13 @@ def test_nothing_planted_leaves_a_guided_evolution(
     caplog.set_level(logging.DEBUG)
     plant(tmp_path)
     with FakeEndpoint(lambda number, seen: answer(f"A note of {TERMS[number % 16]} and {number}.")) as endpoint:
-        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "on_bad_row": "skip", "lookahead": 1}
+        changes = {
+            "llm": "openai:test",
+            "base_url": endpoint.base_url,
+            "on_bad_row": "skip",
+            "max_bad_rows": 1,
+            "lookahead": 1,
+        }
         said = understudy("run", *flags(evolving(tmp_path, method="guided-evolution", **changes)))
         assert said.code == 0, said.err
         seen = endpoint.seen
@@ -557,7 +569,7 @@ def test_an_embedder_that_fails_on_a_private_text_does_not_quote_it(
 
     plant(tmp_path)
     use(monkeypatch, Broken())
-    said = understudy("run", *flags(guided(tmp_path, on_bad_row="skip")))
+    said = understudy("run", *flags(guided(tmp_path, on_bad_row="skip", max_bad_rows=1)))
     assert said.code != 0
     assert_clean(said.out + said.err, "what was said")
     assert_clean_folder(tmp_path / "out" / "release")

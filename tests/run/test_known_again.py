@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import gzip
+import hashlib
 import json
 import re
+import unicodedata
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -69,6 +73,81 @@ def test_one_frame_read_by_two_columns_is_one_dataset(tmp_path: Path, make: Call
     with pytest.raises(LedgerError, match="known as 'a'"):
         us.release(make(rows()), method, budget, text="clinician", dataset="c", **options)
     assert runs_charged(tmp_path / "ledger.sqlite", "c") == 0
+
+
+CELLS: dict[str, tuple[str, Any]] = {
+    "number": ("53.130", 53.13),
+    "id": ("007", 7),
+    "paid": ("12.00", decimal.Decimal("12.0")),
+    "urgent": ("TRUE", True),
+    "day": ("2024-02-02", datetime.date(2024, 2, 2)),
+    "at": ("2024-02-02T10:00:00Z", datetime.datetime(2024, 2, 2, 10)),
+    "empty": ("", None),
+    "full": ("\uff11\uff12", 12),
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_table_whose_cells_were_converted_is_one_dataset(tmp_path: Path, name: str) -> None:
+    text, value = CELLS[name]
+    notes = [row["note"] for row in rows()]
+    write_csv(tmp_path / "base.csv", [{"note": note, name: text} for note in notes], ("note", name))
+    pq.write_table(pa.table({name: [value] * 40, "note": notes}), tmp_path / "conv.parquet")
+    whole: dict[str, Any] = {"text": None, "record_columns": f"note,{name}", "label": None, "labels": None}
+    release(apart(tmp_path, "base", data=str(tmp_path / "base.csv"), **whole))
+    with pytest.raises(LedgerError, match="known as 'base'"):
+        release(apart(tmp_path, "conv", data=str(tmp_path / "conv.parquet"), **whole))
+
+
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "spaces of no width": lambda note: note.replace("e", "e\u200b"),
+    "soft hyphens": lambda note: note.replace("a", "a\u00ad"),
+    "another normal form": lambda note: unicodedata.normalize("NFD", note),
+    "full-width digits": lambda note: re.sub(r"[0-9]", lambda digit: chr(ord(digit[0]) + 0xFEE0), note),
+    "other blanks": lambda note: note.replace(" ", "\u00a0\r\n") + "\n",
+    "typographic quotes": lambda note: note.replace("'", "\u2019"),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_texts_spelled_otherwise_are_one_dataset_and_have_the_same_lines(tmp_path: Path, spelling: str) -> None:
+    table = [{**row, "note": f"Zo\u00eb's {row['note']}"} for row in rows()]
+    other = [{**row, "note": SPELLINGS[spelling](row["note"])} for row in table]
+    write_csv(tmp_path / "base.csv", table)
+    write_csv(tmp_path / "other.csv", other)
+    release(apart(tmp_path, "base", data=str(tmp_path / "base.csv")))
+    with pytest.raises(LedgerError, match="known as 'base'"):
+        release(apart(tmp_path, "other", data=str(tmp_path / "other.csv")))
+    if spelling != "other blanks":  # which end lines
+        assert identity(tmp_path / "base.csv").lines == identity(tmp_path / "other.csv").lines
+
+
+@pytest.mark.parametrize("cells", [("53.13", "53.14"), ("5", "-5"), ("a1", "a-1"), ("Ann", "ANN"), ("1.2.3", "1.23")])
+def test_other_cells_make_another_table(cells: tuple[str, str]) -> None:
+    """The twin: a spelling that merges all values would make one dataset of any two tables."""
+    prints = [us.read_corpus([{"x": cell, "y": "a"}], record_columns=["x", "y"]).fingerprint(KEY) for cell in cells]
+    assert len(set(prints)) == 2
+
+
+def test_a_ledger_of_an_earlier_version_knows_its_tables_again(tmp_path: Path) -> None:
+    """That version hashed the texts as they stand, and knew no spelling of them."""
+    table = [{"note": row["note"], "paid": f"{number}.50"} for number, row in enumerate(rows())]
+    whole: dict[str, Any] = {"text": None, "record_columns": "note,paid", "label": None, "labels": None}
+    values = apart(tmp_path, "new", data=str(tmp_path / "base.csv"), **whole)
+    with Ledger(values["ledger"]) as ledger:
+        key = ledger.fingerprint_key
+        hashes = (hashlib.blake2b(json.dumps(row).encode(), key=key, digest_size=32).digest() for row in table)
+        total = (sum(map(int.from_bytes, hashes)) % (1 << 256)).to_bytes(32)
+        ledger.open_dataset("old", cap=us.Budget(9, "1e-5"), unit=Unit("record"))
+        ledger.identify("old", hashlib.blake2b(total, key=key, digest_size=32, person=b"multiset").hexdigest())
+    write_csv(tmp_path / "base.csv", table, ("note", "paid"))
+    with pytest.raises(LedgerError, match="known as 'old'"):
+        release(values)
+    release(values, dataset="old")  # from now on it is known by its spelling, too
+    numbers = [float(row["paid"]) for row in table]
+    pq.write_table(pa.table({"note": [row["note"] for row in table], "paid": numbers}), tmp_path / "conv.parquet")
+    with pytest.raises(LedgerError, match="known as 'old'"):
+        release(values, data=str(tmp_path / "conv.parquet"), output=str(tmp_path / "conv"))
 
 
 def test_a_compressed_file_has_the_bytes_of_what_is_in_it(tmp_path: Path) -> None:
@@ -224,7 +303,9 @@ def test_the_lines_are_the_same_in_every_format_and_by_every_column(tmp_path: Pa
     in_memory = [us.read_corpus(source, text="note") for source in (table, pa.Table.from_pylist(table))]
     assert {each.identity(KEY, lines=Sketch.SIZE).lines for each in in_memory} == {by_csv.lines}
     assert identity(tmp_path / "t.csv").contents == by_csv.contents
-    assert len({*by_csv.contents, *identity(tmp_path / "t.csv", text="clinician").contents}) == 3
+    assert (
+        len({*by_csv.contents, *identity(tmp_path / "t.csv", text="clinician").contents}) == 4
+    )  # the notes as they stand, too
 
 
 UNHELD = {

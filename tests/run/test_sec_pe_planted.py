@@ -26,7 +26,9 @@ def planted(folder: Path, **changes: Any) -> dict[str, Any]:
     plant(folder)
     (folder / "secrets.txt").write_text(f"{PLANT}name7\n{PLANT}name8\n", "utf-8")
     own = {"secrets": "secret", "secrets_file": str(folder / "secrets.txt"), "secret_detectors": "phone"}
-    return protecting(folder, **{**own, "on_bad_row": "skip", "max_records_per_secret": 2, **changes})
+    return protecting(
+        folder, **{**own, "on_bad_row": "skip", "max_bad_rows": 1, "max_records_per_secret": 2, **changes}
+    )
 
 
 def test_nothing_planted_reaches_an_endpoint_a_log_or_the_results(

@@ -11,7 +11,7 @@ from zipfile import is_zipfile
 import click
 
 from understudy.base.errors import ConfigError
-from understudy.base.files import atomic_file
+from understudy.base.files import PRIVATE_MODE, atomic_file
 from understudy.cli.environment import TypedOption
 from understudy.cli.options import (
     METHOD,
@@ -26,7 +26,7 @@ from understudy.cli.options import (
     value_of,
 )
 from understudy.cli.output import listener, show_json
-from understudy.corpus.header import read_header
+from understudy.corpus.header import read_header, require_names
 from understudy.methods.registry import load_release, method_class, method_names
 from understudy.methods.shared.guide.parameters import ChoosingParameters
 from understudy.methods.shared.tables.parameters import RowsParameters
@@ -113,18 +113,29 @@ def _is_file(word: str) -> bool:
 @click.option("--delimiter", default=None, help="What separates CSV cells.")
 @click.option("--encoding", default="utf-8", show_default=True, help="Encoding of CSV and JSONL.")
 @click.option("--output", default=None, metavar="FILE", help="The YAML file to write. Default: standard output.")
-def init(table: str, kind: str | None, delimiter: str | None, encoding: str, output: str | None) -> None:
+@click.option(
+    "--names-are-public",
+    is_flag=True,
+    cls=TypedOption,
+    help="Take names of columns that look like values: in a table without a header they are the first record.",
+)
+def init(
+    table: str, kind: str | None, delimiter: str | None, encoding: str, output: str | None, names_are_public: bool
+) -> None:
     """Write a configuration for TABLE to be filled in, from the names of its columns alone: no value is read."""
     from understudy.run.starting import draft
 
-    text = draft(table, read_header(table, format=kind, delimiter=delimiter, encoding=encoding))
+    columns = read_header(table, format=kind, delimiter=delimiter, encoding=encoding)
+    if not names_are_public:
+        require_names([name for name, _ in columns])
+    text = draft(table, columns)
     if output is None:
         click.echo(text, nl=False)
         return
     path = Path(output)
     if path.exists():
         raise ConfigError(f"There is a file {path.name!r} already.", "Name another with --output.")
-    with atomic_file(path) as file:
+    with atomic_file(path, mode=PRIVATE_MODE) as file:
         file.write(text.encode())
     click.echo(path)
 

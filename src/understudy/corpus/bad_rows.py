@@ -87,6 +87,13 @@ _SENTENCES = {
     BadRow.NOT_AN_OBJECT: "A line of JSON is not an object.",
 }
 
+_OF_FORMAT = {
+    *(BadRow.TEXT_TYPE, BadRow.DIALOGUE, BadRow.UNKNOWN_ROLE, BadRow.UNKNOWN_ACT, BadRow.UNKNOWN_TOOL),
+    *(BadRow.TOOL_CALL, BadRow.ENCODING, BadRow.QUOTES, BadRow.BARE_RETURN, BadRow.FIELD_COUNT),
+    *(BadRow.INVALID_JSON, BadRow.NOT_AN_OBJECT),
+}
+"""What most rows would be, where the table is declared otherwise than it is: skipping them is no cure."""
+
 _ELSE = {
     BadRow.TEXT_TYPE: "; if the texts are dialogues, say who speaks with --roles A,B",
     BadRow.DIALOGUE: "; a turn has a role and a content, both strings, and nothing else but an act or tool calls "
@@ -99,6 +106,7 @@ _ELSE = {
     BadRow.ENCODING: "; if the whole file is encoded otherwise, name it with --encoding",
     BadRow.LONG_CELL: "; if such cells are meant, raise --max-cell-bytes",
     BadRow.UNKNOWN_LABEL: "; declare labels with a comma in them as --labels @FILE, one per line",
+    BadRow.QUOTES: "; if quotes are characters like others, choose --quotes none",
     BadRow.BARE_RETURN: "; rows end at LF or CRLF, and a carriage return within a cell stands in quotes",
     BadRow.FIELD_COUNT: "; if cells are separated by another character, name it with --delimiter; if quoted cells hold "
     "line breaks, choose --quotes multiline",
@@ -110,11 +118,22 @@ def bad_row_error(found: BadRow | BadCell, schema: Schema, *, kept: bool) -> Cor
     where = f" (its number is in OUTPUT/private/{ROWS_FILE})" if kept else ""
     if isinstance(found, BadCell):
         problem = f"A row has a value that the typed column {found.column.name!r} does not declare."
-        hint = f"; {found.column.form}"
+        hint = f", or how the column is written or declared (--columns): {found.column.form}"
     else:
         problem = _SENTENCES[found].format(text=schema.text_name, label=schema.label, owner=schema.owner)
         hint = _ELSE.get(found, "")
-    return CorpusError(problem, f"Fix the row{where} or use --on-bad-row skip{hint}.")
+    skip = "" if isinstance(found, BadCell) or found in _OF_FORMAT else " or use --on-bad-row skip"
+    return CorpusError(problem, f"Fix the row{where}{skip}{hint}.")
+
+
+def too_many_bad_rows(*, kept: bool) -> CorpusError:
+    """The error where more than the declared share of the rows would be skipped; ``kept`` as for one of them."""
+    where = f" (OUTPUT/private/{COUNTS_FILE} counts what is wrong)" if kept else ""
+    return CorpusError(
+        "More of the rows cannot be used than --max-bad-rows allows.",
+        f"Fix the table, or declare its format, columns and labels as they are{where}; if so many are to be left out, "
+        "raise --max-bad-rows.",
+    )
 
 
 Noted = tuple[str, int | None, str]
@@ -159,9 +178,10 @@ class BadRowLog:
         line = json.dumps({"file": file, "row": row, "kind": kind})
         self._stream.write(line.encode("ascii") + b"\n")
 
-    def write_counts(self) -> None:
-        """Keep how many rows this whole pass left out, in all and by kind."""
+    def write_counts(self) -> int:
+        """Keep how many rows this whole pass left out, in all and by kind; return the first."""
         if self._private_dir is not None:
             counts = {"skipped": self._counts.total(), "kinds": dict(sorted(self._counts.items()))}
             with atomic_file(private_folder(self._private_dir) / COUNTS_FILE, mode=PRIVATE_MODE) as stream:
                 stream.write(json.dumps(counts, indent=1).encode("ascii"))
+        return self._counts.total()

@@ -8,7 +8,6 @@ import hashlib
 import json
 import math
 import re
-import unicodedata
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,13 +19,16 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.labels import Label, as_type, canonical, is_missing, whole
-from understudy.corpus.bad_rows import UNREADABLE, BadCell, BadRow, BadRowLog, Noted, bad_row_error
+from understudy.corpus.bad_rows import UNREADABLE, BadCell, BadRow, BadRowLog, Noted, bad_row_error, too_many_bad_rows
 from understudy.corpus.identity import Identity, Source, identity_of
 from understudy.corpus.readers import MOST_NESTED, Row
 from understudy.corpus.schema import Schema
+from understudy.corpus.spelling import one_spelling, record_spelling
 from understudy.corpus.transcripts import transcript
 
 OnBadRow = Literal["error", "skip"]
+MAX_BAD_ROWS = 0.05
+"""Of all rows, the share that a run may skip."""
 BATCH_CHARACTERS = 1 << 26
 """Of the texts in a batch, about: each may be as long as ``max_cell_bytes``."""
 Pass = Iterator[tuple[str, Row]]
@@ -83,14 +85,19 @@ class Corpus:
         table: OpenTable,
         *,
         on_bad_row: OnBadRow,
+        max_bad_rows: float = 1.0,
         max_cell_bytes: int,
         private_dir: Path | None,
         name: str | None = None,
         noted: list[Noted] | None = None,
     ) -> None:
+        if not 0 <= max_bad_rows <= 1:
+            raise ConfigError(f"{max_bad_rows!r} is no share of the rows.", "Give max_bad_rows from 0 to 1.")
         self.schema = table.schema
         self.name = name
         self.noted = noted
+        self.skipped = 0  # by the last whole pass; private
+        self._max_bad_rows = max_bad_rows
         self._table = table
         self._on_bad_row = on_bad_row
         self._max_cell_bytes = max_cell_bytes
@@ -144,29 +151,37 @@ class Corpus:
             if self._on_bad_row == "skip":
                 log.write_counts()
 
+    def require_usable(self, bad_share: float) -> None:
+        """See that the share of all rows that was skipped, 0 to 1, is within what was declared; else CorpusError."""
+        if self._on_bad_row == "skip" and bad_share > self._max_bad_rows:
+            raise too_many_bad_rows(kept=self._private_dir is not None)
+
     def fingerprint(self, key: bytes) -> str:
         """A keyed hash (64 hexadecimal digits) of the good rows' texts in any order; ``""`` for no good row. One pass.
 
         A renamed, re-ordered, re-compressed or converted copy of a table has the same fingerprint, also where its
-        labels or owners are others or left out. Skipped rows do not count, those with an undeclared label among them.
-        To someone without the key (1 to 64 bytes) it says nothing about the rows, their number included.
+        labels or owners are others or left out, or texts only spelled otherwise (:func:`one_spelling`). Skipped rows do
+        not count, those with an undeclared label among them. Without the key (1 to 64 bytes) it says nothing.
         """
         if not 1 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
             raise ConfigError("The fingerprint's key is empty or too long.", "Use 1 to 64 bytes.")
-        found = TextsHash(key)
-        for batch in self.batches():
-            found.add(batch.texts)
-        return found.digest
+        return next(iter(self._texts(key).digests), "")
 
-    def identity(self, key: bytes, *, lines: int, texts: str | None = None) -> Identity:
-        """All that the table is known by again: :meth:`fingerprint` (``texts``, where it is known already), what it is
-        made of, and ``lines`` hashes. A pass or two.
+    def identity(self, key: bytes, *, lines: int, texts: tuple[str, ...] | None = None) -> Identity:
+        """All that the table is known by again: hashes of its texts (``texts``, where they are known already), what it
+        is made of, and ``lines`` hashes. A pass or two.
         """
-        texts = self.fingerprint(key) if texts is None else texts
+        texts = self._texts(key).digests if texts is None else texts
         if not texts:  # all tables without a record are alike: they identify nothing
             return Identity()
         made_of = identity_of(self._table.sources, key, encoding=self._table.encoding, at_most=lines)
-        return replace(made_of, contents=(texts, *made_of.contents))
+        return replace(made_of, texts=texts, contents=(*texts, *made_of.contents))
+
+    def _texts(self, key: bytes) -> TextsHash:
+        found = TextsHash(key, self.schema)
+        for batch in self.batches():
+            found.add(batch.texts)
+        return found
 
     def describe(self) -> dict[str, object]:
         """What is public about this corpus: its format and its schema. No sizes."""
@@ -239,36 +254,48 @@ class Corpus:
                 elif error is None:
                     yield record
             if error is None and self._on_bad_row == "skip":
-                log.write_counts()
+                self.skipped = log.write_counts()
         if error is not None:
             raise error
 
 
 class TextsHash:
-    """Keyed hash of a multiset of texts. That of several tables is the hash of their sum."""
+    """Keyed hashes of a multiset of texts, in their one spelling and as they stand. Those of several tables are the
+    hashes of their sum.
 
-    def __init__(self, key: bytes) -> None:
+    ``schema`` says whether they are JSON records.
+    """
+
+    def __init__(self, key: bytes, schema: Schema) -> None:
         self._key = key
-        self.total: int | None = None
+        self._spell = record_spelling if schema.record_columns else one_spelling
+        self.totals: tuple[int, int] | None = None
         """Modulo 2^256; None for no text."""
 
     def add(self, texts: Iterable[str]) -> None:
         """Count texts in."""
-        hashes = (hashlib.blake2b(text.encode("utf-8"), key=self._key, digest_size=32).digest() for text in texts)
-        self.add_total(sum(int.from_bytes(each) for each in hashes))
+        for text in texts:
+            spelling = self._spell(text)
+            as_it_stands = self._hash(text)
+            self.add_totals((as_it_stands if spelling == text else self._hash(spelling), as_it_stands))
 
-    def add_total(self, total: int | None) -> None:
+    def add_totals(self, totals: tuple[int, int] | None) -> None:
         """Count in what another one counted."""
-        if total is not None:
-            self.total = ((self.total or 0) + total) % (1 << 256)
+        if totals is not None:
+            spelled, as_they_stand = self.totals or (0, 0)
+            self.totals = (spelled + totals[0]) % (1 << 256), (as_they_stand + totals[1]) % (1 << 256)
+
+    def _hash(self, text: str) -> int:
+        return int.from_bytes(hashlib.blake2b(text.encode("utf-8"), key=self._key, digest_size=32).digest())
 
     @property
-    def digest(self) -> str:
-        """64 hexadecimal digits; ``""`` for no text."""
-        if self.total is None:
-            return ""
-        multiset = self.total.to_bytes(32)
-        return hashlib.blake2b(multiset, key=self._key, digest_size=32, person=b"multiset").hexdigest()
+    def digests(self) -> tuple[str, ...]:
+        """64 hexadecimal digits each: of the spellings, by which a table is known; and, where it is another, of the
+        texts as they stand, by which ledgers of earlier versions know it. None for no text."""
+        return tuple(
+            hashlib.blake2b(total.to_bytes(32), key=self._key, digest_size=32, person=b"multiset").hexdigest()
+            for total in dict.fromkeys(self.totals or ())
+        )
 
 
 def _chunks(records: Iterator[Record], most: int) -> Iterator[list[Record]]:
@@ -401,11 +428,11 @@ class RowCheck:
 
 
 def _owner_key(owner: str) -> str:
-    """One string for one owner, however a file spells it: without white space around it, in NFC, and 7 for 7.0.
+    """One string for one owner, however a file spells it: :func:`one_spelling`, and 7 for 7.0 and 7.00.
 
     ``7.0`` is how 7 comes out of a column in which another row has no owner. Case and leading zeros make a difference.
     """
-    return re.sub(r"^(-?[0-9]+)\.0$", r"\1", unicodedata.normalize("NFC", owner.strip()))
+    return re.sub(r"^(-?[0-9]+)\.0+$", r"\1", one_spelling(owner))
 
 
 def _record_text(cells: Sequence[object], positions: Sequence[tuple[str, int]]) -> str | BadRow:

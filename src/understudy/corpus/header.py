@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
+from understudy.base.columns.values import parse
 from understudy.base.errors import CorpusError
 from understudy.corpus.arrow import is_dialogue, parquet_schema
 from understudy.corpus.bad_rows import BadRow
@@ -14,6 +16,9 @@ from understudy.corpus.sources import check_encoding, find_files
 
 _MARKS = frozenset(";\t|")
 """What separates cells in many files that are called CSV."""
+_LONGEST_NAME = 60
+_IN_VALUES = re.compile(r"@|://|\bwww\.|\b[0-9]{1,4}([-./])[0-9]{1,2}\1[0-9]{1,4}\b")
+"""Of addresses and dates."""
 Kind = Literal["text", "boolean", "integer", "number", "date", "datetime", "dialogue"]
 
 
@@ -52,6 +57,23 @@ def read_header(
             "Name it with --delimiter.",
         )
     return [(str(name), None) for name in names]
+
+
+def require_names(names: Sequence[str]) -> None:
+    """See that none looks like a value, and none is there twice: a "header" may be the first private row of a file
+    that has none. CorpusError otherwise."""
+    if any(map(_is_value, names)) or len(set(names)) < len(names):
+        raise CorpusError(
+            "Some names of columns look like values, or are there twice: the table seems to have no header.",
+            "Give it a header row; if these are its columns, and public, say so with --names-are-public.",
+        )
+
+
+def _is_value(name: str) -> bool:
+    """Whether it is no name: without a letter, long, or a number, a date or an address."""
+    if len(name) > _LONGEST_NAME or not any(map(str.isalpha, name)) or _IN_VALUES.search(name):
+        return True
+    return parse(name, "number") is not None or parse(name, "datetime") is not None
 
 
 def _kind(arrow_type: object) -> Kind | None:

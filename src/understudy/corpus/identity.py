@@ -22,6 +22,7 @@ from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.folders import Partitions
 from understudy.corpus.readers import MOST_NESTED, Row, damaged, decoding_errors, nests_within, without_exceptions
 from understudy.corpus.sources import DataFile
+from understudy.corpus.spelling import tidy, visible
 from understudy.corpus.transcripts import arguments_line
 
 if TYPE_CHECKING:
@@ -43,10 +44,12 @@ class Identity:
         contents: 64 hexadecimal digits each: of the texts in any order, and of each file's bytes, decompressed; of
             a table in memory its whole rows in any order.
         lines: the lowest 64-bit hashes of the table's distinct lines, whichever columns were asked for, increasing.
+        texts: those of ``contents`` that are of the texts.
     """
 
     contents: tuple[str, ...] = ()
     lines: tuple[int, ...] = ()
+    texts: tuple[str, ...] = ()
 
 
 _PLACES = {key: place for place, key in enumerate((ROLE, CONTENT, ACT, TOOL_CALLS, NAME, ARGUMENTS))}
@@ -56,7 +59,7 @@ _TURNS = re.compile(r'\[\s*\{\s*("+)')
 
 class Lines:
     """The ``at_most`` lowest keyed hashes of lines, in a form that is the same in every file format: without blanks,
-    punctuation (which separates cells, or quotes them) and the difference of capital letters.
+    punctuation (which separates cells, or quotes them), invisible characters and the difference of capital letters.
     """
 
     def __init__(self, key: bytes, at_most: int) -> None:
@@ -67,7 +70,7 @@ class Lines:
 
     def add(self, text: str) -> bool:
         """Take the lines of a text in; whether one held anything."""
-        bare = text.casefold().encode("utf-8", "surrogatepass").translate(None, _PUNCTUATION)
+        bare = tidy(visible(text)).casefold().encode("utf-8", "surrogatepass").translate(None, _PUNCTUATION)
         lines = set(bare.split(b"\n")) - {b""}
         for line in lines:
             digest = hashlib.blake2b(line, key=self._key, digest_size=8, person=b"line").digest()

@@ -18,7 +18,7 @@ from understudy.corpus import arrow, readers
 from understudy.corpus.addresses import parse_address
 from understudy.corpus.arrow import ColumnTypes
 from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog
-from understudy.corpus.corpus import Corpus, OnBadRow, OpenTable, Pass
+from understudy.corpus.corpus import MAX_BAD_ROWS, Corpus, OnBadRow, OpenTable, Pass
 from understudy.corpus.delimited import Quotes, csv_rows
 from understudy.corpus.frames import Frame, class_names, is_frame, no_frame, read_frame
 from understudy.corpus.labels import declared_labels, output_type, typed_labels, undeclared
@@ -282,6 +282,7 @@ def read_corpus(
     quotes: Quotes | None = None,
     encoding: str = "utf-8",
     on_bad_row: OnBadRow = "error",
+    max_bad_rows: float = MAX_BAD_ROWS,
     max_cell_bytes: int = 1_048_576,
     formulas_escaped: bool = False,
     private_dir: str | os.PathLike[str] | None = None,
@@ -316,6 +317,7 @@ def read_corpus(
             not pair up is a bad row and changes no other. ``none``: a quote is a character (the default for TSV).
         encoding: the encoding of CSV and JSON lines: UTF-8, or one in which a row cannot change those behind it.
         on_bad_row: ``error`` ends at a bad row; ``skip`` leaves it out, by a look at that row alone.
+        max_bad_rows: the share of all rows, 0 to 1, that may be skipped: a run of more is refused before its charge.
         max_cell_bytes: a row with a longer cell (in UTF-8) is bad. At least 1.
         formulas_escaped: in CSV, take away the apostrophe that :func:`understudy.corpus.write_table` puts before what a
             spreadsheet would run.
@@ -365,6 +367,7 @@ def read_corpus(
     corpus = Corpus(
         table,
         on_bad_row=on_bad_row,
+        max_bad_rows=max_bad_rows,
         max_cell_bytes=max_cell_bytes,
         private_dir=folder,
         name=proposed_name(source) if isinstance(source, (str, os.PathLike)) else None,

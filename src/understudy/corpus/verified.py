@@ -22,13 +22,15 @@ class Contents:
 
     Attributes:
         digest: 64 hexadecimal digits, of all that rows hold (text, label, owner, cells, secrets), in any order.
-        texts: of the texts alone, as :meth:`Corpus.fingerprint` has it.
+        texts: of the texts alone, as :attr:`TextsHash.digests` has it.
+        bad_share: how many of all rows were skipped, 0 to 1.
         pieces: the table in parts, in order, and of each the hash of its rows in their order.
     """
 
     digest: str
-    texts: str
+    texts: tuple[str, ...]
     pieces: tuple[tuple[Corpus, str], ...]
+    bad_share: float = 0.0
 
 
 class _Order:
@@ -61,8 +63,10 @@ class _Found:
     """What one piece holds: numbers to add up, its chain, its bad rows or that it has one and is not to have any."""
 
     total: int = 0
-    texts: int | None = None
+    texts: tuple[int, int] | None = None
     in_order: str = ""
+    rows: int = 0
+    skipped: int = 0
     noted: tuple[Noted, ...] = ()
     failed: bool = False
 
@@ -83,24 +87,27 @@ def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Conten
                 pass
             raise _changed()
         corpus.keep_bad_rows(each for piece in found for each in piece.noted)
-    texts = TextsHash(key)
+    texts = TextsHash(key, corpus.schema)
     for each in found:
-        texts.add_total(each.texts)
+        texts.add_totals(each.texts)
     total = sum(each.total for each in found) % _MODULUS
     digest = hashlib.blake2b(total.to_bytes(32), key=key, digest_size=32, person=b"rows").hexdigest()
     orders = (each.in_order for each in found)
-    return Contents(digest, texts.digest, tuple(zip(pieces, orders, strict=True)))
+    skipped = sum(each.skipped for each in found)
+    share = skipped / max(1, skipped + sum(each.rows for each in found))
+    return Contents(digest, texts.digests, tuple(zip(pieces, orders, strict=True)), share)
 
 
 def _contents_of(corpus: Corpus, key: bytes) -> _Found:
-    total, texts, order = 0, TextsHash(key), _Order(key)
+    total, rows, texts, order = 0, 0, TextsHash(key, corpus.schema), _Order(key)
     for batch in corpus.batches():
+        rows += len(batch.texts)
         texts.add(batch.texts)
         for row in _rows_of(batch):
             order.add(row)
             digest = hashlib.blake2b(row, key=key, digest_size=32, person=b"row").digest()
             total = (total + int.from_bytes(digest)) % _MODULUS
-    return _Found(total, texts.total, order.digest, tuple(corpus.noted or ()))
+    return _Found(total, texts.totals, order.digest, rows, corpus.skipped, tuple(corpus.noted or ()))
 
 
 def _contents_of_piece(piece: Corpus, *, key: bytes) -> _Found:
@@ -131,7 +138,7 @@ class VerifiedCorpus(Corpus):
         if len(self._expected.pieces) == 1:
             return [self]
         return [
-            VerifiedCorpus(piece, key=self._key, expected=Contents("", "", ((piece, in_order),)))
+            VerifiedCorpus(piece, key=self._key, expected=Contents("", (), ((piece, in_order),)))
             for piece, in_order in self._expected.pieces
         ]
 

@@ -207,6 +207,8 @@ def _counts(
             _require_ledger(wanted, ledger)
             ledger.check_if_open(wanted.dataset, plan, run_id=session.store.run_id)  # before any private read
             found = contents(corpus, ledger.fingerprint_key)
+            if not session.begun:
+                corpus.require_usable(found.bad_share)
             corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
         paid = pay(ledger, wanted.dataset, plan, corpus, found, session, listener, known_only=not wanted.named)
         bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key, form=corpus.schema.form)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, PrivacyError, ResumeError, UnderstudyWarning
 from understudy.corpus import Corpus
+from understudy.corpus.identity import Identity
 from understudy.corpus.verified import Contents
 from understudy.privacy.measurement import Batches, Query, Rates, measure
 from understudy.privacy.mechanisms import NoisySum
@@ -223,7 +224,7 @@ def pay(
             "The private data, or the ledger, are not those that this run began with.",
             "Use those it began with, or --fresh to start anew (which charges the budget again).",
         )
-    if known_only and not _is_known(ledger, *known.contents):
+    if known_only and not _is_known(ledger, known):
         raise ConfigError(
             f"The real table is not the one that the ledger knows as {dataset!r}, whose stand-in is evaluated.",
             f"Give that one; or, if these are more data of it, say so with --dataset {dataset}.",
@@ -262,7 +263,8 @@ def _door(plan: Plan, receipt: Receipt, session: Session, ledger: Ledger | None,
     return Measurements(plan, receipt, session.noise, session.store, ledger, rows, note=session.folder.note_privately)
 
 
-def _is_known(ledger: Ledger, texts: str = "", *files: str) -> bool:
+def _is_known(ledger: Ledger, table: Identity) -> bool:
     """Whether all of a table is known: one known file does not let another one in."""
-    digests = files if files and ledger.known_as(texts) is None else (texts,)
-    return all(ledger.known_as(each) is not None for each in digests)
+    files = set(table.contents) - set(table.texts)
+    known_files = bool(files) and all(ledger.known_as(each) is not None for each in files)
+    return known_files or ledger.known_as(*table.texts) is not None

@@ -116,6 +116,8 @@ def make_release(
         found = None
         if ledger is not None:
             found = contents(corpus, ledger.fingerprint_key, engine)
+            if not session.begun:
+                corpus.require_usable(found.bad_share)
             corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
         if plan.unit.kind == "secret":
             preparation = replace(preparation, secrets=_find_secrets(table, corpus, plan))

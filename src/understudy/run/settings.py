@@ -20,6 +20,7 @@ from understudy.base.labels import LabelSet, canonical
 from understudy.base.parameters import CommaSeparated, OneOrSeveral, Parameters
 from understudy.base.transcript import TextForm, text_columns
 from understudy.corpus.addresses import parse_address
+from understudy.corpus.corpus import MAX_BAD_ROWS
 from understudy.corpus.labels import declared_labels
 from understudy.methods.registry import make_method, method_class
 from understudy.methods.shared.guide.parameters import ChoosingParameters, GuideParameters
@@ -112,6 +113,8 @@ class TableParameters(Parameters):
     """Encoding of CSV and JSONL."""
     on_bad_row: Literal["error", "skip"] = "error"
     """What to do with a row that cannot be used."""
+    max_bad_rows: Operational[float] = Field(MAX_BAD_ROWS, ge=0, le=1)
+    """Share of the rows that may be skipped: where more cannot be used, the run is refused before its charge."""
     max_cell_bytes: int = Field(1_048_576, ge=1)
     """A row with a longer cell is bad."""
 

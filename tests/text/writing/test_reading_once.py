@@ -46,6 +46,11 @@ from understudy.methods.shared.evolution.variation import with_blanks
 from understudy.text.prompts import predicting
 from understudy.text.prompts.evolving import fill_in
 from understudy.text.writing.answers import tidy
+from understudy.corpus.spelling import fold, pieces
+from understudy.methods.shared.evolution.variation import with_blanks
+from understudy.text.prompts import predicting
+from understudy.text.prompts.evolving import fill_in
+from understudy.text.writing.answers import tidy
 from understudy.models.dialect import read_answer
 from understudy.models.types import Completion
 from understudy.methods.shared.decoding.structured import RecordCheck

@@ -63,7 +63,7 @@ _PRESIDIO = "presidio:"
 
 
 class Detector(Protocol):
-    """Finds the secrets of one kind. Texts come in as :func:`~understudy.corpus.secrets.text.tidy` makes them."""
+    """Finds the secrets of one kind. Texts come in as :func:`~understudy.corpus.spelling.tidy` makes them."""
 
     @property
     def name(self) -> str: ...

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice
 
 from understudy.corpus.secrets.detectors import Detector
-from understudy.corpus.secrets.text import MARK, fold, marked, pieces, readings, tidy
+from understudy.corpus.spelling import MARK, fold, marked, pieces, readings, tidy
 
 _Forms = dict[str, list[tuple[frozenset[int], set[str]]]]
 """By its characters but blanks: where a secret has its blanks, and the keys of those that are spelt so."""

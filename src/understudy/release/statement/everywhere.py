@@ -6,5 +6,5 @@ POPULATION = (
 SELECTION = (
     "Choosing parameters, a run or a method by looking at results on the private data, unless that was charged too."
 )
-ENDING = "That a run ended in an error, and how long it took."
+ENDING = "That a run ended in an error (such as too many rows that cannot be used), and how long it took."
 LANGUAGE_MODEL = "What a language model learned from its own training data."

@@ -15,7 +15,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.corpus.secrets.text import fold, pieces
+from understudy.corpus.spelling import fold, pieces
 
 Ints = NDArray[np.int64]
 

@@ -1,10 +1,16 @@
-"""When two spellings are one secret, and where a word ends."""
+"""When two spellings are one text, owner, cell or secret, and where a word ends."""
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import unicodedata
+from collections.abc import Collection
 from functools import cache
+
+from understudy.base.columns.values import parse
+from understudy.base.labels import whole
 
 _UNSPACED = "".join(
     (
@@ -32,7 +38,56 @@ def tidy(text: str) -> str:
     """``text`` in NFKC with ASCII digits, quotes and hyphens, without invisible characters. Case and lines stay."""
     if text.isascii() and not _ASCII_INVISIBLE.search(text):
         return text
+    if not _replaced().search(text) and unicodedata.is_normalized("NFKC", text):
+        return text
     return unicodedata.normalize("NFKC", text.translate(_plain())).translate(_plain())
+
+
+def visible(text: str) -> str:
+    """``text`` without its invisible characters, a soft hyphen and a space of no width among them."""
+    return (_ASCII_INVISIBLE if text.isascii() else _invisible()).sub("", text)
+
+
+def one_spelling(text: str) -> str:
+    """The one string for a text or owner, however it was converted: :func:`visible` and :func:`tidy`, runs of white
+    space as one blank. Case makes a difference.
+
+    >>> one_spelling(" Zoe\u0308\u00ad \uff17")
+    'Zoë 7'
+    """
+    return " ".join(tidy(visible(text)).split())
+
+
+def record_spelling(record: str) -> str:
+    """The one string for a JSON record whose cells file formats hold as other types.
+
+    >>> record_spelling('{"b": "53.10", "a": null}') == record_spelling('{"a": "", "b": 53.1}')
+    True
+    """
+    return json.dumps(_cell_spelling(json.loads(record, parse_int=str, parse_float=str)), sort_keys=True)
+
+
+def _cell_spelling(cell: object) -> object:
+    """A number without needless zeros, a time in ISO 8601 in UTC, midnight as its day, truth in small letters, nothing
+    as an empty string."""
+    if isinstance(cell, dict):
+        return {one_spelling(key): _cell_spelling(each) for key, each in cell.items()}
+    if isinstance(cell, list):
+        return [_cell_spelling(each) for each in cell]
+    text = "" if cell is None else one_spelling(str(cell))
+    if text.casefold() in ("true", "false"):
+        return text.casefold()
+    if not (number := _NUMBER.fullmatch(text)):
+        time = parse(text, "datetime") if text[:1].isdecimal() else None
+        return text if time is None else str(time)
+    sign, digits, rest = number.groups()
+    if rest and math.isfinite(float(text)):
+        return repr(whole(float(text)))
+    digits = digits.lstrip("0") or "0"
+    return text if rest else digits if digits == "0" else f"{sign}{digits}"
+
+
+_NUMBER = re.compile(r"\+?(-?)([0-9]+)((?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)")
 
 
 def readings(text: str) -> tuple[str, ...]:
@@ -80,16 +135,28 @@ _ASCII_INVISIBLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 
 @cache
 def _invisible() -> re.Pattern[str]:
-    return re.compile(f"[{re.escape(''.join(map(chr, _invisible_codes())))}]")
+    return _one_of(_invisible_codes())
 
 
 @cache
-def _invisible_codes() -> tuple[int, ...]:
+def _replaced() -> re.Pattern[str]:
+    return _one_of(_plain())
+
+
+def _one_of(codes: Collection[int]) -> re.Pattern[str]:
+    """One of the characters, in ranges: beyond U+FFFF ``re`` looks at one after the other."""
+    first, last = (sorted(code for code in codes if code + step not in codes) for step in (-1, 1))
+    ranges = (f"{re.escape(chr(low))}-{re.escape(chr(high))}" for low, high in zip(first, last, strict=True))
+    return re.compile(f"[{''.join(ranges)}]")
+
+
+@cache
+def _invisible_codes() -> frozenset[int]:
     """What shows nothing: the default ignorable, formats, controls that are no white space, and some more."""
     ignorable = (code for first, last in _DEFAULT_IGNORABLE for code in range(first, last + 1))
     controls = (code for code in (*range(0x20), *range(0x7F, 0xA0)) if not chr(code).isspace())
     others = map(ord, (*_INVISIBLE_BLANKS, MARK, "\ufffc"))  # and the place of an object
-    return tuple(dict.fromkeys((*ignorable, *_codes("Cf"), *controls, *others)))
+    return frozenset((*ignorable, *_codes("Cf"), *controls, *others))
 
 
 _ASCII_PIECE = re.compile(r"[^\W_]+|.", re.DOTALL)
