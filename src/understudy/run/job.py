@@ -362,24 +362,6 @@ class Table(settings.DataParameters):
         source = self.data[0] if len(self.data) == 1 else self.data
         return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
 
-    def require_same(self, corpus: Corpus) -> None:
-        """That a corpus was read with the columns that say what is protected. Raises ConfigError if it was not."""
-        schema = corpus.schema
-        if self.owner and schema.owner != self.owner:
-            raise ConfigError(
-                f"The corpus has no owner column {self.owner!r}.", "Read the corpus with this owner column."
-            )
-        if (self.typed_columns, self.crossed) != (schema.typed, schema.crossed):
-            raise ConfigError(
-                "The corpus was read with other typed columns than the run declares.",
-                "Declare the same columns in both: read_corpus(..., columns=...) and columns=....",
-            )
-        if set(self.secrets) != set(schema.secrets):
-            raise ConfigError(
-                "The corpus was read with other secrets columns than the run names.",
-                "Name the same columns in both: read_corpus(..., secrets=...) and secrets=....",
-            )
-
     def variables(self, labels: LabelSet) -> Variables | None:
         """The label, with these labels, and the typed columns; None without typed columns."""
         return Variables(self.label, labels, self.all_columns, self.crossed) if self.columns else None

@@ -96,7 +96,7 @@ def make_release(
         engine = stack.enter_context(open_engine(job.engine, own_scratch))
         if corpus is None:
             corpus = stack.enter_context(table.open(session.folder.private))
-        table.require_same(corpus)
+        _check_columns(table, corpus)
         labels = LabelSet(tuple(canonical(label) for label in corpus.labels))
         plan, variables = make_plan(method, promise, table, labels=labels), table.variables(labels)
         if variables is not None:
@@ -281,11 +281,28 @@ def _require_same_models(session: Session, preparation: Preparation) -> None:
             require_same_model(session, model, what=what)
 
 
+def _check_columns(table: Table, corpus: Corpus) -> None:
+    """That the corpus was read with the columns that say what is protected. Raises ConfigError if it was not."""
+    schema = corpus.schema
+    if table.owner and schema.owner != table.owner:
+        raise ConfigError(f"The corpus has no owner column {table.owner!r}.", "Read the corpus with this owner column.")
+    if (table.typed_columns, table.crossed) != (schema.typed, schema.crossed):
+        raise ConfigError(
+            "The corpus was read with other typed columns than the run declares.",
+            "Declare the same columns in both: read_corpus(..., columns=...) and columns=....",
+        )
+    if set(table.secrets) != set(schema.secrets):
+        raise ConfigError(
+            "The corpus was read with other secrets columns than the run names.",
+            "Name the same columns in both: read_corpus(..., secrets=...) and secrets=....",
+        )
+
+
 def _find_secrets(table: Table, corpus: Corpus, plan: Plan) -> SecretFinder:
     """What tells secrets; that none is in more records than declared is checked before anything is charged."""
-    from understudy.corpus.secrets import check_records_per_secret
+    from understudy.corpus.secrets import check_records_per_secret, secret_finder
 
-    finder = table.finder(corpus)
+    finder = secret_finder(corpus, file=table.secrets_file, detectors=table.secret_detectors)
     check_records_per_secret(corpus, finder, plan.unit.max_records)
     return finder
 
