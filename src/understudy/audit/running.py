@@ -99,13 +99,13 @@ def audit_run(
     started = time.monotonic()
     if config.output is None:
         raise ConfigError("There is no folder for the results.", "Name one with --output FOLDER.")
-    job = Job(config, generates=True)
-    _require_inside(job.chat)
-    if job.method.dump().get("incidence") == "public":
+    if config.method_parameters.get("incidence") == "public":
         raise ConfigError(
             "Canaries change which record holds which secret, which this run declares public.",
             "Audit the same run with `incidence: private`.",
         )
+    job = Job(config, generates=True)
+    _require_inside(job.chat)
     plan = make_plan(job.method, job.promise, job.table)
     epsilon, delta = promise(plan)
     attacks = attacks_of(job.method.name, parameters.attacks)
