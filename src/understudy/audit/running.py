@@ -50,7 +50,7 @@ from understudy.privacy.plan import Plan
 from understudy.run.outputs import OutputFolder
 from understudy.run.pipeline import run
 from understudy.run.planning import check_wanted, make_plan, require_language_model
-from understudy.run.session import SILENT, Listener
+from understudy.run.session import SILENT, Listener, remove_leftovers
 from understudy.run.settings import RunConfig
 
 FOLDER, CANARIES, AUDIT, LOCK = "audit", "canaries.json", "audit.json", "run.lock"
@@ -197,6 +197,7 @@ def _locked(private: Path) -> Iterator[Path]:
     lock = FolderLock(folder)
     try:
         with disk_faults(folder):
+            remove_leftovers(folder)
             yield folder
     finally:
         lock.release()

@@ -401,8 +401,12 @@ def count(output: str | None, *, config: str | None, as_json: bool, **values: An
     """Count the records of each secret, into a private file: to see which strings are no secrets."""
     from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
     from understudy.corpus.secrets import records_per_secret
+    from understudy.ledger.store.folder import is_in_use
+    from understudy.run.session import remove_leftovers
 
     folder = private_folder(_target(output, "FOLDER") / "private")
+    if not is_in_use(folder):
+        remove_leftovers(folder)
     with (data := _data(values, config)).open_corpus(folder) as corpus:
         counts = records_per_secret(corpus, _finder(corpus, data))
     written = {

@@ -39,6 +39,7 @@ from understudy.evaluate.tables import (
     read_sample,
     reopened,
 )
+from understudy.ledger.store.folder import is_in_use
 from understudy.methods.registry import make_method, own_parameters
 from understudy.models.trials import require_trusted, trusted_with_texts
 from understudy.models.types import Embedder
@@ -50,7 +51,7 @@ from understudy.privacy.unit import Unit
 from understudy.release.statement import Statement
 from understudy.run.measuring import ledger_of
 from understudy.run.outputs import OutputFolder
-from understudy.run.session import SILENT, Listener
+from understudy.run.session import SILENT, Listener, remove_leftovers
 from understudy.run.settings import LedgerParameters
 from understudy.run.working import embedder_of_workers, embedding_on, open_engine, require_alike, statement_of
 
@@ -229,6 +230,8 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
         _check_folder(folder, made)
         working = stack.enter_context(ExitStack())
         engine = working.enter_context(_open_engine(config, folder))
+        if private_dir is not None and not is_in_use(private_dir):
+            remove_leftovers(private_dir)
         corpus = open_real(real, config, private_dir)
         if not isinstance(real, Corpus):
             stack.enter_context(corpus)
