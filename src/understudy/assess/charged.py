@@ -19,7 +19,6 @@ from understudy.corpus import Corpus, canonical
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.errors import ConfigError, LedgerError
-from understudy.files import private_folder
 from understudy.labels import LabelSet
 from understudy.metrics.results import ReleasedMetrics
 from understudy.metrics.sample import Sample
@@ -144,7 +143,7 @@ def release_metrics(
     plan, noise = wanted.plan(mechanism, list(classifiers)), noise_source(settings)
     insecure = {"insecure_no_noise": settings.insecure_no_noise, "insecure_noise_seed": settings.insecure_noise_seed}
     lasting = _lasting(wanted, labels, synthetic, embedder) | insecure
-    private_folder(folder.private)
+    folder.make_private()
     with ExitStack() as stack:
         store = stack.enter_context(RunStore.open(folder.private / _STORE, noise=noise.origin, fresh=fresh))
         folder.make()

@@ -29,7 +29,7 @@ from understudy.assess.tables import (
 from understudy.config import LedgerParameters
 from understudy.corpus import Corpus
 from understudy.errors import ConfigError, CorpusError, ModelError
-from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, disk_faults, private_folder, read_lines, read_whole
+from understudy.files import MOST_SETTINGS_BYTES, UnreadableText, disk_faults, read_lines, read_whole
 from understudy.methods.registry import make_method, own_parameters
 from understudy.metrics.results import Evaluation
 from understudy.metrics.sample import Sample
@@ -42,6 +42,7 @@ from understudy.privacy.exact import require_epsilon
 from understudy.privacy.measurement import Engine
 from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
+from understudy.quiet import quiet_libraries
 from understudy.run.measuring import ledger_of
 from understudy.run.session import SILENT, Listener
 from understudy.run.working import embedder_of_workers, embedding_on, open_engine, require_alike, statement_of
@@ -190,6 +191,7 @@ def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listene
 _FEWEST = 2
 
 
+@quiet_libraries()
 def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **options: Any) -> Evaluation:
     """Measure a synthetic table against the real one: fidelity, utility, leakage.
 
@@ -212,7 +214,7 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
     settings, others = _apart(options)
     config = EvaluationConfig(**settings)
     with ExitStack() as stack:
-        private_dir = None if config.output is None else Path(config.output) / "private"
+        private_dir = None if config.output is None else OutputFolder(Path(config.output)).private
         declared = real.schema if isinstance(real, Corpus) else None
         made = open_synthetic(synthetic, config, declared=declared)
         config = config if declared is not None else completed(config, made.schema, made.statement)
@@ -266,7 +268,7 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
         evaluation = replace(evaluation, table_sha256=made.sha256)
     if folder is not None:
         with disk_faults(folder.root):
-            private_folder(folder.private)
+            folder.make_private()
             evaluation.save(folder.evaluation_file)
         listener.say(f"Wrote the metrics to {folder.evaluation_file}: they are not covered by epsilon.")
     return evaluation
@@ -412,7 +414,7 @@ def _open_engine(config: EvaluationConfig, folder: OutputFolder | None) -> Itera
     """Where texts are embedded: an engine with a scratch folder beside the results, which goes with it; None for this
     process."""
     if folder is not None and config.engine != "in-process":
-        private_folder(folder.private)
+        folder.make_private()
     private = Path(tempfile.gettempdir()) if folder is None else folder.private
     own = private / f"scratch-{secrets.token_hex(8)}"
     scratch = own if config.scratch is None else Path(config.scratch).expanduser()
@@ -432,7 +434,7 @@ def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None, engine
 
     embedder = load_embedder(config.embedder)
     require_trusted(embedder, trust_endpoint=config.trust_endpoint)
-    private = None if folder is None else folder.private
+    private = None if folder is None else folder.make_private()
     embedder = embedder_of_workers(config, remembering(embedder, private, gigabytes=config.embedding_cache_gb))
     if engine is not None:
         require_alike(engine, embedder)

@@ -400,9 +400,10 @@ def incidence_command(output: str | None, *, config: str | None, as_json: bool, 
 def count(output: str | None, *, config: str | None, as_json: bool, **values: Any) -> None:
     """Count the records of each secret, into a private file: to see which strings are no secrets."""
     from understudy.corpus.secrets import records_per_secret
-    from understudy.files import PRIVATE_MODE, atomic_file, private_folder
+    from understudy.files import PRIVATE_MODE, atomic_file
+    from understudy.outputs import OutputFolder
 
-    folder = private_folder(_target(output, "FOLDER") / "private")
+    folder = OutputFolder(_target(output, "FOLDER")).make_private()
     with (data := _data(values, config)).open_corpus(folder) as corpus:
         counts = records_per_secret(corpus, _finder(corpus, data))
     written = {

@@ -31,6 +31,7 @@ from understudy.models.trials import (
 from understudy.privacy.measurement import Engine
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import SYSTEM
+from understudy.quiet import quiet_libraries
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.run.generating import Writing, load_private_model_of
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from understudy.models.types import Embedder
 
 
+@quiet_libraries()
 def make_release(
     session: Session,
     config: RunConfig,

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from understudy.assess.synthetic import SyntheticText, provenances, read_evaluation, read_synthetic
-from understudy.errors import UnderstudyError
+from understudy.errors import ConfigError, UnderstudyError
 from understudy.metrics.results import Evaluation
 from understudy.metrics.value import SYNTHETIC, Metric, MetricValue
 from understudy.outputs import OutputFolder, find_table
@@ -141,11 +141,11 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _is_run(folder: Path) -> bool:
-    found = OutputFolder(folder)
-    marks = (found.shareable / "statement.json", found.private / "run.sqlite", found.private / "insecure.sqlite")
     try:
+        found = OutputFolder(folder)
+        marks = (found.shareable / "statement.json", found.private / "run.sqlite", found.private / "insecure.sqlite")
         return any(mark.is_file() for mark in marks)
-    except OSError:  # a folder of another user
+    except (OSError, ConfigError):  # a folder of another user, or one with links that lead out of it
         return False
 
 
