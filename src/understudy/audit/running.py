@@ -127,8 +127,8 @@ def audit_run(
         embedder = remembering(embedder, of_the_run, gigabytes=config.embedding_cache_gb)
     from understudy.ledger import Ledger
 
-    private = Path(config.output) / "private"
-    with _locked(private) as folder:
+    private = (output := OutputFolder(Path(config.output))).private
+    with _locked(output) as folder:
         canaries = _prepare(config, parameters, corpus, folder, attacks)
         if not config.insecure_no_noise and config.insecure_noise_seed is None:
             Ledger.create(folder / LEDGER).close()
@@ -182,18 +182,17 @@ def promise(plan: Plan) -> tuple[float, float]:
 
 
 @contextmanager
-def _locked(private: Path) -> Iterator[Path]:
-    """The audit's folder in ``private``, which no other audit may use meanwhile: it would toss other coins.
+def _locked(output: OutputFolder) -> Iterator[Path]:
+    """The audit's folder in ``private/``, which no other audit may use meanwhile: it would toss other coins.
 
     Raises:
         ConfigError: if it cannot be made.
         ResumeError: if another audit uses it.
     """
     try:
-        private_folder(private)
-        folder = private_folder(private / FOLDER)
+        folder = private_folder(output.make_private() / FOLDER)
     except OSError as error:
-        raise ConfigError(f"The folder {private} cannot be made ({error.strerror}).", "Use another --output.") from None
+        raise ConfigError(f"{output.private} cannot be made ({error.strerror}).", "Use another --output.") from None
     lock = FolderLock(folder)
     try:
         with disk_faults(folder):
