@@ -26,7 +26,9 @@ from made_runs import (
     measure,
 )
 
+from understudy.base import notebook
 from understudy.base.errors import ConfigError
+from understudy.base.terminal import printable
 from understudy.privacy.exact import as_typed
 from understudy.report import write_comparison, write_reports
 from understudy.report.page import policy
@@ -141,13 +143,16 @@ def test_nothing_in_a_text_becomes_markup(tmp_path: Path) -> None:
 
 
 def test_no_control_character_reaches_a_page_and_each_is_shown(tmp_path: Path) -> None:
-    controls = "".join(map(chr, [*range(9), 11, 12, *range(14, 32), *range(127, 160), 0xFFFE, 0xFDD0]))
+    turning = [0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]  # the direction of words
+    controls = "".join(map(chr, [*range(9), 11, 12, *range(14, 32), *range(127, 160), 0xFFFE, 0xFDD0, *turning]))
     text = f"before{controls}after"
     folder = make_run(tmp_path / "run", [(text, place % 3) for place in range(6)])
     measure(folder, overview=made_overview(text=text))
+    assert not set(notebook.text(text) + printable(text)) & set(map(chr, turning))
     for page in (shareable(folder), internal(folder)):
         assert not set(page) & set(controls)
         assert "before\u2400\u2401" in page
+        assert "\\u061c\\u200e\\u200f\\u202a" in page
         data = re.search(r'id="map-texts">(.*?)</script>', page, re.DOTALL)
         assert data is None or not any(set(point["text"]) & set(controls) for point in json.loads(data[1]))
 

@@ -410,8 +410,10 @@ def test_metrics_do_not_stand_beside_another_run_s_statement(tmp_path: Path, mad
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
 def test_the_private_folder_of_copied_texts_is_its_owner_s_alone(tmp_path: Path, made: OutputFolder) -> None:
     shutil.rmtree(made.private)
-    us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
-    assert made.private.stat().st_mode & 0o777 == 0o700
+    for charged in ("0.5", None):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, charge_metrics=charged))
+        assert made.private.stat().st_mode & 0o777 == 0o700
+        made.private.chmod(0o777)
 
 
 def test_secrets_have_no_epsilon(tmp_path: Path, embedder: Any, varied_chat: Any) -> None:

@@ -354,7 +354,8 @@ def test_a_table_with_calls_is_evaluated_reported_and_exported(
     assert found["acts_distance"] is not None
     (paths,) = us.report(tmp_path / "out")
     assert "calls search" in paths.shareable.read_text("utf-8")
-    chats = us.export(tmp_path / "out", to="chat", output=tmp_path / "chat.jsonl").read_text("utf-8").splitlines()
+    path = us.export(tmp_path / "out", to="chat", output=tmp_path / "not-private.jsonl")
+    chats = path.read_text("utf-8").splitlines()
     roles = [[message["role"] for message in json.loads(line)["messages"]] for line in chats]
     assert ["user", "assistant", "tool", "tool"] in [each[:4] for each in roles]
     assert all("act" not in message for line in chats for message in json.loads(line)["messages"])

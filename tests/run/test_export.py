@@ -18,6 +18,7 @@ from clinic import LABELS, FakeChat, rows, write_csv
 from run_fixtures import Said, files_holding
 
 import understudy as us
+from understudy.base.errors import ConfigError
 from understudy.corpus import write_table
 from understudy.models.types import Completion
 
@@ -101,6 +102,19 @@ def test_the_card_is_made_of_the_statement(tmp_path: Path, made: us.Result) -> N
     assert (folder / "statement.json").read_text("utf-8") == json.dumps(made.statement.to_json(), indent=1)
 
 
+def test_a_card_links_to_nothing_that_a_statement_or_label_names(tmp_path: Path, made: us.Result) -> None:
+    """A viewer would fetch an image, and tell its server who reads the card."""
+    image = "![beacon](https://evil.example/x.png)"
+    path = tmp_path / "out" / "release" / "statement.json"
+    path.write_text(path.read_text("utf-8").replace('"visits"', json.dumps(image)), "utf-8")
+    columns = {**made.columns, "label": [image for _ in made.columns["label"]]}
+    write_table(tmp_path / "out" / "release" / "synthetic.parquet", columns)
+    card = (us.export(tmp_path / "out", to="huggingface", output=tmp_path / "dataset") / "README.md").read_text("utf-8")
+    assert "beacon" in card
+    assert "](http" not in card
+    assert "![" not in card
+
+
 def test_metrics_stand_in_the_card_if_they_were_charged_and_not_otherwise(tmp_path: Path, made: us.Result) -> None:
     pytest.importorskip("sklearn")
     measured: dict[str, Any] = {"metrics": "utility", "classifiers": "tf-idf", "embedder": "none", **COLUMNS}
@@ -127,11 +141,31 @@ def test_nothing_private_is_exported(tmp_path: Path, method: us.DPKPS) -> None:
     )  # fmt: skip
     shutil.rmtree(tmp_path / "out" / "private")  # what was handed on has none
     us.export(made, to="huggingface", output=tmp_path / "dataset")
-    us.export(made, to="chat", output=tmp_path / "dataset" / "chat.jsonl")
+    us.export(made, to="chat", output=tmp_path / "dataset" / "NOT-PRIVATE.jsonl")
     assert files_holding(tmp_path / "dataset", b"Zebra") == []
     card = (tmp_path / "dataset" / "README.md").read_text("utf-8")
     assert "> **NOT PRIVATE.**" in card
     assert yaml.safe_load(card.split("---\n")[1])["tags"] == ["synthetic", "not-private", "understudy"]
+
+
+def test_the_stamp_travels_with_every_form(tmp_path: Path, method: us.DPKPS) -> None:
+    made = us.release(rows(), method, us.Budget(3, "1e-6"), dataset="v", insecure_no_noise=True, **COLUMNS)
+    us.generate(made, llm="none", records=2, output=tmp_path / "out")
+    with pytest.raises(ConfigError, match="NOT PRIVATE"):
+        us.export(tmp_path / "out", to="chat", output=tmp_path / "chat.jsonl")
+    assert not (tmp_path / "chat.jsonl").exists()
+    us.export(tmp_path / "out", to="chat", output=tmp_path / "Not-private.jsonl")
+    table = us.export(tmp_path / "out", to="csv", output=tmp_path / "t.csv").read_text("utf-8")
+    assert table.count("NOT PRIVATE") == 2
+
+
+def test_a_card_says_that_its_metrics_are_without_a_promise(tmp_path: Path, made: us.Result) -> None:
+    pytest.importorskip("sklearn")
+    measured: dict[str, Any] = {"metrics": "leakage", "embedder": "none", "charge_metrics": 1, **COLUMNS}
+    us.evaluate(rows(), made, **measured, insecure_no_noise=True)
+    card = (us.export(made, to="huggingface", output=tmp_path / "dataset") / "README.md").read_text("utf-8")
+    assert yaml.safe_load(card.split("---\n")[1])["tags"] == ["synthetic", "not-private", "understudy"]
+    assert "**NOT PRIVATE**: computed on the real texts" in card
 
 
 def test_csv_holds_the_table_with_formulas_escaped(tmp_path: Path, made: us.Result) -> None:
@@ -164,7 +198,7 @@ def test_typed_columns_keep_their_types_and_are_asked_for(tmp_path: Path, method
     schema = pq.read_schema(folder / "data" / "train-00000-of-00001.parquet")
     assert schema.field("stars").type == pa.int64()
     assert schema.field("day").type == pa.date32()
-    path = us.export(made, to="chat", output=tmp_path / "chat.jsonl")
+    path = us.export(made, to="chat", output=tmp_path / "not-private-chat.jsonl")
     asked = json.loads(path.read_text("utf-8").splitlines()[0])["messages"][0]["content"]
     assert re.fullmatch(r"Write one text\.\ndepartment: cardiology\nstars: \d\nday: 2024-\d\d-\d\d", asked)
     assert "`stars`: a typed column (integer)" in (folder / "README.md").read_text("utf-8")
@@ -225,7 +259,7 @@ def test_a_dialogue_is_exported_as_a_chat_and_as_turns(
     tmp_path: Path, method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:
     made = with_dialogues(tmp_path, method, use_chat)
-    path = us.export(made, to="chat", output=tmp_path / "chat.jsonl", system="Help.")
+    path = us.export(made, to="chat", output=tmp_path / "not-private.jsonl", system="Help.")
     assert json.loads(path.read_text("utf-8").splitlines()[0])["messages"] == [
         {"role": "system", "content": "Help."},
         {"role": "user", "content": SAID[0][1]},

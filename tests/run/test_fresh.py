@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from clinic import FakeChat, settings
-from run_fixtures import runs_charged
+from run_fixtures import runs_charged, stops_after_the_charge
 
 from understudy.base.errors import BudgetExceeded, ResumeError, UnderstudyError
 from understudy.ledger import Ledger
 from understudy.methods.registry import load_release
 from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.unit import Unit
 from understudy.release.statement import NOT_PRIVATE
 from understudy.run import pipeline as running
@@ -117,6 +118,42 @@ def test_a_fresh_run_that_is_refused_leaves_the_paid_one_to_go_on(tmp_path: Path
         run(values, insecure_no_noise=True)
     assert run(values).release.digest == first
     assert runs_charged(values["ledger"]) == 1
+
+
+def overtake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another run spends what is left immediately before the next one's charge."""
+    whole = Ledger.charge
+
+    def charge(ledger: Ledger, name: str, plan: Plan, **named: Any) -> Receipt:
+        whole(ledger, name, plan, run_id="somebody else's")
+        return whole(ledger, name, plan, **named)
+
+    monkeypatch.setattr(Ledger, "charge", charge)
+
+
+def test_a_fresh_run_that_is_overtaken_at_the_charge_leaves_the_paid_one_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = settings(tmp_path)
+    with Ledger(values["ledger"]) as ledger:
+        ledger.open_dataset("notes", cap=Budget(7, "1e-5"), unit=Unit())
+    with stops_after_the_charge(monkeypatch):
+        run(values)
+    overtake(monkeypatch)
+    with pytest.raises(BudgetExceeded):
+        run(values, fresh=True)
+    monkeypatch.undo()
+    run(values)
+    assert runs_charged(values["ledger"]) == 2
+
+
+def test_a_first_run_that_is_overtaken_at_the_charge_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overtake(monkeypatch)
+    with pytest.raises(BudgetExceeded):
+        run(settings(tmp_path))
+    assert not (tmp_path / "out").exists()
 
 
 def test_generating_anew_that_is_refused_leaves_what_was_generated(tmp_path: Path) -> None:

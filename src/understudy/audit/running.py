@@ -53,7 +53,7 @@ from understudy.run.job import Job
 from understudy.run.outputs import OutputFolder
 from understudy.run.pipeline import run
 from understudy.run.planning import make_plan
-from understudy.run.session import SILENT, Listener
+from understudy.run.session import SILENT, Listener, remove_leftovers
 from understudy.run.settings import ModelParameters, RunConfig
 
 FOLDER, CANARIES, AUDIT, LOCK = "audit", "canaries.json", "audit.json", "run.lock"
@@ -119,7 +119,7 @@ def audit_run(
             f"With {parameters.canaries} canaries no bound can be above {power:.2f}: this audit cannot show that the "
             f"promised epsilon {epsilon:g} is broken. {enough}"
         )
-    embedder, private = None, Path(config.output) / "private"
+    embedder, private = None, (output := OutputFolder(Path(config.output))).private
     if EMBEDDING in attacks:
         from understudy.models.catalog import load_embedder
 
@@ -129,7 +129,7 @@ def audit_run(
         embedder = remembering(embedder, of_the_run, gigabytes=job.embedder.embedding_cache_gb)
     from understudy.ledger import Ledger
 
-    with _locked(private) as folder:
+    with _locked(output) as folder:
         canaries = _prepare(job, parameters, corpus, folder, attacks)
         if job.promise.noise_source.origin == SYSTEM:
             Ledger.create(folder / LEDGER).close()
@@ -151,7 +151,7 @@ def audit_run(
         for name in attacks
     )
     audit = RunAudit(
-        method=plan.method,
+        method=job.method.name,
         unit=plan.unit.describe(),
         epsilon=epsilon,
         delta=delta,
@@ -183,21 +183,21 @@ def promise(plan: Plan) -> tuple[float, float]:
 
 
 @contextmanager
-def _locked(private: Path) -> Iterator[Path]:
-    """The audit's folder in ``private``, which no other audit may use meanwhile: it would toss other coins.
+def _locked(output: OutputFolder) -> Iterator[Path]:
+    """The audit's folder in ``private/``, which no other audit may use meanwhile: it would toss other coins.
 
     Raises:
         ConfigError: if it cannot be made.
         ResumeError: if another audit uses it.
     """
     try:
-        private_folder(private)
-        folder = private_folder(private / FOLDER)
+        folder = private_folder(output.make_private() / FOLDER)
     except OSError as error:
-        raise ConfigError(f"The folder {private} cannot be made ({error.strerror}).", "Use another --output.") from None
+        raise ConfigError(f"{output.private} cannot be made ({error.strerror}).", "Use another --output.") from None
     lock = FolderLock(folder)
     try:
         with disk_faults(folder):
+            remove_leftovers(folder)
             yield folder
     finally:
         lock.release()

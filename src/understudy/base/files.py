@@ -41,6 +41,25 @@ def require_local(path: str | os.PathLike[str]) -> None:
         )
 
 
+def require_inside(root: Path, part: Path) -> None:
+    """See that a file or folder in ``root``, and all in it, is there and not elsewhere: a stranger's link would have
+    another file read, and handed out, as one of the folder's. ``root`` itself may be a link.
+
+    Raises:
+        ConfigError: a link leads out of ``part``, or could: what it holds cannot be listed, and can be opened.
+    """
+    home, found = Path(os.path.realpath(root), part.relative_to(root)), [part]
+    if os.access(part, os.X_OK) and not os.access(part, os.R_OK):
+        raise ConfigError(f"{part.name} can be entered and not listed.", "Take the right to enter it, too.")
+    for here, folders, files in os.walk(part):  # where a junction of Windows is a folder, and no link
+        links = (name for name in files if os.path.islink(os.path.join(here, name)))  # noqa: PTH114, PTH118 - no error
+        found += [Path(here, name) for name in (*folders, *links)]
+    for each in found:
+        if not Path(os.path.realpath(each)).is_relative_to(home):
+            problem = f"{each.relative_to(root)} cannot be read: it is a link that leads out of its folder."
+            raise ConfigError(problem, f"Put the file itself there. The whole folder {root.name} may be a link.")
+
+
 @contextmanager
 def atomic_file(path: Path, *, mode: int = SHARED_MODE) -> Iterator[BinaryIO]:
     """Open a new file that takes ``path``'s place, synced to disk, once the block ends without an exception.
@@ -127,11 +146,14 @@ def lines_of(data: bytes) -> list[str]:
     return text.removesuffix("\n").split("\n")
 
 
-def private_folder(path: Path) -> Path:
-    """Make ``path`` with mode 0700, unless it is there already; ConfigError where it is an address."""
+def private_folder(path: Path, *, tighten: bool = False) -> Path:
+    """Make ``path`` with mode 0700, unless it is there already (``tighten`` gives it that mode then, if it is this
+    user's); ConfigError where it is an address."""
     require_local(path)
     shared_folder(path.parent)
     path.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+    if tighten and os.name == "posix" and path.stat().st_uid == os.geteuid():
+        path.chmod(_PRIVATE_FOLDER)
     return path
 
 

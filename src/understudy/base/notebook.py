@@ -6,16 +6,18 @@ import re
 from collections.abc import Sequence
 from html import escape
 
+from understudy.base.terminal import DIRECTIONS
+
 _STYLE = "max-width: 60em; text-align: left"
 _CELL = "text-align: left; vertical-align: top"
 _CODE = re.compile(r"`([^`]+)`")
 _BOLD = re.compile(r"\*\*([^*]+)\*\*")
 _HEADING = re.compile(r"(#{1,4}) (.+)")
-_CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(127, 160), *range(55296, 57344)), "�")
+_CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(127, 160), *range(55296, 57344)), "�") | DIRECTIONS
 
 
 def text(words: object) -> str:
-    """Words as HTML: escaped, controls and halves of characters as U+FFFD."""
+    """Words as HTML: escaped, controls and halves of characters as U+FFFD, what turns the direction as its escape."""
     return escape(str(words).translate(_CONTROLS))
 
 

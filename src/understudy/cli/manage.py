@@ -398,10 +398,15 @@ def incidence_command(output: str | None, *, config: str | None, as_json: bool, 
 @json_option
 def count(output: str | None, *, config: str | None, as_json: bool, **values: Any) -> None:
     """Count the records of each secret, into a private file: to see which strings are no secrets."""
-    from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
+    from understudy.base.files import PRIVATE_MODE, atomic_file
     from understudy.corpus.secrets import records_per_secret
+    from understudy.ledger.store.folder import is_in_use
+    from understudy.run.outputs import OutputFolder
+    from understudy.run.session import remove_leftovers
 
-    folder = private_folder(_target(output, "FOLDER") / "private")
+    folder = OutputFolder(_target(output, "FOLDER")).make_private()
+    if not is_in_use(folder):
+        remove_leftovers(folder)
     with (table := _table(values, config)).open(folder) as corpus:
         counts = records_per_secret(corpus, table.finder(corpus))
     written = {

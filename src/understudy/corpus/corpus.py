@@ -23,6 +23,7 @@ from understudy.corpus.bad_rows import UNREADABLE, BadCell, BadRow, BadRowLog, N
 from understudy.corpus.identity import Identity, Source, identity_of
 from understudy.corpus.readers import MOST_NESTED, Row
 from understudy.corpus.schema import Schema
+from understudy.corpus.sources import remove_spool
 from understudy.corpus.spelling import one_spelling, record_spelling
 from understudy.corpus.transcripts import transcript
 
@@ -104,7 +105,7 @@ class Corpus:
         self._private_dir = private_dir
         self._remove_temporary = None
         if table.temporary is not None:
-            self._remove_temporary = weakref.finalize(self, table.temporary.unlink, missing_ok=True)
+            self._remove_temporary = weakref.finalize(self, remove_spool, table.temporary)
 
     @property
     def labels(self) -> tuple[Label, ...]:

@@ -24,7 +24,7 @@ from understudy.corpus.frames import Frame, class_names, is_frame, no_frame, rea
 from understudy.corpus.labels import declared_labels, output_type, typed_labels, undeclared
 from understudy.corpus.readers import Row
 from understudy.corpus.schema import Schema
-from understudy.corpus.sources import DataFile, check_encoding, describe_file, find_files, spool_stdin
+from understudy.corpus.sources import DataFile, check_encoding, describe_file, find_files, remove_spool, spool_stdin
 
 Paths = Sequence[str | os.PathLike[str]]
 TableSource = str | os.PathLike[str] | Paths | Sequence[Mapping[str, object]] | Frame
@@ -104,7 +104,7 @@ def _open_files(
         )
     except BaseException:
         if temporary is not None:
-            temporary.unlink()
+            remove_spool(temporary)
         raise
 
 

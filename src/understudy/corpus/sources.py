@@ -134,12 +134,17 @@ def describe_file(path: str, shown: str, format: str | None) -> DataFile:  # noq
     return DataFile(path, shown, kind, compression)
 
 
+SPOOLS_IN_USE: set[Path] = set()
+"""Of corpora of this process."""
+
+
 def spool_stdin(private_dir: Path | None) -> Path:
     """Copy standard input to a file that can be read again: in ``private_dir``, or a temporary one (mode 0600)."""
     if private_dir is not None:
-        path = private_folder(private_dir) / SPOOL
+        path = private_folder(private_dir).resolve() / SPOOL
         with atomic_file(path, mode=PRIVATE_MODE) as stream:
             shutil.copyfileobj(sys.stdin.buffer, stream)
+        SPOOLS_IN_USE.add(path)
         return path
     with tempfile.NamedTemporaryFile(prefix="understudy-", delete=False) as temporary:
         try:
@@ -148,6 +153,11 @@ def spool_stdin(private_dir: Path | None) -> Path:
             Path(temporary.name).unlink()
             raise
     return Path(temporary.name)
+
+
+def remove_spool(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    SPOOLS_IN_USE.discard(path)
 
 
 def _files_of(shown: str, format: str | None) -> list[DataFile]:  # noqa: A002

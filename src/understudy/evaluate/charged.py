@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, LedgerError
-from understudy.base.files import private_folder
 from understudy.base.labels import LabelSet
 from understudy.corpus import Corpus, canonical
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
@@ -144,7 +143,7 @@ def release_metrics(
     plan, noise = wanted.plan(mechanism, list(classifiers)), settings.noise_source
     insecure = {"insecure_no_noise": settings.insecure_no_noise, "insecure_noise_seed": settings.insecure_noise_seed}
     lasting = _lasting(wanted, labels, synthetic, embedder) | insecure
-    private_folder(folder.private)
+    folder.make_private()
     with ExitStack() as stack:
         store = stack.enter_context(RunStore.open(folder.private / _STORE, noise=noise.origin, fresh=fresh))
         folder.make()

@@ -18,10 +18,10 @@ from understudy.base.files import (
     MOST_SETTINGS_BYTES,
     UnreadableText,
     disk_faults,
-    private_folder,
     read_lines,
     read_whole,
 )
+from understudy.base.quiet import quiet_libraries
 from understudy.corpus import Corpus
 from understudy.evaluate.charged import ChargedMetrics, release_metrics
 from understudy.evaluate.metrics.results import Evaluation
@@ -39,6 +39,7 @@ from understudy.evaluate.tables import (
     read_sample,
     reopened,
 )
+from understudy.ledger.store.folder import is_in_use
 from understudy.methods.registry import make_method, own_parameters
 from understudy.models.trials import require_trusted, trusted_with_texts
 from understudy.models.types import Embedder
@@ -50,7 +51,7 @@ from understudy.privacy.unit import Unit
 from understudy.release.statement import Statement
 from understudy.run.measuring import ledger_of
 from understudy.run.outputs import OutputFolder
-from understudy.run.session import SILENT, Listener
+from understudy.run.session import SILENT, Listener, remove_leftovers
 from understudy.run.settings import LedgerParameters
 from understudy.run.working import embedder_of_workers, embedding_on, open_engine, require_alike, statement_of
 
@@ -197,6 +198,7 @@ def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listene
 _FEWEST = 2
 
 
+@quiet_libraries()
 def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **options: Any) -> Evaluation:
     """Measure a synthetic table against the real one: fidelity, utility, leakage.
 
@@ -219,7 +221,7 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
     settings, others = _apart(options)
     config = EvaluationConfig(**settings)
     with ExitStack() as stack:
-        private_dir = None if config.output is None else Path(config.output) / "private"
+        private_dir = None if config.output is None else OutputFolder(Path(config.output)).private
         declared = real.schema if isinstance(real, Corpus) else None
         made = open_synthetic(synthetic, config, declared=declared)
         config = config if declared is not None else completed(config, made.schema, made.statement)
@@ -229,6 +231,8 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
         _check_folder(folder, made)
         working = stack.enter_context(ExitStack())
         engine = working.enter_context(_open_engine(config, folder))
+        if private_dir is not None and not is_in_use(private_dir):
+            remove_leftovers(private_dir)
         corpus = open_real(real, config, private_dir)
         if not isinstance(real, Corpus):
             stack.enter_context(corpus)
@@ -273,7 +277,7 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
         evaluation = replace(evaluation, table_sha256=made.sha256)
     if folder is not None:
         with disk_faults(folder.root):
-            private_folder(folder.private)
+            folder.make_private()
             evaluation.save(folder.evaluation_file)
         listener.say(f"Wrote the metrics to {folder.evaluation_file}: they are not covered by epsilon.")
     return evaluation
@@ -419,7 +423,7 @@ def _open_engine(config: EvaluationConfig, folder: OutputFolder | None) -> Itera
     """Where texts are embedded: an engine with a scratch folder beside the results, which goes with it; None for this
     process."""
     if folder is not None and config.engine != "in-process":
-        private_folder(folder.private)
+        folder.make_private()
     private = Path(tempfile.gettempdir()) if folder is None else folder.private
     own = private / f"scratch-{secrets.token_hex(8)}"
     scratch = own if config.scratch is None else Path(config.scratch).expanduser()
@@ -439,7 +443,7 @@ def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None, engine
 
     embedder = load_embedder(config.embedder)
     require_trusted(embedder, trust_endpoint=config.trust_endpoint)
-    private = None if folder is None else folder.private
+    private = None if folder is None else folder.make_private()
     embedder = embedder_of_workers(config, remembering(embedder, private, gigabytes=config.embedding_cache_gb))
     if engine is not None:
         require_alike(engine, embedder)

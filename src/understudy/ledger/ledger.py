@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -267,7 +267,14 @@ class Ledger:
             raise admission.not_opened(name, plan.unit)
 
     def charge(
-        self, name: str, plan: Plan, *, run_id: str, note: str = "", kept: Mapping[str, str] = _NOTHING
+        self,
+        name: str,
+        plan: Plan,
+        *,
+        run_id: str,
+        note: str = "",
+        kept: Mapping[str, str] = _NOTHING,
+        begin: Callable[[], object] = lambda: None,
     ) -> Receipt:
         """Check the plan and book it, as one serialised transaction that is on disk when this returns.
 
@@ -275,6 +282,8 @@ class Ledger:
 
         Args:
             kept: digests of the noisy values that the run has sampled before and keeps, by charge (or part of it).
+            begin: called last before the charge is committed, and never where it is refused: it makes the run durable,
+                so that no crash leaves a charge whose run is unknown. What it raises is raised; nothing is booked then.
 
         Raises:
             BudgetExceeded, LedgerError: as :meth:`check`; nothing is booked then.
@@ -299,6 +308,7 @@ class Ledger:
                 )
             admission.require_same_draws(rows.drawn(connection, run_id), kept)
             number = rows.entry_number(connection, run_id)
+            begin()
         return Receipt(run_id, plan, ledger_id=self.id, charge_number=number)
 
     def confirm(self, seal: Seal, digest: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.base.errors import ConfigError, ReleaseError
+from understudy.base.files import require_inside
 from understudy.methods.base import Method
 from understudy.methods.contents import mismatch
 from understudy.methods.shared.guide.parameters import GuideParameters
@@ -86,10 +87,12 @@ def load_release(path: str | Path, *, max_bytes: int | None = None) -> Release:
     Raises:
         ReleaseError: if the file is missing, is no Release, is damaged, unpacks to more, comes from a newer version or
             from a method that is not installed, or does not hold what its method makes.
+        ConfigError: if the file in a folder is a link that leads out of it.
     """
     path = Path(path)
     if path.is_dir() and len(found := [*path.glob("*.release"), *path.glob("release/*.release")]) == 1:
-        (path,) = found
+        require_inside(path, found[0])
+        path = found[0]
     release = read_release(path, max_bytes=max_bytes)
     method = _method_of(path, release)
     if release.statement.private and not method.private:

@@ -15,8 +15,10 @@ from typing import Any, Literal, get_args
 from understudy.base.errors import ConfigError, StorageError
 from understudy.base.files import atomic_file, shared_folder
 from understudy.base.labels import canonical
+from understudy.base.terminal import printable
 from understudy.base.transcript import ACT, CONTENT, ROLE, TOOL, TOOL_CALL_ID, TOOL_CALLS
 from understudy.corpus.write import write_table
+from understudy.evaluate.metrics.results import ReleasedMetrics
 from understudy.evaluate.synthetic import TooLarge, provenance_of, read_released, read_rows, text_of
 from understudy.release import PublicSchema
 from understudy.release.statement import NOT_PRIVATE, Statement
@@ -143,6 +145,11 @@ def _read(folder: OutputFolder) -> _Run:
 def _write_chats(run: _Run, output: Path, document_type: str, system: str | None) -> None:
     if output.suffix not in (".jsonl", ".ndjson"):
         raise ConfigError(f"Chats cannot be written as {output.name!r}.", "End its name in .jsonl.")
+    if not run.statement.private and "not-private" not in output.name.lower():
+        raise ConfigError(
+            f"These texts are {NOT_PRIVATE}, and a chat can say so in its file's name alone.",
+            f"Name it not-private-{output.name}.",
+        )
     with atomic_file(output) as stream:
         for row in run.rows:
             messages = _messages(run, row) or [
@@ -208,7 +215,8 @@ def card(run: _Run) -> str:
     import yaml
 
     labels = Counter(canonical(row[LABEL]) for row in run.rows if row.get(LABEL) not in (None, ""))
-    promise = run.statement.private
+    released = read_released(run.release)
+    promise = run.statement.private and (released is None or released.private)
     header = {
         "pretty_name": f"Synthetic stand-in for {run.statement.dataset}",
         "tags": ["synthetic", "differential-privacy" if promise else "not-private", "understudy"],
@@ -220,14 +228,14 @@ def card(run: _Run) -> str:
     lines = [
         f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---",
         f"# Synthetic stand-in for {_line(run.statement.dataset)}",
-        *([] if promise else [f"> **{NOT_PRIVATE}.** These texts were made without noise: no promise holds."]),
+        *([] if promise else [f"> **{NOT_PRIVATE}.** Texts or metrics were made with the noise off or seeded."]),
         f"Every text here is invented: {len(run.rows):,} synthetic records, made from {stand_in} by "
         f"understudy with the method {run.statement.method}. No "
         "sentence is a fact about anyone.",
         "## Columns",
         "\n".join(_columns(run)),
         *(["## Labels", _table(("label", "records"), list(labels.most_common(_MOST_LABELS)))] if labels else []),
-        *_metrics(run),
+        *_metrics(released),
         _demoted(run.statement.to_markdown()),
         "`statement.json` holds the same for programs.",
     ]
@@ -244,15 +252,16 @@ def _columns(run: _Run) -> list[str]:
     return [f"- `{_line(name)}`: {known.get(name, '')}" for name in run.columns()]
 
 
-def _metrics(run: _Run) -> list[str]:
+def _metrics(released: ReleasedMetrics | None) -> list[str]:
     """Metrics on the real texts that were released with a charge; no others may be here."""
-    released = read_released(run.release)
     if released is None:
         return []
     rows = [
         (each.metric.title, each.of, "-" if each.value is None else f"{each.value:.4g}") for each in released.values
     ]
     cost = f"Released from the real texts with noise, at a cost of {released.budget} besides the statement's."
+    if not released.private:
+        cost = f"**{NOT_PRIVATE}**: computed on the real texts with the noise off or seeded."
     return ["## Metrics", cost, _table(("metric", "of", "value"), rows)]
 
 
@@ -263,10 +272,15 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def _line(text: str) -> str:
     """In one line, without what Markdown or HTML would make of it."""
-    return " ".join(text.replace("<", "&lt;").replace("`", "'").split())
+    return " ".join(_plain(text).replace("`", "'").split())
+
+
+def _plain(text: str) -> str:
+    """Without HTML, and without links or images that a viewer would fetch."""
+    return printable(text).replace("<", "&lt;").replace("](", "] (").replace("![", "! [")
 
 
 def _demoted(markdown: str) -> str:
     """With headings one level down, below the card's own title."""
-    lines = markdown.strip().replace("<", "&lt;").split("\n")
+    lines = map(_plain, markdown.strip().split("\n"))
     return "\n".join(f"#{line}" if line.startswith("#") else line for line in lines)

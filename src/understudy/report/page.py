@@ -21,6 +21,7 @@ from markupsafe import Markup
 from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
 from understudy.base.notebook import frame, paragraph
+from understudy.base.terminal import DIRECTIONS
 from understudy.models.types import Embedder
 from understudy.models.vectors import FOLDER, remembering
 from understudy.privacy.exact import as_typed
@@ -112,12 +113,13 @@ def _visible(value: Any) -> Any:
     return value.translate(_VISIBLE) if isinstance(value, str) else value
 
 
-_VISIBLE = {
+_VISIBLE: dict[int, str] = {
+    **DIRECTIONS,
     **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"},
     0x7F: "\u2421",
     **dict.fromkeys((*range(0x80, 0xA0), *range(0xD800, 0xE000), *range(0xFDD0, 0xFDF0), 0xFFFE, 0xFFFF), "\ufffd"),
 }
-"""Unicode's pictures of the ASCII controls; U+FFFD for other controls, halves of surrogate pairs and noncharacters."""
+"""Escapes of direction marks, pictures of ASCII controls; U+FFFD for other controls, half characters, noncharacters."""
 
 
 def _hash(text: str) -> str:
@@ -191,6 +193,7 @@ def _write_reports(folder: OutputFolder, *, embedder: Embedder | None, seed: int
     inside = internal(public, folder.shareable, folder.private)
     if inside is None:
         return ReportPaths(folder.report_file, None)
+    folder.make_private()
     write_page(folder.internal_report_file, page(inside, seed=seed), private=True)
     return ReportPaths(folder.report_file, folder.internal_report_file)
 

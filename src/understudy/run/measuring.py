@@ -241,18 +241,19 @@ def pay(
                 UnderstudyWarning,
                 stacklevel=2,
             )
-    if not session.begun:
-        ledger.check(dataset, plan, run_id=session.store.run_id)  # a fresh run that is refused leaves the old one be
-    session.begin(plan)
-    if kept is None:
-        began = {"sha": found.digest, "ledger": ledger.id}
-        session.store.keep(
-            _FINGERPRINT, {name: np.frombuffer(text.encode(), dtype=np.uint8) for name, text in began.items()}
-        )
+    began = {"sha": found.digest, "ledger": ledger.id}
+
+    def begin() -> None:
+        session.begin(plan)
+        if kept is None:
+            session.store.keep(
+                _FINGERPRINT, {name: np.frombuffer(text.encode(), dtype=np.uint8) for name, text in began.items()}
+            )
+
     digests = {
         seal.name: session.store.digest(seal.name, key=ledger.fingerprint_key) or "" for seal in session.store.seals()
     }
-    receipt = ledger.charge(dataset, plan, run_id=session.store.run_id, kept=digests)
+    receipt = ledger.charge(dataset, plan, run_id=session.store.run_id, kept=digests, begin=begin)  # or leave all be
     listener.say(f"The ledger holds this run's charge of {plan.budget} to dataset {dataset!r} ({ledger.location}).")
     opened = ledger.dataset(dataset)
     assert opened is not None

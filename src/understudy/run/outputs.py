@@ -22,6 +22,8 @@ from understudy.base.files import (
     PRIVATE_MODE,
     atomic_file,
     only_owner_writes,
+    private_folder,
+    require_inside,
     require_local,
     shared_folder,
     storage_error,
@@ -44,12 +46,14 @@ TRANSCRIPT = "transcript"
 
 @dataclass(frozen=True)
 class OutputFolder:
-    """Paths of one run's results; ConfigError where ``root`` is an address."""
+    """Paths of one run's results; ConfigError where ``root`` is an address, or a link in it leads elsewhere."""
 
     root: Path
 
     def __post_init__(self) -> None:
         require_local(self.root)
+        for part in (self.shareable, self.private):
+            require_inside(self.root, part)
 
     @property
     def private(self) -> Path:
@@ -65,6 +69,10 @@ class OutputFolder:
             only_owner_writes(shared_folder(self.shareable))
         except OSError as error:
             raise storage_error(self.shareable, error) from None
+
+    def make_private(self) -> Path:
+        """Make the private folder; one that is there becomes its owner's alone (mode 0700)."""
+        return private_folder(self.private, tighten=True)
 
     def require_writable(self) -> None:
         """See that results can be written where they will be, before anything is charged.

@@ -20,6 +20,7 @@ from understudy.base.errors import (
     UnderstudyWarning,
 )
 from understudy.base.labels import LabelSet
+from understudy.base.quiet import quiet_libraries
 from understudy.corpus import Corpus, canonical
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from understudy.models.types import Embedder
 
 
+@quiet_libraries()
 def make_release(
     session: Session,
     job: Job,

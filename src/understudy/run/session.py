@@ -130,6 +130,7 @@ def open_session(
         stack.push(lambda kind, *_: _remove_empty(made) if kind and issubclass(kind, UnderstudyError) else None)
         stack.enter_context(disk_faults(root))
         store = stack.enter_context(RunStore.open(folder.private, noise=noise.origin, fresh=place.fresh))
+        remove_leftovers(folder.private)
         folder.make()
         session = Session(folder, store, lasting, None if place.output is None else folder, noise, changeable)
         if free and store.charged:
@@ -146,6 +147,19 @@ def open_session(
                 (folder.private / PROGRESS).unlink(missing_ok=True)
                 store.forget()
             raise
+
+
+def remove_leftovers(private: Path) -> None:
+    """Remove what killed commands left in ``private``: a copy of standard input, and halves of private files.
+
+    For whoever has the folder to itself. What a corpus of this process reads stays.
+    """
+    from understudy.corpus.sources import SPOOL, SPOOLS_IN_USE
+    from understudy.models.vectors import FOLDER
+
+    halves = [half for folder in (private, private / FOLDER) for half in folder.glob(".*.????????.tmp")]
+    for path in {private.resolve() / SPOOL, *halves} - SPOOLS_IN_USE:
+        path.unlink(missing_ok=True)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
-from understudy.base.errors import UnderstudyError
+from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.evaluate.metrics.results import Evaluation
 from understudy.evaluate.metrics.value import SYNTHETIC, Metric, MetricValue
 from understudy.evaluate.synthetic import SyntheticText, provenances, read_evaluation, read_synthetic
@@ -141,11 +141,11 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _is_run(folder: Path) -> bool:
-    found = OutputFolder(folder)
-    marks = (found.shareable / "statement.json", found.private / "run.sqlite", found.private / "insecure.sqlite")
     try:
+        found = OutputFolder(folder)
+        marks = (found.shareable / "statement.json", found.private / "run.sqlite", found.private / "insecure.sqlite")
         return any(mark.is_file() for mark in marks)
-    except OSError:  # a folder of another user
+    except (OSError, ConfigError):  # a folder of another user, or one with links that lead out of it
         return False
 
 

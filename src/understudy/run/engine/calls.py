@@ -11,6 +11,7 @@ from typing import Any
 import cloudpickle
 
 from understudy.base.errors import EngineError, UnderstudyError
+from understudy.base.quiet import quiet_libraries
 
 THREADS = {"OMP_NUM_THREADS": "1", "UNDERSTUDY_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 """The environment of a worker, which has one core."""
@@ -57,6 +58,7 @@ class Call:
         pickled = cloudpickle.dumps(probe)
         return cls.of(lambda _item: _answer(pickled))
 
+    @quiet_libraries()
     def __call__(self, item: Any) -> Outcome:
         """The function of the item. Whatever it raises is told without its message, which may quote a private text."""
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -76,16 +75,13 @@ def clusterings(
 ) -> tuple[Clusters, ...]:
     """``count`` k-means clusterings of two tables' embeddings together, from different first centres."""
     from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
 
     rows = reduced(np.concatenate([ours, theirs]))
     size = min(len(ours), len(theirs)) // TEXTS_PER_CLUSTER
     size = min(max(size, 2), MOST_CLUSTERS, len(np.unique(rows, axis=0)))
     found = []
     for each in range(count):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # near duplicates leave a cluster empty
-            row = KMeans(size, n_init=1, random_state=seed + each).fit_predict(rows).astype(np.int64)
+        row = KMeans(size, n_init=1, random_state=seed + each).fit_predict(rows).astype(np.int64)
         found.append(Clusters(row[: len(ours)], row[len(ours) :], size))
     return tuple(found)
 

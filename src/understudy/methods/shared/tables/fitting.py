@@ -6,7 +6,6 @@ Post-processing of released values, by ``mbi`` (McKenna, Sheldon and Miklau 2019
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError
+from understudy.base.quiet import quiet_libraries
 from understudy.methods.shared.tables.distribution import Distribution, Factor
 from understudy.methods.shared.tables.variables import Pair
 
@@ -50,8 +50,7 @@ def fit(
         single_std: of the noise on each count of a variable; 0 where none was added.
         pair_stds: likewise of each pair.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # on its precision and caches, which do not matter for some thousand cells
+    with quiet_libraries():  # on its precision and caches, which do not matter for some thousand cells
         import jax
         import mbi
     names = [str(place) for place in range(len(sizes))]
