@@ -107,7 +107,12 @@ class Job(FreeJob):
         return self.promise.guide or self.method.needs.embedder == "private"
 
 
-class Wanted(settings.OutputParameters, GuideParameters, ChoosingParameters, RowsParameters):
+# Parts are in no help and no schema: reading their fields' docstrings would double the time to import this file.
+
+
+class Wanted(
+    settings.OutputParameters, GuideParameters, ChoosingParameters, RowsParameters, use_attribute_docstrings=False
+):
     """Which synthetic records."""
 
     @property
@@ -186,7 +191,7 @@ _TEXTS = 3
 """Made for each one that a guide keeps."""
 
 
-class Chat(settings.ModelParameters):
+class Chat(settings.ModelParameters, use_attribute_docstrings=False):
     """The language model that writes the texts, and on which terms."""
 
     asks: bool
@@ -250,6 +255,7 @@ class Promise(
     settings.PlanParameters,
     GuideParameters,
     TablesParameters,
+    use_attribute_docstrings=False,
 ):
     """What a release promises, and in which ledger it is charged."""
 
@@ -311,7 +317,7 @@ class Promise(
         return tuple(warnings)
 
 
-class Table(settings.DataParameters):
+class Table(settings.DataParameters, use_attribute_docstrings=False):
     """The private table, as it is declared."""
 
     secrets: tuple[str, ...]
