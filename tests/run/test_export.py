@@ -102,6 +102,20 @@ def test_the_card_is_made_of_the_statement(tmp_path: Path, made: us.Result) -> N
     assert (folder / "statement.json").read_text("utf-8") == json.dumps(made.statement.to_json(), indent=1)
 
 
+def test_a_card_links_to_nothing_that_a_statement_or_label_names(tmp_path: Path, made: us.Result) -> None:
+    """A viewer would fetch an image, and tell its server who reads the card."""
+    image = "![beacon](https://evil.example/x.png)"
+    path = tmp_path / "out" / "release" / "statement.json"
+    path.write_text(path.read_text("utf-8").replace('"visits"', json.dumps(image)), "utf-8")
+    columns = {**made.columns, "label": [image for _ in made.columns["label"]]}
+    write_table(tmp_path / "out" / "release" / "synthetic.parquet", columns)
+    card = (us.export(tmp_path / "out", to="huggingface", output=tmp_path / "dataset") / "README.md").read_text("utf-8")
+    body = card.split("---\n", 2)[2]
+    assert "beacon" in body
+    assert "](http" not in body
+    assert "![" not in body
+
+
 def test_metrics_stand_in_the_card_if_they_were_charged_and_not_otherwise(tmp_path: Path, made: us.Result) -> None:
     pytest.importorskip("sklearn")
     measured: dict[str, Any] = {"metrics": "utility", "classifiers": "tf-idf", "embedder": "none", **COLUMNS}

@@ -272,10 +272,15 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def _line(text: str) -> str:
     """In one line, without what Markdown or HTML would make of it."""
-    return " ".join(printable(text).replace("<", "&lt;").replace("`", "'").split())
+    return " ".join(_plain(text).replace("`", "'").split())
+
+
+def _plain(text: str) -> str:
+    """Without HTML, and without links or images that a viewer would fetch."""
+    return printable(text).replace("<", "&lt;").replace("](", "] (").replace("![", "! [")
 
 
 def _demoted(markdown: str) -> str:
     """With headings one level down, below the card's own title."""
-    lines = markdown.strip().replace("<", "&lt;").split("\n")
+    lines = map(_plain, markdown.strip().split("\n"))
     return "\n".join(f"#{line}" if line.startswith("#") else line for line in lines)
