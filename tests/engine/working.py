@@ -29,6 +29,19 @@ def fail(item: int) -> int:
     raise ValueError(f"{PLANTED} {item}")
 
 
+class Panic(BaseException):
+    """As those of Rust libraries: no Exception."""
+
+
+class Unloadable:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return fail, (1,)
+
+
+def panic(item: int) -> int:
+    raise Panic(f"{PLANTED} {item}")
+
+
 @dataclass(frozen=True)
 class DiesAt:
     """Kills its process at each item of ``at`` the first ``times`` times."""
