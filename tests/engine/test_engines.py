@@ -72,7 +72,7 @@ def test_workers_that_die_again_and_again_end_the_run(engine: Any, tmp_path: Pat
 
 _FAULTS: tuple[tuple[Callable[[int], Any], str], ...] = (
     (fail, "ValueError"),
-    (panic, "Panic"),
+    (panic, "BaseException"),
     (lambda item: sys.exit(f"{PLANTED} {item}"), "SystemExit"),
     (lambda _item: Lock(), "TypeError"),  # which cannot be pickled
     (lambda _item: Unloadable(), "ValueError"),

@@ -147,10 +147,7 @@ class RayCluster:
 
 
 def _ask_for_token() -> None:
-    """Have a local cluster, which listens on the network, refuse whoever does not know its token: a file of this user.
-
-    Ray would write the file for all to read.
-    """
+    """Have a local cluster, which listens on the network, refuse all but its user. Ray lets all read its token."""
     from ray._raylet import Config
 
     if os.environ.setdefault("RAY_AUTH_MODE", "token").lower() != "token":
