@@ -18,10 +18,12 @@ from understudy.audit.canaries import (
     make_canaries,
     on_the_copy,
     plant,
+    vocabulary_of,
 )
 from understudy.base.errors import ConfigError, CorpusError, ResumeError
 from understudy.base.labels import Label
 from understudy.corpus.secrets import records_per_secret, secret_finder
+from understudy.run.job import Job, Table
 from understudy.run.settings import RunConfig, run_config
 from understudy.text.vocabulary.matcher import TermMatcher
 
@@ -58,9 +60,12 @@ def config(folder: Path, **changes: Any) -> RunConfig:
 def planted(folder: Path, **changes: Any) -> tuple[Canaries, list[dict[str, Any]], RunConfig]:
     """The canaries, the rows of the copy, and the configuration on it."""
     settings = config(folder, **changes)
-    with settings.open_corpus(folder) as corpus:
-        made = choose_canaries(settings, corpus, count=60, prefix_words=2, suffix_terms=3)
-        plant(settings, corpus, made, folder)
+    job = Job(settings)
+    with job.table.open(folder) as corpus:
+        finder = job.table.finder(corpus) if job.promise.unit.kind == "secret" else None
+        terms = vocabulary_of(job.method).terms
+        made = choose_canaries(corpus, terms, finder=finder, count=60, prefix_words=2, suffix_terms=3)
+        plant(job.table, job.promise.unit, corpus, made, folder)
     rows = [json.loads(line) for line in (folder / CORPUS).read_text("utf-8").splitlines()]
     return made, rows, on_the_copy(settings, folder)
 
@@ -166,7 +171,7 @@ def test_every_canary_is_a_secret_of_its_own_in_as_many_records_as_may_hold_one(
         secret_posterior="1e-2",
         max_records_per_secret=3,
     )
-    with settings.open_corpus(tmp_path) as corpus:
+    with Table.of(settings).open(tmp_path) as corpus:
         finder = secret_finder(corpus, file=settings.secrets_file)
         counts = records_per_secret(corpus, finder)
     assert {counts[finder.key(canary.suffix)] for canary in made if canary.planted} == {3}
@@ -205,15 +210,10 @@ def test_the_run_on_the_copy_has_a_ledger_and_a_folder_of_its_own(tmp_path: Path
 
 
 def test_a_table_without_a_record_is_an_error(tmp_path: Path) -> None:
-    settings = config(tmp_path)
+    settings = config(tmp_path, on_bad_row="skip", label="kind", labels="a")
     (tmp_path / "notes.jsonl").write_text('{"note": "x", "kind": "b"}\n', "utf-8")
-    with (
-        settings.model_copy(update={"on_bad_row": "skip", "label": "kind", "labels": "a"}).open_corpus(
-            tmp_path
-        ) as corpus,
-        pytest.raises(CorpusError, match="no record"),
-    ):
-        choose_canaries(settings, corpus, count=5, prefix_words=2, suffix_terms=3)
+    with Table.of(settings).open(tmp_path) as corpus, pytest.raises(CorpusError, match="no record"):
+        choose_canaries(corpus, RARE, count=5, prefix_words=2, suffix_terms=3)
 
 
 def test_canaries_among_texts_that_have_parts_are_rows_of_these(tmp_path: Path) -> None:

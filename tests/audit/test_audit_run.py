@@ -21,6 +21,7 @@ from understudy.audit.running import AuditParameters, audit_run, promise
 from understudy.base.errors import ConfigError, PrivacyError, ResumeError
 from understudy.privacy.guarantee import GDP
 from understudy.run.generating import Result
+from understudy.run.job import Job
 from understudy.run.pipeline import run
 from understudy.run.planning import make_plan
 from understudy.run.session import Listener
@@ -104,7 +105,8 @@ def test_secrets_are_audited_beside_what_their_noise_means_as_an_epsilon(tmp_pat
     audit = audit_run(settings, AuditParameters(canaries=50, confidence=1 - 1e-6))
     assert {attack.name for attack in audit.attacks} == {"terms", "ngram", "embedding"}
     assert "secret" in audit.unit
-    assert (audit.epsilon, audit.delta) == promise(make_plan(settings))
+    job = Job(settings)
+    assert (audit.epsilon, audit.delta) == promise(make_plan(job.method, job.promise, job.table))
     assert audit.epsilon > GDP(settings.budget.mu).epsilon(1e-6)  # which holds at one prior only
     assert audit.verdict == "consistent"
 

@@ -16,6 +16,7 @@ from understudy.base.errors import CorpusError
 from understudy.corpus import read_corpus
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.delimited import _records
+from understudy.run.job import Table
 from understudy.run.settings import run_config
 
 STRAY = 'note,ward\none,a\n"Zebra-quux,a\ntwo,b\n5"" nail",a\nthree,b\n'
@@ -52,7 +53,7 @@ def test_tsv_with_quotes_is_read_when_it_is_asked_for(write):
 
 def test_a_run_hands_its_choice_of_quotes_to_the_corpus(write, private):
     config = run_config({"data": str(write("t.csv", STRAY)), "text": "note", "quotes": "none"})
-    assert len(texts_of(config.open_corpus(private))) == 5
+    assert len(texts_of(Table.of(config).open(private))) == 5
 
 
 def test_without_quoting_a_lone_carriage_return_is_a_character(write):

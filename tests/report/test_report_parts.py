@@ -26,7 +26,7 @@ from understudy.report.numbers import paragraphs, short
 from understudy.report.recipe import recipe
 from understudy.report.svg import Scale, tag, ticks
 from understudy.report.views import samples_of
-from understudy.run.planning import check_wanted
+from understudy.run.job import Job
 from understudy.run.settings import run_config
 
 
@@ -124,7 +124,7 @@ def test_the_recipe_is_a_configuration_of_the_same_run(tmp_path: Path) -> None:
     assert tuple(config.labels or ()) == LABELS
     assert Budget(config.epsilon, config.delta) == release.statement.budget  # type: ignore[arg-type]
     assert (config.records_per_label, config.records, config.llm) == (10, None, "builtin")
-    check_wanted(config)
+    assert Job(config, charges=True, generates=True).wanted.said
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_two_runs_beyond_the_cap_end_before_the_private_file_is_opened(
     def opened(*arguments: object, **named: object) -> None:
         raise AssertionError("the private file was opened")
 
-    monkeypatch.setattr(import_module("understudy.run.settings"), "read_corpus", opened)
+    monkeypatch.setattr(import_module("understudy.run.job"), "read_corpus", opened)
     (tmp_path / "notes.csv").unlink()
     with pytest.raises(BudgetExceeded, match="no epsilon remains"):
         run(values, output=str(tmp_path / "second"))

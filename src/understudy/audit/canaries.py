@@ -24,10 +24,13 @@ from understudy.base.labels import Label, canonical
 from understudy.base.transcript import Part
 from understudy.corpus import Corpus
 from understudy.corpus.schema import Schema
-from understudy.corpus.secrets import SecretFinder, secret_finder
+from understudy.corpus.secrets import SecretFinder
 from understudy.corpus.secrets.incidence import read_secrets
 from understudy.corpus.write import write_table
+from understudy.methods.base import Method
 from understudy.methods.shared.tables.variables import cells_of_label
+from understudy.privacy.unit import Unit
+from understudy.run.job import Table
 from understudy.run.settings import RunConfig
 from understudy.text.vocabulary.matcher import TermMatcher
 from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabulary
@@ -158,18 +161,28 @@ def make_canaries(
 CORPUS, SECRETS, LEDGER, RUN = "corpus.jsonl", "secrets.txt", "ledger.sqlite", "run"
 
 
-def vocabulary_of(config: RunConfig) -> Vocabulary:
+def vocabulary_of(method: Method) -> Vocabulary:
     """Where rare terms come from: the public vocabulary of the method, where it has one, else the built-in list."""
-    own = config.method_parameters
+    own = method.dump()
     names = {"source": "vocabulary", "size": "vocabulary_size", "stop_words": "stop_words"}
     given: dict[str, Any] = {ours: own[theirs] for ours, theirs in names.items() if own.get(theirs) is not None}
     return load_vocabulary(**{"source": BUILT_IN, **given})
 
 
-def choose_canaries(config: RunConfig, corpus: Corpus, *, count: int, prefix_words: int, suffix_terms: int) -> Canaries:
+def choose_canaries(
+    corpus: Corpus,
+    terms: Sequence[str],
+    *,
+    finder: SecretFinder | None = None,
+    count: int,
+    prefix_words: int,
+    suffix_terms: int,
+) -> Canaries:
     """Canaries for this corpus: two passes over it at most.
 
     Args:
+        terms: public ones, of which those are rare that are in no record.
+        finder: of secrets, where these are protected: no canary begins with one.
         count: how many.
         prefix_words: words of a record that a canary begins with.
         suffix_terms: rare terms that it ends in.
@@ -178,9 +191,7 @@ def choose_canaries(config: RunConfig, corpus: Corpus, *, count: int, prefix_wor
         ConfigError: if the vocabulary is too small.
         CorpusError: if there is no record.
     """
-    terms = vocabulary_of(config).terms
     matcher = TermMatcher(terms)
-    finder = _finder(config, corpus) if config.unit.kind == "secret" else None
     taken: set[int] = set()
     prefixes: list[tuple[str, Label | None]] = []
     for batch in corpus.batches():
@@ -196,16 +207,16 @@ def choose_canaries(config: RunConfig, corpus: Corpus, *, count: int, prefix_wor
     return make_canaries(count, terms=terms, taken=frozenset(taken), per_canary=suffix_terms, prefixes=prefixes)
 
 
-def plant(config: RunConfig, corpus: Corpus, canaries: Canaries, private: Path) -> None:
+def plant(table: Table, unit: Unit, corpus: Corpus, canaries: Canaries, private: Path) -> None:
     """Write the corpus with the planted canaries in it into ``private``: one pass, all rows in memory.
 
     A canary is a whole unit of the greatest weight: one record, also where it is an owner, whose records would be
     averaged; but as many records as may hold one secret, where its suffix is a secret.
     """
     copies = 1
-    if config.unit.kind == "secret":
-        copies = config.unit.max_records
-        _write_secrets(config, canaries, private / SECRETS)
+    if unit.kind == "secret":
+        copies = unit.max_records
+        _write_secrets(table.secrets_file, canaries, private / SECRETS)
     values = _Values(corpus.schema)
     planted = [canary for canary in canaries if canary.planted for _ in range(copies)]
     rows = [*_rows(corpus, values), *(_row(corpus, canary, values) for canary in planted)]
@@ -287,12 +298,8 @@ def _row(corpus: Corpus, canary: Canary, values: _Values) -> dict[str, object]:
     return row | values.of(label, [0] * len(schema.typed))
 
 
-def _finder(config: RunConfig, corpus: Corpus) -> SecretFinder:
-    return secret_finder(corpus, file=config.secrets_file, detectors=config.secret_detectors)
-
-
-def _write_secrets(config: RunConfig, canaries: Canaries, path: Path) -> None:
+def _write_secrets(own: str | None, canaries: Canaries, path: Path) -> None:
     """The user's secrets file, if there is one, and every canary's suffix as a secret of its own."""
-    theirs = [] if config.secrets_file is None else read_secrets(Path(config.secrets_file))
+    theirs = [] if own is None else read_secrets(Path(own))
     with atomic_file(path, mode=PRIVATE_MODE) as file:
         file.write("\n".join([*theirs, *(canary.suffix for canary in canaries)]).encode("utf-8"))

@@ -33,6 +33,7 @@ from understudy.audit.canaries import (
     load_canaries,
     on_the_copy,
     plant,
+    vocabulary_of,
 )
 from understudy.audit.one_run import MOST_CANARIES, canaries_needed, guess_rules, largest_bound
 from understudy.audit.result import RunAudit, judge
@@ -47,11 +48,13 @@ from understudy.models.trials import require_trusted
 from understudy.models.vectors import remembering
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
+from understudy.privacy.sealed import SYSTEM
+from understudy.run.job import Job
 from understudy.run.outputs import OutputFolder
 from understudy.run.pipeline import run
-from understudy.run.planning import check_wanted, make_plan, require_language_model
+from understudy.run.planning import make_plan
 from understudy.run.session import SILENT, Listener, remove_leftovers
-from understudy.run.settings import RunConfig
+from understudy.run.settings import ModelParameters, RunConfig
 
 FOLDER, CANARIES, AUDIT, LOCK = "audit", "canaries.json", "audit.json", "run.lock"
 SECRET_DELTA = 1e-6
@@ -96,17 +99,16 @@ def audit_run(
     started = time.monotonic()
     if config.output is None:
         raise ConfigError("There is no folder for the results.", "Name one with --output FOLDER.")
-    _require_inside(config)
-    check_wanted(config)
-    require_language_model(config, releases=True, generates=True)
     if config.method_parameters.get("incidence") == "public":
         raise ConfigError(
             "Canaries change which record holds which secret, which this run declares public.",
             "Audit the same run with `incidence: private`.",
         )
-    plan = make_plan(config)
+    job = Job(config, generates=True)
+    _require_inside(job.chat)
+    plan = make_plan(job.method, job.promise, job.table)
     epsilon, delta = promise(plan)
-    attacks = attacks_of(config.method, parameters.attacks)
+    attacks = attacks_of(job.method.name, parameters.attacks)
     rules = guess_rules(parameters.canaries)
     single = 1 - (1 - parameters.confidence) / (len(attacks) * len(rules))
     power = largest_bound(rules, canaries=parameters.canaries, delta=delta, confidence=single)
@@ -117,20 +119,20 @@ def audit_run(
             f"With {parameters.canaries} canaries no bound can be above {power:.2f}: this audit cannot show that the "
             f"promised epsilon {epsilon:g} is broken. {enough}"
         )
-    embedder = None
+    output = OutputFolder(Path(config.output))
+    embedder, private = None, output.private
     if EMBEDDING in attacks:
         from understudy.models.catalog import load_embedder
 
-        embedder = load_embedder(config.embedder)
-        require_trusted(embedder, trust_endpoint=config.trust_endpoint)  # canaries begin like private records
-        of_the_run = OutputFolder(Path(config.output) / "private" / FOLDER / RUN).private
-        embedder = remembering(embedder, of_the_run, gigabytes=config.embedding_cache_gb)
+        embedder = load_embedder(job.embedder.embedder)
+        require_trusted(embedder, trust_endpoint=job.embedder.trust_endpoint)  # canaries begin like private records
+        of_the_run = OutputFolder(private / FOLDER / RUN).private
+        embedder = remembering(embedder, of_the_run, gigabytes=job.embedder.embedding_cache_gb)
     from understudy.ledger import Ledger
 
-    private = (output := OutputFolder(Path(config.output))).private
     with _locked(output) as folder:
-        canaries = _prepare(config, parameters, corpus, folder, attacks)
-        if not config.insecure_no_noise and config.insecure_noise_seed is None:
+        canaries = _prepare(job, parameters, corpus, folder, attacks)
+        if job.promise.noise_source.origin == SYSTEM:
             Ledger.create(folder / LEDGER).close()
         diary = OutputFolder(folder / RUN)
         listener.say(f"Running the method on a copy: what it says is in {diary.diary}, since nobody has paid for it.")
@@ -150,7 +152,7 @@ def audit_run(
         for name in attacks
     )
     audit = RunAudit(
-        method=config.method,
+        method=plan.method,
         unit=plan.unit.describe(),
         epsilon=epsilon,
         delta=delta,
@@ -203,12 +205,12 @@ def _locked(output: OutputFolder) -> Iterator[Path]:
 
 
 def _prepare(
-    config: RunConfig, parameters: AuditParameters, corpus: Corpus | None, folder: Path, attacks: tuple[str, ...]
+    job: Job, parameters: AuditParameters, corpus: Corpus | None, folder: Path, attacks: tuple[str, ...]
 ) -> Canaries:
     """The canaries, and the corpus with them in ``folder``; both are made once."""
-    lasting = {**config.lasting, "audit": {**parameters.model_dump(mode="json"), "attacks": attacks}}
+    lasting = {**job.lasting, "audit": {**parameters.model_dump(mode="json"), "attacks": attacks}}
     settings = hashlib.sha256(json.dumps(lasting, sort_keys=True).encode()).hexdigest()
-    if config.fresh:
+    if job.place.fresh:
         for path in folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
@@ -217,30 +219,31 @@ def _prepare(
     kept = load_canaries(folder / CANARIES, settings=settings) if (folder / CANARIES).exists() else None
     if kept is not None and (folder / CORPUS).exists():
         return kept
-    with config.open_corpus(folder) if corpus is None else nullcontext(corpus) as opened:
+    with job.table.open(folder) if corpus is None else nullcontext(corpus) as opened:
         if kept is None:
             kept = choose_canaries(
-                config,
                 opened,
+                vocabulary_of(job.method).terms,
+                finder=job.table.finder(opened) if job.promise.unit.kind == "secret" else None,
                 count=parameters.canaries,
                 prefix_words=parameters.prefix_words,
                 suffix_terms=parameters.suffix_terms,
             )
             kept.save(folder / CANARIES, settings=settings)
-        plant(config, opened, kept, folder)
+        plant(job.table, job.promise.unit, opened, kept, folder)
     return kept
 
 
-def _require_inside(config: RunConfig) -> None:
+def _require_inside(model: ModelParameters) -> None:
     """See that no released value leaves this machine: nothing is charged for it.
 
     Raises:
         ConfigError: if the language model is an endpoint elsewhere.
     """
-    provider, preset = config.llm.partition(":")[0], preset_of(config.llm)
+    provider, preset = model.llm.partition(":")[0], preset_of(model.llm)
     if provider in ("builtin", "none", "hf"):
         return
-    host = urlsplit(config.base_url or (preset and preset.base_url) or "").hostname or ""
+    host = urlsplit(model.base_url or (preset and preset.base_url) or "").hostname or ""
     try:
         near = preset is not None and (host == "localhost" or ip_address(host).is_loopback)
     except ValueError:

@@ -86,9 +86,9 @@ class Parameters(BaseModel):
             raise ValueError(f"expected a number of at most {LARGEST}")
         return value
 
-    def part(self, group: type[_Group]) -> _Group:
-        """The fields of one group as that group's model."""
-        return group(**{name: getattr(self, name) for name in group.model_fields})
+    def part(self, group: type[_Group], **others: Any) -> _Group:
+        """The fields of one group as that group's model, with others in place of those that differ or are not here."""
+        return group(**{name: getattr(self, name) for name in group.model_fields if name not in others}, **others)
 
     @classmethod
     def public_files(cls) -> tuple[str, ...]:

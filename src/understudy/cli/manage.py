@@ -18,14 +18,13 @@ from understudy.cli.options import ParametersCommand, config_option, given, json
 from understudy.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
-    from understudy.corpus import Corpus
-    from understudy.corpus.secrets import SecretFinder
     from understudy.ledger import Dataset, Ledger
     from understudy.models.probe import ProbeReport
     from understudy.privacy.accountant import CrossRunRule
     from understudy.privacy.guarantee import Budget
     from understudy.privacy.secrets.budget import SecretBudget
-    from understudy.run.settings import Groups, RunConfig
+    from understudy.run.job import Table
+    from understudy.run.settings import Groups
 
 
 _location_option = click.option(
@@ -386,8 +385,8 @@ def incidence_command(output: str | None, *, config: str | None, as_json: bool, 
     from understudy.corpus.secrets import incidence
 
     target = _target(output, "FILE")
-    with (data := _data(values, config)).open_corpus(None) as corpus:
-        made = incidence(corpus, _finder(corpus, data))
+    with (table := _table(values, config)).open(None) as corpus:
+        made = incidence(corpus, table.finder(corpus))
     target.parent.mkdir(parents=True, exist_ok=True)
     made.write(target)
     _wrote(target, _INCIDENCE_NOTE, as_json)
@@ -408,8 +407,8 @@ def count(output: str | None, *, config: str | None, as_json: bool, **values: An
     folder = OutputFolder(_target(output, "FOLDER")).make_private()
     if not is_in_use(folder):
         remove_leftovers(folder)
-    with (data := _data(values, config)).open_corpus(folder) as corpus:
-        counts = records_per_secret(corpus, _finder(corpus, data))
+    with (table := _table(values, config)).open(folder) as corpus:
+        counts = records_per_secret(corpus, table.finder(corpus))
     written = {
         "most_records": max(counts.values(), default=0),
         "secrets_by_records": dict(sorted(Counter(counts.values()).items())),
@@ -438,13 +437,8 @@ def _wrote(target: Path, note: str, as_json: bool) -> None:
         click.echo(target)
 
 
-def _data(values: dict[str, Any], config: str | None) -> RunConfig:
+def _table(values: dict[str, Any], config: str | None) -> Table:
+    from understudy.run.job import Table
     from understudy.run.settings import run_config
 
-    return run_config(given(values, config))
-
-
-def _finder(corpus: Corpus, data: RunConfig) -> SecretFinder:
-    from understudy.corpus.secrets import secret_finder
-
-    return secret_finder(corpus, file=data.secrets_file, detectors=data.secret_detectors)
+    return Table.of(run_config(given(values, config)))

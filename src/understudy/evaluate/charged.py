@@ -33,7 +33,7 @@ from understudy.privacy.unit import Unit
 from understudy.release.statement import Sealed
 from understudy.run.measuring import open_ledger, pay
 from understudy.run.outputs import OutputFolder
-from understudy.run.session import Listener, Session, noise_source
+from understudy.run.session import Listener, Session
 from understudy.run.settings import LedgerParameters
 from understudy.run.working import embedding_on, require_same_vectors
 
@@ -140,7 +140,7 @@ def release_metrics(
         require_text_invariance(embedder)
         if engine is not None:
             require_same_vectors(engine, embedder)
-    plan, noise = wanted.plan(mechanism, list(classifiers)), noise_source(settings)
+    plan, noise = wanted.plan(mechanism, list(classifiers)), settings.noise_source
     insecure = {"insecure_no_noise": settings.insecure_no_noise, "insecure_noise_seed": settings.insecure_noise_seed}
     lasting = _lasting(wanted, labels, synthetic, embedder) | insecure
     folder.make_private()

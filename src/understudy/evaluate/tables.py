@@ -223,17 +223,17 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
     if isinstance(source, Result) and source.folder is None:
         whole = completed(config, source.release.schema, source.statement)
         return Made(
-            open_table(source.to_arrow(), _written(whole, declared), _typed(whole, declared)),
+            _open_made(source.to_arrow(), whole, declared, ours=True),
             schema=source.release.schema,
             statement=source.statement,
             release=source.release,
         )
     source = _of_result(source)
     if not isinstance(source, (str, os.PathLike)):
-        return Made(open_table(source, _columns(config, declared), _typed(config, declared)))
+        return Made(_open_made(source, config, declared))
     path = Path(source)
     if not path.is_dir():
-        return Made(open_table(path, _columns(config, declared), _typed(config, declared)))
+        return Made(_open_made(path, config, declared))
     folder = OutputFolder(path)
     table = find_table(folder.shareable)
     if table is None:
@@ -248,12 +248,26 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
     return Made(
         file=table,
         sha256=_sha256(table),
-        table=open_table(table, _written(whole, declared), _typed(whole, declared)),
+        table=_open_made(table, whole, declared, ours=True),
         folder=folder,
         schema=schema,
         statement=statement,
         release=made,
     )
+
+
+def _open_made(source: TableSource, config: TableParameters, declared: Schema | None, *, ours: bool = False) -> Corpus:
+    """A synthetic table, its columns those of the real one, or as we write them.
+
+    Args:
+        ours: that we wrote it.
+    """
+    if declared is None:
+        own, typed = Named(text_columns(config.text), config.label, config.form), config.typed_columns
+    else:
+        own, typed = Named(declared.text_columns, declared.label, declared.form), declared.typed
+    written = Named(own.texts if own.form else (TEXT,), LABEL, own.form)
+    return open_table(source, [*([] if ours or not own.texts else [own]), written, written._replace(label=None)], typed)
 
 
 def _sha256(table: Path) -> str | None:
@@ -296,26 +310,6 @@ def open_beside(source: Table, made: Made) -> Corpus:
         return open_table(file, columns, made.table.schema.typed)
     except CorpusError:
         return open_table(file, columns)
-
-
-def _columns(config: EvaluationConfig, declared: Schema | None) -> list[Named]:
-    """Those of a synthetic table that is no output folder's: the real table's, or ours."""
-    form = config.form if declared is None else declared.form
-    texts = text_columns(config.text) if declared is None else declared.text_columns
-    label = config.label if declared is None else declared.label
-    return [*([Named(texts, label, form)] if texts else []), *_written(config, declared)]
-
-
-def _written(config: EvaluationConfig, declared: Schema | None) -> list[Named]:
-    """Those of a table that we wrote."""
-    form = config.form if declared is None else declared.form
-    texts = text_columns(config.text) if declared is None else declared.text_columns
-    ours = Named(texts if form else (TEXT,), LABEL, form)
-    return [ours, ours._replace(label=None)]
-
-
-def _typed(config: EvaluationConfig, declared: Schema | None) -> tuple[Column, ...]:
-    return config.typed_columns if declared is None else declared.typed
 
 
 def completed(config: EvaluationConfig, schema: PublicSchema | None, statement: Statement | None) -> EvaluationConfig:

@@ -10,15 +10,16 @@ from understudy.base.errors import ConfigError
 from understudy.base.parameters import Parameters, public_file
 from understudy.corpus import canonical
 from understudy.corpus.labels import declared_labels
+from understudy.methods.base import Method
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels, require_text
 from understudy.privacy.noise import SystemNoise
 from understudy.release import PublicSchema
 from understudy.run.generating import prepare_writing
+from understudy.run.job import FreeJob
 from understudy.run.outputs import OutputFolder
-from understudy.run.planning import declared_label_set, wanted
 from understudy.run.session import GENERATED, SILENT, Listener, in_texts, open_session
-from understudy.run.settings import RunConfig, run_config
+from understudy.run.settings import run_config
 from understudy.text.prompts.template import load_template
 from understudy.text.writing.records import SyntheticRecord
 from understudy.text.writing.writer import public_name
@@ -47,25 +48,25 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
         settings |= {"label": "label", "labels": labels if isinstance(labels, str) else tuple(labels)}
     config = run_config(settings)
     names = () if labels is None else declared_labels(labels)
-    size = declared_label_set(config).size
-    counts = wanted(config, size)
-    if config.llm == "none":
+    job, size = FreeJob(config), config.label_set.size
+    counts, place = job.wanted.counts(size), job.place
+    if job.chat.llm == "none":
         raise ConfigError(
             "A baseline is what a language model writes by itself, and there is none.", "Name one (--llm)."
         )
-    if config.output and (OutputFolder(Path(config.output)).shareable / "statement.json").exists():
+    if place.output and (OutputFolder(Path(place.output)).shareable / "statement.json").exists():
         raise ConfigError(
             "The output folder holds texts with a privacy statement, which does not hold for these.",
             "Use another --output.",
         )
-    with open_session(config, {**config.lasting, "zero-shot": True}, SystemNoise(), free=True) as session:
-        writing = prepare_writing(session, config, listener, asks=True)
-        evolution = _evolution(config)
+    with open_session(place, {**job.lasting, "zero-shot": True}, SystemNoise(), free=True) as session:
+        writing = prepare_writing(session, job.method, job.texts, job.chat, listener)
+        evolution = _evolution(job.method)
         template = load_template(writing.prompts.parameters.document_type, file=writing.prompts.parameters.prompt)
         keywords: Sequence[Sequence[str]] = [()] * size  # the template's would outweigh the label
         if evolution.keywords is not None:
             keywords = keywords_of_labels(evolution, template.evolution, [canonical(name) for name in names])
-        writer = writing.writer(config, names, listener)
+        writer = writing.writer(names, listener)
         assert writer.chat is not None
         listener.say(f"Making {in_texts(sum(counts))} with {writer.chat.model_id}; no private text is read.")
         session.begin()
@@ -80,7 +81,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
         if session.visible_folder is not None:
             schema = PublicSchema("text", None if labels is None else "label", tuple(names))
             path = session.visible_folder.write_records(
-                records, schema, config.output_format, keep_formulas=config.keep_formulas
+                records, schema, place.output_format, keep_formulas=place.keep_formulas
             )
             listener.say(f"Wrote {in_texts(len(records))} to {path}.")
         if missing := sum(counts) - len(records):
@@ -89,6 +90,6 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
     return records
 
 
-def _evolution(config: RunConfig) -> EvolutionParameters:
-    fields = EvolutionParameters.model_fields
-    return EvolutionParameters(**{name: each for name, each in config.method_parameters.items() if name in fields})
+def _evolution(method: Method) -> EvolutionParameters:
+    assert isinstance(method, EvolutionParameters), "aug-pe evolves"
+    return method.part(EvolutionParameters)

@@ -6,28 +6,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from understudy.base.errors import ModelError
+from understudy.base.labels import LabelSet
 from understudy.base.notebook import bullets, card, paragraph, table
 from understudy.methods.base import Method, Preparation
-from understudy.methods.registry import make_method, method_class
 from understudy.methods.shared.guide.plan import GUIDE, recommendation
-from understudy.models.presets import BATCH_DISCOUNT, BATCH_HOURS
+from understudy.models.presets import BATCH_HOURS
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.run.generating import load_private_model_of, template_of
-from understudy.run.guiding import candidates
-from understudy.run.planning import (
-    batches_in_a_row,
-    declared_label_set,
-    make_plan,
-    require_batches,
-    require_language_model,
-    waiting_in_a_row,
-    wanted,
-    weak_promises,
-)
+from understudy.run.job import Chat, Job, Promise, Texts, Wanted
+from understudy.run.planning import make_plan
 from understudy.run.settings import RunConfig
-from understudy.text.prompts.parameters import WritingParameters
 from understudy.text.prompts.template import Prompts
 
 _CHARACTERS_PER_TOKEN = 4.0
@@ -86,98 +76,71 @@ def forecast(config: RunConfig, *, measured: bool = True) -> Forecast:
     Raises:
         ConfigError: if the configuration cannot be run.
     """
-    plan = make_plan(config)
-    return Forecast(_with_recommendations(config, plan), _calls(config), _work(config, plan) if measured else Facts())
+    job = Job(config)
+    plan = make_plan(job.method, job.promise, job.table)
+    labels = job.table.label_set
+    entries = [*_recommended_guide(plan, job.promise, labels), *_recommended_stop_words(job.method, job.texts)]
+    warned = (*plan.forecast.warnings, *job.promise.warnings)
+    recommending = replace(plan, forecast=Facts((*plan.forecast.entries, *entries), warned))
+    calls = _calls(job.method, job.wanted, job.chat, job.texts, labels)
+    if not measured or type(job.method).forecast_work is Method.forecast_work:
+        return Forecast(recommending, calls)
+    try:
+        model = load_private_model_of(job.private_model)
+    except ModelError as error:
+        unmeasured = (f"Time and memory of the training are not measured. {error.problem}",)
+        return Forecast(recommending, calls, Facts((), unmeasured))
+    preparation = Preparation(
+        labels=labels,
+        seed=job.wanted.seed,
+        model=model,
+        prompts=Prompts(job.texts.parameters, template_of(job.texts), form=job.texts.form),
+        record_columns=job.texts.record_columns,
+    )
+    return Forecast(recommending, calls, job.method.forecast_work(plan, preparation))
 
 
-def _with_recommendations(config: RunConfig, plan: Plan) -> Plan:
-    """The plan with settings that public facts speak for, and a warning of one that they speak against."""
-    entries = [*_recommended_guide(config, plan), *_recommended_stop_words(config)]
-    warned = (*plan.forecast.warnings, *weak_promises(config, plan.budget))
-    return replace(plan, forecast=Facts((*plan.forecast.entries, *entries), warned))
-
-
-def _recommended_guide(config: RunConfig, plan: Plan) -> tuple[Fact, ...]:
+def _recommended_guide(plan: Plan, promise: Promise, labels: LabelSet) -> tuple[Fact, ...]:
     """The share that a guide should have, of runs without one."""
-    budget, expected = plan.budget, config.expected_records
+    budget, expected = plan.budget, promise.expected_records
     if expected is None or isinstance(budget, SecretBudget) or not budget.delta:
         return ()
     if any(charge.name == GUIDE for charge in plan.charges):
         return ()
-    return recommendation(budget, labels=declared_label_set(config).size, expected_records=expected).entries
+    return recommendation(budget, labels=labels.size, expected_records=expected).entries
 
 
-def _recommended_stop_words(config: RunConfig) -> tuple[Fact, ...]:
+def _recommended_stop_words(method: Method, texts: Texts) -> tuple[Fact, ...]:
     """``none`` for questions, which "who", "when" and "how many" tell apart, where a method would leave them out."""
-    own = make_method(config.method, config.method_parameters).dump()
-    if "question" not in config.document_type.lower() or own.get("stop_words", "none") is not None:
+    leaves_out = method.dump().get("stop_words", "none") is None
+    if "question" not in texts.parameters.document_type.lower() or not leaves_out:
         return ()
     return (Fact("recommended_stop_words", "none", "recommended for questions (--stop-words)"),)
 
 
-def _work(config: RunConfig, plan: Plan) -> Facts:
-    """Measured with the model loaded, where it is on this machine; nothing of methods that do not train."""
-    method = make_method(config.method, config.method_parameters)
-    if type(method).forecast_work is Method.forecast_work:
-        return Facts()
-    writing = config.part(WritingParameters)
-    template = template_of(writing, config.form)
-    try:
-        model = load_private_model_of(config)
-    except ModelError as error:
-        return Facts((), (f"Time and memory of the training are not measured. {error.problem}",))
-    preparation = Preparation(
-        labels=declared_label_set(config),
-        seed=config.seed,
-        model=model,
-        prompts=Prompts(writing, template, form=config.form),
-        record_columns=tuple(config.record_columns),
-    )
-    return method.forecast_work(plan, preparation)
-
-
-def _calls(config: RunConfig) -> Facts:
-    if method_class(config.method).needs.generation_llm == "never":
-        return Facts()  # the Release holds the texts
-    generates = config.records is not None or config.records_per_label is not None
-    require_language_model(config, releases=True, generates=generates)
-    method, labels = make_method(config.method, config.method_parameters), declared_label_set(config).size
-    if generates:
-        counts = wanted(config, labels)
-    elif method.needs.candidates:
-        counts = [0] * labels  # the release asks by itself
-    else:
-        return Facts()
+def _calls(method: Method, wanted: Wanted, chat: Chat, texts: Texts, labels: LabelSet) -> Facts:
+    if method.needs.generation_llm == "never" or not (wanted.said or method.needs.candidates):
+        return Facts()  # the Release holds the texts, or none are asked for
+    counts = wanted.counts(labels.size) if wanted.said else [0] * labels.size  # the release asks by itself
     records = Fact("records", sum(counts), "synthetic records")
-    times = candidates(config, method)
-    counts = [count * times for count in counts]
-    if config.llm == "none":
+    if chat.llm == "none":
         return Facts((records, Fact("calls", 0, "language model calls")))
-    writing = config.part(WritingParameters)
-    template = template_of(writing, config.form)
-    estimate = method.estimate_calls(counts, writing, template)
+    counts = [count * wanted.candidates(method, chat) for count in counts]
+    estimate = method.estimate_calls(counts, texts.parameters, template_of(texts))
     tokens_in = estimate.calls * round(estimate.characters / _CHARACTERS_PER_TOKEN)
-    tokens_out = estimate.calls * writing.max_tokens
-    require_batches(config)
+    tokens_out = estimate.calls * texts.parameters.max_tokens
     entries = [
         records,
         Fact("calls", estimate.calls, f"language model calls{' (at most)' if estimate.most else ''}"),
         Fact("input_tokens", tokens_in, "input tokens (about)"),
         Fact("output_tokens", tokens_out, "output tokens (at most)"),
     ]
-    if config.price_input is not None and config.price_output is not None:
-        money = (tokens_in * config.price_input + tokens_out * config.price_output) / 1e6
-        title = "money (at most, in the currency of the prices)"
-        if config.llm_batch:
-            money, title = (
-                BATCH_DISCOUNT * money,
-                "money (at most, in the currency of the prices, halved for batches)",
-            )
-        entries.append(Fact("money", money, title))
-    if not config.llm_batch:
+    halved = ", halved for batches" if chat.llm_batch else ""
+    if chat.price_input is not None and chat.price_output is not None:
+        money = (tokens_in * chat.price_input + tokens_out * chat.price_output) / 1e6
+        entries.append(Fact("money", money, f"money (at most, in the currency of the prices{halved})"))
+    if not chat.llm_batch:
         return Facts(tuple(entries))
-    row = batches_in_a_row(config)
-    entries.append(
-        Fact("batch_hours", row * BATCH_HOURS, f"hours to wait for batches (at most {BATCH_HOURS} for each in a row)")
-    )
-    return Facts(tuple(entries), () if row == 1 else (waiting_in_a_row(row),))
+    hours, each = chat.in_a_row * BATCH_HOURS, f"at most {BATCH_HOURS} for each in a row"
+    entries.append(Fact("batch_hours", hours, f"hours to wait for batches ({each})"))
+    return Facts(tuple(entries), () if chat.in_a_row == 1 else (chat.waiting,))

@@ -14,23 +14,21 @@ from understudy.base.errors import ConfigError, ModelError, StorageError
 from understudy.base.files import require_local
 from understudy.base.labels import in_proportion
 from understudy.base.notebook import bullets, card, table
-from understudy.base.transcript import PLAIN, TURNS, TextForm
+from understudy.base.transcript import TURNS, TextForm
 from understudy.corpus import Label, canonical
 from understudy.corpus.write import arrow_table, write_table
 from understudy.ledger.store.database import MOST_BLANK
 from understudy.methods.base import Method
 from understudy.methods.public import GenerationTools
-from understudy.methods.registry import make_method, method_class
 from understudy.methods.shared.decoding.structured import JSONSchema, ObjectForm, RecordCheck, read_records
 from understudy.release import Release
 from understudy.release.statement import NOT_PRIVATE, Statement
-from understudy.run.guiding import GuidedChooser, candidates, load_embedder_of
+from understudy.run.guiding import GuidedChooser, load_embedder_of
+from understudy.run.job import Chat, FreeJob, Texts, Wanted
 from understudy.run.outputs import LABEL, PROVENANCE, OutputFolder, synthetic_columns, types_of
-from understudy.run.planning import batches_in_a_row, require_batches, variables_of, waiting_in_a_row, wanted
 from understudy.run.session import GENERATED, Listener, Session, in_texts
-from understudy.run.settings import ModelParameters, RunConfig
-from understudy.run.tabling import TableRows, longest_details
-from understudy.text.prompts.parameters import WritingParameters
+from understudy.run.settings import ModelParameters, PrivateModelParameters
+from understudy.run.tabling import TableRows
 from understudy.text.prompts.parts import in_form
 from understudy.text.prompts.template import (
     Example,
@@ -190,11 +188,11 @@ class Writing:
 
     prompts: Prompts
     chat: ChatModel | None
+    named: Chat
     form: Form | None = None
 
     def writer(
         self,
-        config: RunConfig,
         labels: Sequence[Label],
         listener: Listener,
         *,
@@ -217,79 +215,73 @@ class Writing:
             parameters,
             labels=[canonical(label) for label in labels],
             examples=examples,
-            seed=config.seed,
+            seed=self.named.seed,
             progress=lambda done, asked: listener.progress("texts", done, asked),
             rows=rows,
             form=self.form,
-            **({"seeds_at_once": _SEEDS_IN_BATCHES} if config.llm_batch else {}),
+            **({"seeds_at_once": _SEEDS_IN_BATCHES} if self.named.llm_batch else {}),
         )
 
 
-def prepare_writing(
-    session: Session, config: RunConfig, listener: Listener, *, asks: bool, parts: TextForm = PLAIN
-) -> Writing:
-    """Everything that could fail about the writing, before anything is charged.
-
-    Args:
-        asks: whether a language model will be asked for texts.
-        parts: that texts have.
-    """
-    parameters: WritingParameters = config.part(WritingParameters)
-    if asks and parts and config.llm == "none":
+def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat, listener: Listener) -> Writing:
+    """Everything that could fail about the writing, before anything is charged."""
+    parameters = texts.parameters
+    if named.asks and texts.form and named.llm == "none":
         raise ConfigError(
             "Texts that have parts are written by a language model, and there is none.",
             "Name one with --llm; phrases alone are no dialogue and no row of texts.",
         )
-    form = _form(parameters, config, parts)
-    examples = _examples(parameters, config, parts)
-    prompts = Prompts(parameters, template_of(parameters, parts), examples, parts)
-    if asks:
-        require_batches(config)
-    chat = _load_chat(config, listener) if asks and config.llm != "none" else None
+    form = _form(texts, method, named)
+    prompts = Prompts(parameters, template_of(texts), _examples(texts, method), texts.form)
+    chat = _load_chat(named, listener) if named.asks and named.llm != "none" else None
     if chat is not None:
         from understudy.models.cached import CachedChat
         from understudy.models.catalog import language_note
         from understudy.models.presets import preset_of
 
-        if preset_of(config.llm) is not None and not session.begun:
-            asked = _load_chat(config, listener)  # one of its own: so short a prompt would mislead the caps' estimates
-            _ping(asked, config)
-            if config.llm_batch:
+        if preset_of(named.llm) is not None and not session.begun:
+            asked = _load_chat(named, listener)  # one of its own: so short a prompt would mislead the caps' estimates
+            _ping(asked, named)
+            if named.llm_batch:
                 _teach(chat, asked)
-        if note := language_note(config.llm):
+        if note := language_note(named.llm):
             listener.say(note)
-        if config.llm_batch:
-            chat = _batched(chat, session, config, listener)
+        if named.llm_batch:
+            chat = _batched(chat, session, named, listener)
         elif waiting := session.store.jobs.waiting():
             listener.say(
                 f"{waiting} requests were handed in as batches. "
                 "Without --llm-batch they are asked, and paid for, again."
             )
         chat = CachedChat(chat, session.store.answers)
-    return Writing(prompts, chat, form)
+    return Writing(prompts, chat, named, form)
 
 
-def require_room(writing: Writing, method: Method, planned: Release, config: RunConfig, listener: Listener) -> None:
-    """See that the longest public prompts leave room for an answer in a local model's window; else ConfigError."""
-    details = longest_details(variables_of(config, planned.schema.label_set), config.prompt_columns)
-    writer = writing.writer(config, planned.schema.labels, listener)
+def require_room(writing: Writing, method: Method, planned: Release, details: str, listener: Listener) -> None:
+    """See that the longest public prompts leave room for an answer in a local model's window; else ConfigError.
+
+    Args:
+        details: of a row, as long as a prompt may show them.
+    """
+    writer = writing.writer(planned.schema.labels, listener)
     room: Any = getattr(writer.chat, "room", None)  # an endpoint's window is not known
     asked = method.longest_prompts(planned, writer) if room else ()
     if any(room(writer.template.with_details(each, details)) < 1 for each in asked):
         raise ConfigError(
-            f"A prompt may fill the window of {config.llm}, and leave no room for an answer.",
+            f"A prompt may fill the window of {writing.named.llm}, and leave no room for an answer.",
             "Name another with a larger window (--llm), or show less (--examples-per-prompt, --max-words, ...).",
         )
 
 
-def template_of(parameters: WritingParameters, parts: TextForm) -> PromptTemplate:
+def template_of(texts: Texts) -> PromptTemplate:
     """The prompts for texts that have these parts. The shipped ones of a document type are about plain texts."""
-    template = load_template(parameters.document_type, file=parameters.prompt, general=bool(parts))
-    return in_form(template, parts)
+    parameters, parts = texts.parameters, texts.form
+    return in_form(load_template(parameters.document_type, file=parameters.prompt, general=bool(parts)), parts)
 
 
-def _form(parameters: WritingParameters, config: RunConfig, parts: TextForm) -> Form | None:
+def _form(texts: Texts, method: Method, named: Chat) -> Form | None:
     """What every text must be. Raises ConfigError if the method's texts cannot be asked for in this form."""
+    parameters, parts = texts.parameters, texts.form
     if parts and parameters.json_schema is not None:
         raise ConfigError(
             "A JSON schema is given for texts that have parts of their own.",
@@ -305,8 +297,7 @@ def _form(parameters: WritingParameters, config: RunConfig, parts: TextForm) -> 
         )
     if parameters.json_schema is None:
         return None
-    needs = method_class(config.method).needs
-    if needs.generation_llm != "optional" or needs.candidates or config.llm == "none":
+    if method.needs.generation_llm != "optional" or method.needs.candidates or named.llm == "none":
         raise ConfigError(
             "A JSON schema is given for texts that no language model is prompted for with phrases.",
             "Leave --json-schema out; or take the method dp-kps with an --llm, or private-prediction or few-shot with "
@@ -325,7 +316,7 @@ def _cut(parts: TextForm, text: str, told: Mapping[str, Value]) -> str:
 def write_texts(
     session: Session,
     made: Release,
-    config: RunConfig,
+    job: FreeJob,
     writing: Writing,
     listener: Listener,
     *,
@@ -338,24 +329,24 @@ def write_texts(
         capped: write as many as there are where more are asked for of a Release that holds the texts itself.
         clear: put the Release's statement in place of all that an earlier run wrote to the output folder.
     """
-    method = make_method(config.method, config.method_parameters)
-    rows = TableRows.of(made, seed=config.seed, where=config.where, prompt_columns=config.prompt_columns)
-    asked = _counts(config, made, method, rows, listener, capped=capped)
+    method, wanted = job.method, job.wanted
+    rows = TableRows.of(made, seed=wanted.seed, where=wanted.where, prompt_columns=wanted.prompt_columns)
+    asked = _counts(wanted, made, method, rows, listener, capped=capped)
     if rows is not None:
         rows.require(asked)
     private = session.folder.private
-    chooser = GuidedChooser.of(made, config, private, listener)
-    counts = [count * candidates(config, method) for count in asked]
+    chooser = GuidedChooser.of(made, wanted, job.embedder, private, listener)
+    counts = [count * wanted.candidates(method, job.chat) for count in asked]
     if chooser is not None and (there := method.available(made)) is not None:
         counts = [max(want, min(count, held)) for want, count, held in zip(asked, counts, there, strict=True)]
     chat, total = writing.chat, sum(counts)
-    writer = writing.writer(config, made.schema.labels, listener, known=made.terms, rows=rows)
+    writer = writing.writer(made.schema.labels, listener, known=made.terms, rows=rows)
     if chat is not None:
         listener.say(f"Making {in_texts(total)} with {chat.model_id}; it sees released values only.")
-    embedder = load_embedder_of(config, private, made.schema.form) if method.needs.generation_embedder else None
-    model = load_private_model_of(config) if method.needs.generation_model else None
-    if method.needs.generation_llm == "never" and config.llm != ModelParameters().llm:
-        listener.say(f"The language model {config.llm} is not used: a Release of {made.method} needs none.")
+    embedder = load_embedder_of(job.embedder, private, made.schema.form) if method.needs.generation_embedder else None
+    model = load_private_model_of(job.private_model) if method.needs.generation_model else None
+    if method.needs.generation_llm == "never" and job.chat.llm != ModelParameters().llm:
+        listener.say(f"The language model {job.chat.llm} is not used: a Release of {made.method} needs none.")
     if changed := session.begin():
         listener.say(f"The run goes on with other settings than it began with, at no charge: {changed}.")
     session.clear_scratch()
@@ -364,7 +355,7 @@ def write_texts(
         if clear and GENERATED not in session.store.stages():
             session.visible_folder.clear(keep=made)
         session.visible_folder.write_statement(_with_condition(made.statement, condition))
-    tools = GenerationTools(writer, embedder, model, chooser, config.seed, say=listener.say, progress=listener.progress)
+    tools = GenerationTools(writer, embedder, model, chooser, wanted.seed, say=listener.say, progress=listener.progress)
     origin = {"release": made.origin, **({} if made.statement.private else {"stamp": NOT_PRIVATE})}
     if chat is not None or method.needs.private_model:
         origin["document_type"] = writing.prompts.template.document_type
@@ -377,7 +368,7 @@ def write_texts(
             for record in method.generate(made, counts, tools=tools)
         ]
     except NoText as error:
-        raise NoText(error.problem, _without_text(session, config, made)) from None
+        raise NoText(error.problem, _without_text(session, job.chat, made)) from None
     if chooser is not None:
         records = chooser.choose_records(records, asked)
     written = [record for record in records if record.text]
@@ -389,7 +380,7 @@ def write_texts(
                 "Ask for less of what is told from a dialogue, or name another language model (--llm).",
             )
     if records and not written and chat is not None and not method.needs.candidates:
-        raise NoText("The language model wrote no text at all.", _without_text(session, config, made))
+        raise NoText("The language model wrote no text at all.", _without_text(session, job.chat, made))
     if records and not written and method.needs.generation_model and clear:  # a run that was charged for ends
         raise NoText(
             "The tuned model wrote no text that can be used.",
@@ -398,7 +389,7 @@ def write_texts(
         )
     if session.visible_folder is not None:
         path = session.visible_folder.write_records(
-            written, made.schema, config.output_format, keep_formulas=config.keep_formulas
+            written, made.schema, job.place.output_format, keep_formulas=job.place.keep_formulas
         )
         listener.say(f"Wrote {len(written)} synthetic records to {path}.")
     if missing := len(records) - len(written):
@@ -420,17 +411,18 @@ def write_texts(
     return Result(made, written, missing, session.visible_folder, condition)
 
 
-def _without_text(session: Session, config: RunConfig, made: Release) -> str:
+def _without_text(session: Session, named: Chat, made: Release) -> str:
     """What to do where a language model writes nothing: nothing is lost, and another model may be asked."""
-    where = f" --base-url {config.base_url}" if config.base_url else ""
-    check = f"Try it with `understudy models check {config.llm}{where}`; the same command then asks again"
+    where = f" --base-url {named.base_url}" if named.base_url else ""
+    check = f"Try it with `understudy models check {named.llm}{where}`; the same command then asks again"
     file = None if session.visible_folder is None else session.visible_folder.release_file(made.method)
     if file is None or not file.exists():
         return f"{check}, free of charge."
     return f"{check}, and `understudy generate {file} --output ELSEWHERE` asks another model: both cost no budget."
 
 
-def _examples(parameters: WritingParameters, config: RunConfig, parts: TextForm) -> Sequence[Example]:
+def _examples(texts: Texts, method: Method) -> Sequence[Example]:
+    parameters, parts = texts.parameters, texts.form
     if parameters.examples is None:
         return ()
     if not parameters.examples_are_public:
@@ -438,8 +430,8 @@ def _examples(parameters: WritingParameters, config: RunConfig, parts: TextForm)
             "Example texts in a prompt must not come from the private data.",
             "If they are public, say so with --examples-are-public.",
         )
-    if config.record_columns and method_class(config.method).needs.private_model:
-        found = read_records(parameters.examples, RecordCheck(tuple(config.record_columns)))
+    if texts.record_columns and method.needs.private_model:
+        found = read_records(parameters.examples, RecordCheck(texts.record_columns))
         return [Example(text=record, phrases=()) for record in found]
     own = read_examples(parameters.examples)
     if parts and any(parts.parse(each.text) is None for each in own):
@@ -450,67 +442,60 @@ def _examples(parameters: WritingParameters, config: RunConfig, parts: TextForm)
     return own
 
 
-def _load_chat(config: RunConfig, listener: Listener) -> ChatModel:
+def _load_chat(named: Chat, listener: Listener) -> ChatModel:
     from understudy.models.catalog import load_chat
     from understudy.models.presets import preset_of
 
-    options: dict[str, Any] = {"extra_body": config.extra_body} if config.extra_body else {}
-    if preset_of(config.llm) is not None:
+    options: dict[str, Any] = {"extra_body": named.extra_body} if named.extra_body else {}
+    if preset_of(named.llm) is not None:
         options |= {
-            "max_concurrency": config.max_concurrency,
-            "token_cap": config.token_cap,
-            "spending_cap": config.spending_cap,
-            "price_per_million_input": _discounted(config.price_input, config),
-            "price_per_million_output": _discounted(config.price_output, config),
+            "max_concurrency": named.max_concurrency,
+            "token_cap": named.token_cap,
+            "spending_cap": named.spending_cap,
+            "price_per_million_input": named.price_input,
+            "price_per_million_output": named.price_output,
             "say": listener.say,
         }
-    return load_chat(config.llm, base_url=config.base_url, api_key_env=config.api_key_env, seed=config.seed, **options)
+    return load_chat(named.llm, base_url=named.base_url, api_key_env=named.api_key_env, seed=named.seed, **options)
 
 
-def _discounted(price: float | None, config: RunConfig) -> float | None:
-    from understudy.models.presets import BATCH_DISCOUNT
-
-    return BATCH_DISCOUNT * price if price is not None and config.llm_batch else price
-
-
-def _batched(chat: ChatModel, session: Session, config: RunConfig, listener: Listener) -> ChatModel:
+def _batched(chat: ChatModel, session: Session, named: Chat, listener: Listener) -> ChatModel:
     from understudy.models.batches import BatchChat
     from understudy.models.endpoint import EndpointChat
 
     assert isinstance(chat, EndpointChat)
-    row = batches_in_a_row(config)
-    if row > 1:
-        listener.say(waiting_in_a_row(row))
+    if named.in_a_row > 1:
+        listener.say(named.waiting)
     return BatchChat(endpoint=chat, jobs=session.store.jobs, say=listener.say)
 
 
 def _counts(
-    config: RunConfig, made: Release, method: Method, rows: TableRows | None, listener: Listener, *, capped: bool
+    wanted: Wanted, made: Release, method: Method, rows: TableRows | None, listener: Listener, *, capped: bool
 ) -> list[int]:
     """Records of each label: as many as are asked for, or all that the Release holds where nothing is said."""
     available = method.available(made)
-    if available is None and rows is not None and config.records is not None and config.records_per_label is None:
-        return rows.counts(config.records)
+    if available is None and rows is not None and wanted.records is not None and wanted.records_per_label is None:
+        return rows.counts(wanted.records)
     if available is None:
         weights = method.label_weights(made)
-        if weights is not None and config.records is not None and config.records_per_label is None:
-            return in_proportion(config.records, weights)
-        return wanted(config, made.schema.label_set.size)
-    if config.records is None and config.records_per_label is None:
+        if weights is not None and wanted.records is not None and wanted.records_per_label is None:
+            return in_proportion(wanted.records, weights)
+        return wanted.counts(made.schema.label_set.size)
+    if not wanted.said:
         return list(available)
-    asked = wanted(config, len(available))
+    asked = wanted.counts(len(available))
     counts = [min(pair) for pair in zip(asked, available, strict=True)] if capped else asked
     if sum(counts) < sum(asked):
         listener.say(f"{sum(asked)} texts are asked for, of which the Release holds {sum(counts)}.")
     return counts
 
 
-def load_private_model_of(config: RunConfig) -> CausalModel:
-    """The configured local model: that reads private text, or that a Release was tuned on. What a Release says of it is
-    not followed: it may come from anybody."""
+def load_private_model_of(named: PrivateModelParameters) -> CausalModel:
+    """The local model that is named: reads private text, or is what a Release was tuned on. What a Release says of it
+    is not followed: it may come from anybody."""
     from understudy.models.catalog import load_causal
 
-    return load_causal(config.private_model or "builtin", device=config.private_device, dtype=config.private_dtype)
+    return load_causal(named.private_model or "builtin", device=named.private_device, dtype=named.private_dtype)
 
 
 def _teach(chat: ChatModel, asked: ChatModel) -> None:
@@ -523,15 +508,15 @@ def _teach(chat: ChatModel, asked: ChatModel) -> None:
     chat.dialect.left_out |= asked.dialect.left_out
 
 
-def _ping(chat: ChatModel, config: RunConfig) -> None:
+def _ping(chat: ChatModel, named: Chat) -> None:
     """One short question, so that an endpoint that does not answer is known before anything is charged."""
     from understudy.models.collect import collect
     from understudy.models.endpoint import PLAIN
 
     (answer,) = collect(chat, [PLAIN])
     if answer.finish_reason == "failed":
-        extra = ", and see whether it takes the extra body" if config.extra_body else ""
+        extra = ", and see whether it takes the extra body" if named.extra_body else ""
         raise ModelError(
             f"The language model does not answer: {answer.error}",
-            f"Try it with: understudy models check {config.llm}{extra}.",
+            f"Try it with: understudy models check {named.llm}{extra}.",
         )

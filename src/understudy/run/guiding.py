@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.base.errors import ConfigError
 from understudy.base.transcript import PLAIN, TextForm
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.methods.base import Method, Released, ReleaseTools
+from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.guided_evolution.release import release as release_guide
 from understudy.methods.shared.guide.choosing import choose
 from understudy.methods.shared.guide.guide import Guide
-from understudy.methods.shared.guide.parameters import ChoosingParameters, GuideParameters
+from understudy.methods.shared.guide.parameters import ChoosingParameters
 from understudy.methods.shared.guide.released import guide_of
 from understudy.models.parts import ContentsEmbedder
 from understudy.models.types import Embedder
@@ -25,10 +24,8 @@ from understudy.models.vectors import remembering
 from understudy.privacy.plan import Plan
 from understudy.release import Release
 from understudy.run.session import Listener
-from understudy.run.settings import RunConfig
+from understudy.run.settings import EmbedderParameters
 from understudy.text.writing.records import SyntheticRecord
-
-_TEXTS = 3
 
 
 def with_guide(released: Released, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
@@ -42,48 +39,21 @@ def with_guide(released: Released, corpus: BoundedCorpus, plan: Plan, tools: Rel
     )
 
 
-def load_embedder_of(config: RunConfig, private: Path, form: TextForm = PLAIN) -> Embedder:
-    """The configured public embedder, which keeps its vectors in the run's ``private`` folder.
+def load_embedder_of(named: EmbedderParameters, private: Path, form: TextForm = PLAIN) -> Embedder:
+    """The public embedder that is named, which keeps its vectors in the run's ``private`` folder.
 
     Args:
         form: the parts of the texts, of which it embeds the contents.
     """
     from understudy.models.catalog import load_embedder
 
-    found = remembering(load_embedder(config.embedder), private, gigabytes=config.embedding_cache_gb)
+    found = remembering(load_embedder(named.embedder), private, gigabytes=named.embedding_cache_gb)
     return ContentsEmbedder(found, form) if form else found
 
 
 def has_guide(made: Release) -> bool:
     """Whether the Release was made with ``--guide``."""
     return bool(made.parameters.get("guide"))
-
-
-def require_guide(options: Mapping[str, object], *, guide: bool) -> None:
-    """See that nothing is asked of a guide that is not there; else ConfigError.
-
-    Args:
-        guide: whether the Release was, or is to be, made with ``--guide``.
-    """
-    asked = [name for name in ("guide", *ChoosingParameters.model_fields) if options.get(name)]
-    if asked and not guide:
-        raise ConfigError(
-            f"{asked[0]!r} is about the guide of a Release, and there is none.",
-            "Leave it out, or release with --guide.",
-        )
-
-
-def guide_parameters(config: RunConfig) -> dict[str, object]:
-    """What a Release says of its guide; nothing where it has none."""
-    return config.part(GuideParameters).model_dump(mode="json") if config.guide else {}
-
-
-def candidates(config: RunConfig, method: Method) -> int:
-    """Texts made for each one that is kept."""
-    if not config.guide or config.ignore_guide:
-        return 1
-    phrases = config.llm == "none" and method.needs.generation_llm == "optional"
-    return config.guide_candidates or (1 if phrases else _TEXTS)
 
 
 @dataclass(frozen=True)
@@ -104,16 +74,18 @@ class GuidedChooser:
     _known: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def of(cls, made: Release, config: RunConfig, private: Path, listener: Listener) -> GuidedChooser | None:
+    def of(
+        cls, made: Release, wanted: ChoosingParameters, named: EmbedderParameters, private: Path, listener: Listener
+    ) -> GuidedChooser | None:
         """None where the Release has no guide, or it is to be ignored.
 
         Raises ReleaseError if the embedder is not the one that the Release names, or there is no guide of it.
         """
-        if not has_guide(made) or config.ignore_guide:
+        if not has_guide(made) or wanted.ignore_guide:
             return None
-        embedder = load_embedder_of(config, private, made.schema.form)
+        embedder = load_embedder_of(named, private, made.schema.form)
         cure = "Generate with the embedder that it was made with (--embedder), or with --ignore-guide."
-        return cls(guide_of(made, embedder, cure=cure), embedder, config.guide_moves, listener.say)
+        return cls(guide_of(made, embedder, cure=cure), embedder, wanted.guide_moves, listener.say)
 
     def choose(self, texts: Sequence[str], labels: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
         """As :class:`~understudy.methods.public.Chooser`; none is moved."""

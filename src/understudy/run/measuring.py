@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, PrivacyError, ResumeError, UnderstudyWarning
 from understudy.corpus import Corpus
 from understudy.corpus.identity import Identity
-from understudy.corpus.read import proposed_name
 from understudy.corpus.verified import Contents
 from understudy.privacy.measurement import Batches, Query, Rates, measure
 from understudy.privacy.mechanisms import NoisySum
@@ -156,29 +155,16 @@ class Measurements:
         return np.frombuffer(whole.digest(), dtype=np.uint8)
 
 
-def dataset_name(declared: str | None, files: Sequence[str]) -> str:
-    """The dataset's name in the ledger: the declared one, else the stem of its one file.
-
-    Raises ConfigError if there is neither.
-    """
-    name = declared or (proposed_name(files[0]) if len(files) == 1 else None)
-    if name is None:
-        raise ConfigError(
-            "This dataset has no name for the ledger, as one file's stem would be.", "Name it with --dataset NAME."
-        )
-    return name
-
-
-def open_ledger(config: LedgerParameters, store: RunStore) -> Ledger:
-    """The ledger that the configuration names.
+def open_ledger(named: LedgerParameters, store: RunStore) -> Ledger:
+    """The ledger that is named.
 
     Raises:
-        LedgerError: if it is not there, or not the one that the configuration pins.
+        LedgerError: if it is not there, or not the one that is pinned.
         ResumeError: if the run in the folder was charged in another.
     """
     from understudy.ledger import Ledger
 
-    ledger = Ledger(config.ledger, ledger_id=config.ledger_id)
+    ledger = Ledger(named.ledger, ledger_id=named.ledger_id)
     if ledger_of(store) not in (None, ledger.id):
         ledger.close()
         raise ResumeError(

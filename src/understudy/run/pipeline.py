@@ -10,19 +10,17 @@ from typing import Any
 from understudy.base.errors import ConfigError
 from understudy.corpus import Corpus
 from understudy.methods.registry import load_release, method_class
-from understudy.methods.shared.guide.parameters import ChoosingParameters
 from understudy.methods.shared.tables.released import has_columns
 from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.release import Release
 from understudy.run.generating import Result, prepare_writing, write_texts
-from understudy.run.guiding import has_guide, require_guide
+from understudy.run.guiding import has_guide
+from understudy.run.job import FreeJob, Job
 from understudy.run.outputs import OutputFolder
-from understudy.run.planning import check_wanted, require_language_model, require_name
 from understudy.run.progress import recorded
 from understudy.run.releasing import make_release, require_continuable
-from understudy.run.session import SILENT, Listener, Session, noise_source, open_session
+from understudy.run.session import SILENT, Listener, Session, open_session
 from understudy.run.settings import RunConfig, run_config
-from understudy.run.tabling import require_rows
 
 
 def release(
@@ -36,19 +34,17 @@ def release(
     Raises:
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
-    require_name(config)
-    require_language_model(config, releases=True, generates=False)
-    needs = method_class(config.method).needs
+    job = Job(config, charges=True, generates=False)
     if resume:
-        require_continuable(config)
+        require_continuable(job.method, fresh=job.place.fresh)
     with (
-        open_session(config, config.lasting, noise_source(config)) as session,
-        _recorded(session, config, listener, "release") as listener,
+        open_session(job.place, job.lasting, job.promise.noise_source, changeable=job.changeable) as session,
+        _recorded(session, job, listener, "release") as listener,
     ):
         writing = None
-        if needs.candidates or needs.private_model:
-            writing = prepare_writing(session, config, listener, asks=needs.candidates, parts=config.form)
-        made = make_release(session, config, corpus, writing, listener, resume=resume)
+        if job.method.needs.candidates or job.method.needs.private_model:
+            writing = prepare_writing(session, job.method, job.texts, job.chat, listener)
+        made = make_release(session, job, corpus, writing, listener, resume=resume)
         return Result(made, folder=session.visible_folder)
 
 
@@ -58,19 +54,14 @@ def run(config: RunConfig, *, corpus: Corpus | None = None, listener: Listener =
     Raises:
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
-    check_wanted(config)
-    require_guide(config.part(ChoosingParameters).model_dump(), guide=config.guide)
-    require_rows(config, columns=config.columns is not None)
-    require_name(config)
-    require_language_model(config, releases=True, generates=True)
-    asks = method_class(config.method).needs.generation_llm != "never"
+    job = Job(config, charges=True, generates=True)
     with (
-        open_session(config, config.lasting, noise_source(config)) as session,
-        _recorded(session, config, listener, "run") as listener,
+        open_session(job.place, job.lasting, job.promise.noise_source, changeable=job.changeable) as session,
+        _recorded(session, job, listener, "run") as listener,
     ):
-        writing = prepare_writing(session, config, listener, asks=asks, parts=config.form)  # before any charge
-        made = make_release(session, config, corpus, writing, listener)
-        return write_texts(session, made, config, writing, listener, capped=True)
+        writing = prepare_writing(session, job.method, job.texts, job.chat, listener)  # before any charge
+        made = make_release(session, job, corpus, writing, listener)
+        return write_texts(session, made, job, writing, listener, capped=True)
 
 
 def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT, **options: Any) -> Result:
@@ -92,23 +83,19 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
         raise ConfigError(
             f"{changed[0]!r} was fixed when the Release was made.", "Leave it out, or make another Release."
         )
-    require_guide(options, guide=has_guide(made))
     config = run_config({**fixed, **options, "method": made.method})
-    require_rows(config, columns=has_columns(made))
-    check_wanted(config)
-    require_language_model(config, releases=False, generates=True)
-    asks = method_class(config.method).needs.generation_llm != "never"
+    job = FreeJob(config, form=made.schema.form, guide=has_guide(made), columns=has_columns(made))
     noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: whose folder it may be
-    if config.output is not None:
-        OutputFolder(Path(config.output)).require_no_other_release(made)
+    if job.place.output is not None:
+        OutputFolder(Path(job.place.output)).require_no_other_release(made)
     with (
-        open_session(config, {**config.lasting, "release": made.digest}, noise, free=True) as session,
-        _recorded(session, config, listener, "generate") as listener,
+        open_session(job.place, {**job.lasting, "release": made.digest}, noise, free=True) as session,
+        _recorded(session, job, listener, "generate") as listener,
     ):
-        writing = prepare_writing(session, config, listener, asks=asks, parts=made.schema.form)
-        return write_texts(session, made, config, writing, listener, clear=True)
+        writing = prepare_writing(session, job.method, job.texts, job.chat, listener)
+        return write_texts(session, made, job, writing, listener, clear=True)
 
 
-def _recorded(session: Session, config: RunConfig, listener: Listener, verb: str) -> AbstractContextManager[Listener]:
+def _recorded(session: Session, job: FreeJob, listener: Listener, verb: str) -> AbstractContextManager[Listener]:
     """The listener, and what it is told kept in the run's folder."""
-    return recorded(listener, session.visible_folder, verb=verb, method=config.method, dataset=config.dataset)
+    return recorded(listener, session.visible_folder, verb=verb, method=job.method.name, dataset=job.dataset)

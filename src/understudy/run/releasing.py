@@ -25,7 +25,8 @@ from understudy.corpus import Corpus, canonical
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.methods.base import Method, Preparation, Released, ReleaseTools, needed
-from understudy.methods.registry import load_release, make_method, method_class
+from understudy.methods.registry import load_release
+from understudy.methods.shared.guide.parameters import GuideParameters
 from understudy.methods.shared.guide.plan import GUIDE, require_guide_fits
 from understudy.methods.shared.tables.fitting import require_fitting
 from understudy.methods.shared.tables.parameters import TablesParameters
@@ -44,12 +45,12 @@ from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.release.statement import Sealed, Statement
 from understudy.run.generating import Writing, load_private_model_of, require_room
-from understudy.run.guiding import guide_parameters, load_embedder_of, with_guide
-from understudy.run.measuring import dataset_name, open_ledger, pay
-from understudy.run.planning import make_plan, variables_of, weak_promises
+from understudy.run.guiding import load_embedder_of, with_guide
+from understudy.run.job import Job, Table
+from understudy.run.measuring import open_ledger, pay
+from understudy.run.planning import make_plan
 from understudy.run.session import RELEASED, Listener, Session
-from understudy.run.settings import RunConfig
-from understudy.run.tabling import TableRows, with_columns
+from understudy.run.tabling import TableRows, longest_details, with_columns
 from understudy.run.working import embedder_of_workers, open_engine, require_same_vectors, statement_of
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 @quiet_libraries()
 def make_release(
     session: Session,
-    config: RunConfig,
+    job: Job,
     corpus: Corpus | None,
     writing: Writing | None,
     listener: Listener,
@@ -74,7 +75,8 @@ def make_release(
         writing: prompts, and what writes candidates, for methods that need such.
         resume: use what is still paid for, where the Release is there already.
     """
-    method = make_method(config.method, config.method_parameters)
+    method, promise, table, skips = job.method, job.promise, job.table, job.table.on_bad_row == "skip"
+    own_scratch = (session.scratch if job.engine.scratch is None else Path(job.engine.scratch).expanduser()).resolve()
     file = session.folder.release_file(method.name)
     if resume:
         require_begun(session)
@@ -86,27 +88,30 @@ def make_release(
         made = load_release(file, max_bytes=sys.maxsize)  # this run's own
         _require_own(session, made)
         session.folder.write_statement(made.statement)
-        session.clear_scratch(_scratch(config, session))
+        session.clear_scratch(own_scratch)
         return made
-    early = make_plan(config)
-    dataset = dataset_name(config.dataset, config.data)
+    early = make_plan(method, promise, table)
     with ExitStack() as stack:
-        ledger = stack.enter_context(open_ledger(config, session.store)) if session.noise.origin == SYSTEM else None
+        ledger = stack.enter_context(open_ledger(promise, session.store)) if session.noise.origin == SYSTEM else None
         if ledger is not None:
-            ledger.check_if_open(dataset, early, run_id=session.store.run_id)  # before any private read
-        engine = stack.enter_context(open_engine(config, _scratch(config, session)))
+            ledger.check_if_open(promise.dataset, early, run_id=session.store.run_id)  # before any private read
+        engine = stack.enter_context(open_engine(job.engine, own_scratch))
         if corpus is None:
-            corpus = stack.enter_context(config.open_corpus(session.folder.private))
-        _check_columns(config, corpus)
+            corpus = stack.enter_context(table.open(session.folder.private))
+        _check_columns(table, corpus)
         labels = LabelSet(tuple(canonical(label) for label in corpus.labels))
-        plan = make_plan(config, labels=labels)
-        variables = variables_of(config, labels)
+        plan, variables = make_plan(method, promise, table, labels=labels), table.variables(labels)
         if variables is not None:
             require_fitting()
-        preparation = _load_models(session, method, config, corpus, labels, plan, writing, listener, engine)
+        preparation = replace(
+            _load_models(session, job, plan, labels, engine, listener),
+            prompts=None if writing is None else writing.prompts,
+            record_columns=tuple(corpus.schema.record_columns),
+            columns=corpus.schema.typed,
+        )
         protected = plan.unit.describe() if method.private else "nobody: a yardstick without privacy"
         listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
-        for warning in weak_promises(config, plan.budget):
+        for warning in promise.warnings:
             listener.say(f"Warning: {warning}")
             if listener.nobody:
                 warnings.warn(warning, UnderstudyWarning, stacklevel=2)
@@ -117,42 +122,42 @@ def make_release(
                 corpus.require_usable(found.bad_share)
             corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
         if plan.unit.kind == "secret":
-            preparation = replace(preparation, secrets=_find_secrets(config, corpus, plan))
+            preparation = replace(preparation, secrets=_find_secrets(table, corpus, plan))
         session.folder.require_writable()
-        planned = _planned_release(method, config, corpus, plan, dataset, preparation)
+        planned = _planned_release(job, corpus, plan, preparation)
         require_readable(planned)
         if writing is not None:
-            require_room(writing, method, planned, config, listener)
+            require_room(writing, method, planned, longest_details(variables, job.wanted.prompt_columns), listener)
         if method.needs.candidates and not session.begun:
             listener.say("Votes are about what --llm writes: another can take over until the release, not after it.")
         json_records = bool(corpus.schema.record_columns)
         no_key = b""  # it comes with the charge
         unkeyed = BoundedCorpus(corpus, plan.unit, no_key, json_records, engine, form=corpus.schema.form)
-        scratch = session.scratch_of("" if found is None else found.digest, _scratch(config, session))
+        scratch = session.scratch_of("" if found is None else found.digest, own_scratch)
         prepared = _prepared(method, unkeyed, plan, replace(preparation, resuming=session.begun))
-        paid = pay(ledger, dataset, plan, corpus, found, session, listener)
+        paid = pay(ledger, promise.dataset, plan, corpus, found, session, listener)
         _require_same_models(session, preparation)
         tools = ReleaseTools(
             **{each.name: getattr(preparation, each.name) for each in fields(preparation)},
             door=paid.door,
-            writer=writing.writer(config, corpus.labels, listener) if writing and method.needs.candidates else None,
+            writer=writing.writer(corpus.labels, listener) if writing and method.needs.candidates else None,
             prepared=prepared,
             scratch=scratch,
             note=session.folder.note_privately,
         )
         if not corpus.schema.labels_declared:
             listener.say("The label set is read from the data: it is not protected.")
-        if config.on_bad_row == "skip":
+        if skips:
             listener.say("Rows that cannot be used are left out; private/skipped_rows.json counts them.")
         listener.say("Reading the private records.")
         bounded = replace(unkeyed, hash_key=paid.hash_key, scratch=scratch)
-        beside, parameters = Released({}), config.part(TablesParameters)
+        beside, parameters = Released({}), promise.part(TablesParameters)
         if variables is not None and method.needs.rows:
             beside = with_columns(beside, bounded, plan, tools, variables=variables, parameters=parameters)
-            rows = TableRows.of(replace(planned, arrays=dict(beside.arrays)), seed=config.seed)
+            rows = TableRows.of(replace(planned, arrays=dict(beside.arrays)), seed=job.wanted.seed)
             tools = replace(tools, rows=needed(rows).of_part)
         released = method.release(bounded, plan, tools) | beside
-        if config.guide:
+        if promise.guide:
             released = with_guide(released, bounded, plan, tools)
         if variables is not None and not method.needs.rows:
             released = with_columns(released, bounded, plan, tools, variables=variables, parameters=parameters)
@@ -169,23 +174,18 @@ def make_release(
     )
     session.folder.write_release(made)
     session.store.mark(RELEASED)
-    session.clear_scratch(_scratch(config, session))
+    session.clear_scratch(own_scratch)
     for name, entry in made.statement.public_inputs.items():
         listener.say(f"{name}: {entry['source']}")
     for line in made.noise_lines:
         listener.say(line)
     if made.noise_check.warnings:
-        if config.on_bad_row == "skip":
+        if skips:
             listener.say("If you expected more, see private/skipped_rows.json: are the labels those of the data?")
         if listener.nobody:
             for warning in made.noise_check.warnings:
                 warnings.warn(warning, UnderstudyWarning, stacklevel=2)
     return made
-
-
-def _scratch(config: RunConfig, session: Session) -> Path:
-    """Where intermediate files go, by a path that other processes can follow."""
-    return (session.scratch if config.scratch is None else Path(config.scratch).expanduser()).resolve()
 
 
 def _require_own(session: Session, made: Release) -> None:
@@ -201,27 +201,19 @@ def _require_own(session: Session, made: Release) -> None:
 
 
 def _load_models(
-    session: Session,
-    method: Method,
-    config: RunConfig,
-    corpus: Corpus,
-    labels: LabelSet,
-    plan: Plan,
-    writing: Writing | None,
-    listener: Listener,
-    engine: Engine | None,
+    session: Session, job: Job, plan: Plan, labels: LabelSet, engine: Engine | None, listener: Listener
 ) -> Preparation:
     """What the method needs, loaded and tried before anything is charged.
 
     An embedder that will read private texts may do so, and texts do not change one another's vectors on this machine.
     """
-    needs = method.needs
     embedder = model = None
     dimension = 0
-    if method.needs_embedder or config.guide:
-        embedder = embedder_of_workers(config, load_embedder_of(config, session.folder.private, config.form))
-        if _embeds_private_texts(method, config):
-            require_trusted(embedder, trust_endpoint=config.trust_endpoint)
+    if job.method.needs_embedder or job.promise.guide:
+        own = load_embedder_of(job.embedder, session.folder.private, job.texts.form)
+        embedder = embedder_of_workers(job.engine, own)
+        if job.embeds_private_texts:
+            require_trusted(embedder, trust_endpoint=job.embedder.trust_endpoint)
             listener.say("Checking on this machine that texts do not change each other's embeddings (under a minute).")
             require_text_invariance(embedder)
             if engine is not None:
@@ -229,26 +221,19 @@ def _load_models(
         dimension = require_embeds_all(embedder)
         if any(charge.name == GUIDE for charge in plan.charges):
             require_guide_fits(labels.size, dimension)
-    if needs.private_model:
+    if job.method.needs.private_model:
         listener.say("Loading the private model, and checking on this machine that texts do not change each other's.")
-        model = load_private_model_of(config)
+        model = load_private_model_of(job.private_model)
         require_encodes_all(model)
     return Preparation(
         labels=labels,
-        seed=config.seed,
+        seed=job.wanted.seed,
         embedder=embedder,
         dimension=dimension,
         model=model,
-        prompts=None if writing is None else writing.prompts,
-        record_columns=tuple(corpus.schema.record_columns),
-        columns=corpus.schema.typed,
         say=listener.say,
         progress=listener.progress,
     )
-
-
-def _embeds_private_texts(method: Method, config: RunConfig) -> bool:
-    return config.guide or method.needs.embedder == "private"
 
 
 def _prepared(method: Method, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Any:
@@ -264,30 +249,29 @@ def _prepared(method: Method, corpus: BoundedCorpus, plan: Plan, preparation: Pr
     )
 
 
-def _planned_release(
-    method: Method, config: RunConfig, corpus: Corpus, plan: Plan, dataset: str, preparation: Preparation
-) -> Release:
+def _planned_release(job: Job, corpus: Corpus, plan: Plan, preparation: Preparation) -> Release:
     """The Release without its content, and its statement without seals."""
-    read = preparation.embedder if _embeds_private_texts(method, config) else None
-    schema = corpus.schema
-    columns = config.part(TablesParameters).model_dump(mode="json") if config.all_columns else {}
+    read = preparation.embedder if job.embeds_private_texts else None
+    schema, promise, columns = corpus.schema, job.promise, job.table.all_columns
+    guided = promise.part(GuideParameters).model_dump(mode="json") if promise.guide else {}
+    rows = promise.part(TablesParameters).model_dump(mode="json") if columns else {}
     return Release(
-        method=method.name,
-        parameters={**_without_folders(method), **guide_parameters(config), **columns, "seed": config.seed},
+        method=job.method.name,
+        parameters={**_without_folders(job.method), **guided, **rows, "seed": job.wanted.seed},
         schema=PublicSchema(
             schema.text or "record",
             schema.label,
             tuple(schema.labels),
             tuple(schema.record_columns),
-            config.all_columns,
+            columns,
             schema.form,
         ),
         statement=Statement.of(
             plan,
             public_inputs={},
             labels_declared=schema.labels_declared,
-            dataset=dataset,
-            trusted=(*trusted_with_texts(read), *statement_of(config)),
+            dataset=promise.dataset,
+            trusted=(*trusted_with_texts(read), *statement_of(job.engine)),
         ),
         arrays={},
     )
@@ -299,29 +283,28 @@ def _require_same_models(session: Session, preparation: Preparation) -> None:
             require_same_model(session, model, what=what)
 
 
-def _check_columns(config: RunConfig, corpus: Corpus) -> None:
+def _check_columns(table: Table, corpus: Corpus) -> None:
     """That the corpus was read with the columns that say what is protected. Raises ConfigError if it was not."""
-    if config.owner and corpus.schema.owner != config.owner:
-        raise ConfigError(
-            f"The corpus has no owner column {config.owner!r}.", "Read the corpus with this owner column."
-        )
-    if (config.typed_columns, config.crossed) != (corpus.schema.typed, corpus.schema.crossed):
+    schema = corpus.schema
+    if table.owner and schema.owner != table.owner:
+        raise ConfigError(f"The corpus has no owner column {table.owner!r}.", "Read the corpus with this owner column.")
+    if (table.typed_columns, table.crossed) != (schema.typed, schema.crossed):
         raise ConfigError(
             "The corpus was read with other typed columns than the run declares.",
             "Declare the same columns in both: read_corpus(..., columns=...) and columns=....",
         )
-    if set(config.secrets) != set(corpus.schema.secrets):
+    if set(table.secrets) != set(schema.secrets):
         raise ConfigError(
             "The corpus was read with other secrets columns than the run names.",
             "Name the same columns in both: read_corpus(..., secrets=...) and secrets=....",
         )
 
 
-def _find_secrets(config: RunConfig, corpus: Corpus, plan: Plan) -> SecretFinder:
+def _find_secrets(table: Table, corpus: Corpus, plan: Plan) -> SecretFinder:
     """What tells secrets; that none is in more records than declared is checked before anything is charged."""
     from understudy.corpus.secrets import check_records_per_secret, secret_finder
 
-    finder = secret_finder(corpus, file=config.secrets_file, detectors=config.secret_detectors)
+    finder = secret_finder(corpus, file=table.secrets_file, detectors=table.secret_detectors)
     check_records_per_secret(corpus, finder, plan.unit.max_records)
     return finder
 
@@ -337,17 +320,17 @@ def _without_folders(method: Method) -> dict[str, Any]:
     }
 
 
-def require_continuable(config: RunConfig) -> None:
+def require_continuable(method: Method, *, fresh: bool) -> None:
     """That a run of these settings can be continued, before its folder is touched.
 
     Raises ConfigError if the method's releases do not stop before their charges are used up, or all is to start anew.
     """
-    if not method_class(config.method).stopping_parameters:
+    if not method.stopping_parameters:
         raise ConfigError(
-            f"A release of {config.method} uses all that it pays for, so there is nothing to continue.",
+            f"A release of {method.name} uses all that it pays for, so there is nothing to continue.",
             "Leave --continue out (a killed run goes on by itself); more of the same data is a new run.",
         )
-    if config.fresh:
+    if fresh:
         raise ConfigError(
             "A release cannot both go on and start anew.", "Give one of --continue and --fresh (which charges again)."
         )

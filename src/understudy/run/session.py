@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from understudy.base.errors import ConfigError, ResumeError, UnderstudyError
+from understudy.base.errors import ResumeError, UnderstudyError
 from understudy.base.files import disk_faults, private_folder
-from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
+from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Plan
 from understudy.run.outputs import PROGRESS, OutputFolder
-from understudy.run.settings import LedgerParameters, RunConfig
+from understudy.run.settings import OutputParameters
 
 if TYPE_CHECKING:
     from understudy.ledger.store import RunStore
@@ -97,54 +97,47 @@ def in_texts(count: int) -> str:
     return "1 text" if count == 1 else f"{count} texts"
 
 
-def noise_source(config: LedgerParameters) -> NoiseSource:
-    """The operating system's entropy, unless the configuration gives the promise up."""
-    if config.insecure_no_noise:
-        return InsecureNoNoise()
-    if config.insecure_noise_seed is not None:
-        return InsecureSeededNoise(config.insecure_noise_seed)
-    return SystemNoise()
-
-
 @contextmanager
 def open_session(
-    config: RunConfig, lasting: Mapping[str, Any], noise: NoiseSource, *, free: bool = False
+    place: OutputParameters,
+    lasting: Mapping[str, Any],
+    noise: NoiseSource,
+    *,
+    changeable: Collection[str] = (),
+    free: bool = False,
 ) -> Iterator[Session]:
     """The run's folder, locked; a run that began there with other settings is an error.
 
     A command that is refused before it begins leaves no folder behind that was not there before.
 
     Args:
-        lasting: the settings that a resumed run must share with the first; if it is not free, but for the changeable.
+        lasting: the settings that a resumed run must share with the first, but for the changeable.
         noise: of all that is kept in the folder.
         free: nothing will be charged, so that no run that was charged can be resumed.
 
     Raises:
-        ConfigError: a setting cannot stand in a statement.
         ResumeError: another run began in the folder.
     """
     from understudy.ledger.store import RunStore
 
-    _require_utf8({**lasting, "dataset": config.dataset})
     with ExitStack() as stack:
-        if config.output is None:
+        if place.output is None:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="understudy-")))
         else:
-            root = Path(config.output)
+            root = Path(place.output)
         folder = OutputFolder(root)
         made = [path for path in (folder.private, folder.shareable, root) if not path.exists()]
         stack.push(lambda kind, *_: _remove_empty(made) if kind and issubclass(kind, UnderstudyError) else None)
         stack.enter_context(disk_faults(root))
-        store = stack.enter_context(RunStore.open(folder.private, noise=noise.origin, fresh=config.fresh))
+        store = stack.enter_context(RunStore.open(folder.private, noise=noise.origin, fresh=place.fresh))
         remove_leftovers(folder.private)
         folder.make()
-        changeable = () if free else config.changeable
-        session = Session(folder, store, lasting, None if config.output is None else folder, noise, changeable)
+        session = Session(folder, store, lasting, None if place.output is None else folder, noise, changeable)
         if free and store.charged:
             raise ResumeError("The output folder holds a run that was charged.", "Name another folder with --output.")
         if session.begun:
             session.begin()
-        elif not config.fresh:
+        elif not place.fresh:
             session.clear_scratch()
         try:
             yield session
@@ -174,15 +167,3 @@ def _remove_empty(folders: Sequence[Path]) -> None:
     with suppress(OSError):
         for folder in folders:
             folder.rmdir()
-
-
-def _require_utf8(settings: Mapping[str, Any]) -> None:
-    """Names of files may hold bytes that are no text, and JSON halves of characters: no statement can name those."""
-    for name, value in settings.items():
-        try:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
-        except UnicodeEncodeError:
-            raise ConfigError(
-                f"The setting {name!r} holds characters that UTF-8 cannot write.",
-                "Write it, or name the file, in whole characters of UTF-8.",
-            ) from None

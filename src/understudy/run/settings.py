@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field_validator, model_validator
 
 from understudy.base.columns import Column, cross_labels, crossed_columns, declared_columns, read_columns
 from understudy.base.errors import ConfigError
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
+from understudy.base.labels import LabelSet, canonical
 from understudy.base.parameters import CommaSeparated, OneOrSeveral, Parameters
 from understudy.base.transcript import TextForm, text_columns
-from understudy.corpus import Corpus, canonical, read_corpus
 from understudy.corpus.addresses import parse_address
 from understudy.corpus.corpus import MAX_BAD_ROWS
 from understudy.corpus.labels import declared_labels
@@ -28,6 +28,7 @@ from understudy.methods.shared.tables.parameters import ALL, RowsParameters, Tab
 from understudy.models.presets import require_extra_body
 from understudy.privacy.exact import typed
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit, recognised_by
 from understudy.text.prompts.parameters import WritingParameters
@@ -37,6 +38,10 @@ MOST_RECORDS = 10_000_000
 """Of one synthetic table, which is held in memory while it is made."""
 
 
+T = TypeVar("T")
+_OPERATIONAL = object()
+Operational = Annotated[T, _OPERATIONAL]
+"""A setting that a resumed run may change: it alters neither what is released nor what is written."""
 EMBEDDING_CACHE_GB = 4.0
 Gigabytes = Annotated[float, Field(ge=0, le=1_000_000)]
 
@@ -108,7 +113,7 @@ class TableParameters(Parameters):
     """Encoding of CSV and JSONL."""
     on_bad_row: Literal["error", "skip"] = "error"
     """What to do with a row that cannot be used."""
-    max_bad_rows: float = Field(MAX_BAD_ROWS, ge=0, le=1)
+    max_bad_rows: Operational[float] = Field(MAX_BAD_ROWS, ge=0, le=1)
     """Share of the rows that may be skipped: where more cannot be used, the run is refused before its charge."""
     max_cell_bytes: int = Field(1_048_576, ge=1)
     """A row with a longer cell is bad."""
@@ -142,15 +147,16 @@ class TableParameters(Parameters):
         return tuple(each for each in self.all_columns if each not in self.crossed and not each.made_up)
 
     @property
+    def label_set(self) -> LabelSet:
+        """The declared labels; none without labels, or if they are to be read from the data."""
+        declared = () if self.labels is None else declared_labels(self.labels)
+        return LabelSet(tuple(canonical(label) for label in declared))
+
+    @property
     def form(self) -> TextForm:
         """The parts that a text has. Raises ConfigError if these cannot be told apart."""
         texts = text_columns(self.text)
         return TextForm(texts if len(texts) > 1 else (), self.roles, self.acts, self.tools)
-
-    @property
-    def read_columns(self) -> tuple[str, ...]:
-        """Those that the text is made of."""
-        return (*text_columns(self.text), *self.record_columns)
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -161,7 +167,7 @@ class TableParameters(Parameters):
 class DataParameters(TableParameters):
     """The private table."""
 
-    data: OneOrSeveral = ()
+    data: Operational[OneOrSeveral] = ()
     """Private files: CSV, TSV, JSONL or Parquet, also compressed; folders; globs; addresses (``s3://``, ``gs://``,
     ``abfs://``); ``-`` for standard input."""
 
@@ -255,26 +261,35 @@ class ProtectionParameters(Parameters):
 class LedgerParameters(Parameters):
     """The ledger."""
 
-    dataset: str | None = None
+    dataset: Operational[str | None] = None
     """The dataset's name in the ledger. Default: the data file's stem."""
-    ledger: str | None = None
+    ledger: Operational[str | None] = None
     """Ledger file or postgresql:// URL. Default: $UNDERSTUDY_LEDGER, else the user's state folder."""
-    ledger_id: str | None = None
+    ledger_id: Operational[str | None] = None
     """The id that the ledger must have (``understudy ledger show``), so that no other takes its place."""
     insecure_no_noise: bool = False
     """Add no noise. NOT PRIVATE."""
     insecure_noise_seed: int | None = Field(None, ge=0)
     """Sample repeatable noise. NOT PRIVATE."""
 
+    @property
+    def noise_source(self) -> NoiseSource:
+        """The operating system's entropy, unless the promise is given up."""
+        if self.insecure_no_noise:
+            return InsecureNoNoise()
+        if self.insecure_noise_seed is not None:
+            return InsecureSeededNoise(self.insecure_noise_seed)
+        return SystemNoise()
+
 
 class PlanParameters(Parameters):
     """For the forecast only."""
 
-    expected_records: int | None = Field(None, ge=1, le=10**12)
+    expected_records: Operational[int | None] = Field(None, ge=1, le=10**12)
     """Your estimate of the corpus size (of owners, where owners are protected); never read from the data."""
-    price_input: float | None = Field(None, ge=0)
+    price_input: Operational[float | None] = Field(None, ge=0)
     """Price per million input tokens."""
-    price_output: float | None = Field(None, ge=0)
+    price_output: Operational[float | None] = Field(None, ge=0)
     """Price per million output tokens."""
 
 
@@ -285,7 +300,7 @@ class EmbedderParameters(Parameters):
     """``builtin`` or ``hf:ORG/NAME``."""
     trust_endpoint: bool = False
     """Whoever runs the endpoint of an embedder that is not local may read the private texts."""
-    embedding_cache_gb: Gigabytes = EMBEDDING_CACHE_GB
+    embedding_cache_gb: Operational[Gigabytes] = EMBEDDING_CACHE_GB
     """Most gigabytes of vectors kept in ``private/embeddings``, so that no text is embedded twice. 0: none."""
 
 
@@ -308,19 +323,19 @@ class ModelParameters(Parameters):
     """``builtin``, ``none`` (write the phrases themselves), ``hf:ORG/NAME``, or an endpoint's model: ``openai:NAME``,
     ``ollama:NAME``, ``vllm:NAME``, ``llamacpp:NAME``, ``lmstudio:NAME``, ``azure:NAME``, ``bedrock:NAME``,
     ``gemini:NAME`` (docs/endpoints.md)."""
-    base_url: str | None = None
+    base_url: Operational[str | None] = None
     """Address of an OpenAI-compatible endpoint. Default: the product's own."""
-    api_key_env: str | None = None
+    api_key_env: Operational[str | None] = None
     """Environment variable that holds the endpoint's key. Default: the product's own, for the product's own hosts."""
     llm_extra_body: str | dict[str, Any] | None = None
     """Further fields of every request to the endpoint, as a JSON object: ``{"top_k": 40}``."""
-    llm_batch: bool = False
+    llm_batch: Operational[bool] = False
     """Ask through batches (OpenAI's): half the price, answers within a day."""
-    max_concurrency: int = Field(64, ge=1, le=10_000)
+    max_concurrency: Operational[int] = Field(64, ge=1, le=10_000)
     """Most requests at once."""
-    token_cap: int | None = Field(None, ge=1)
+    token_cap: Operational[int | None] = Field(None, ge=1)
     """Stop before this many tokens are used."""
-    spending_cap: float | None = Field(None, gt=0)
+    spending_cap: Operational[float | None] = Field(None, gt=0)
     """Stop before this much money is spent (needs the prices)."""
 
     @field_validator("llm_extra_body")
@@ -347,16 +362,16 @@ class ModelParameters(Parameters):
 class EngineParameters(Parameters):
     """Where private records are read and embedded."""
 
-    engine: Literal["in-process", "processes", "ray"] = "in-process"
+    engine: Operational[Literal["in-process", "processes", "ray"]] = "in-process"
     """Where parts of the private table are worked on: in this process, in processes of this machine, or on a Ray
     cluster (the extra ``ray``)."""
-    engine_address: str | None = None
+    engine_address: Operational[str | None] = None
     """Address of a Ray cluster: ``HOST:PORT``, ``ray://HOST:PORT`` or ``auto``. Default: a cluster of this machine."""
-    workers: int | None = Field(None, ge=1, le=100_000)
+    workers: Operational[int | None] = Field(None, ge=1, le=100_000)
     """How many cores the engine uses. Default: all there are."""
-    worker_gpus: float = Field(0.0, ge=0, le=64)
+    worker_gpus: Operational[float] = Field(0.0, ge=0, le=64)
     """GPUs that each task on a Ray cluster asks for."""
-    scratch: str | None = None
+    scratch: Operational[str | None] = None
     """Private folder for intermediate files, such as vectors; all machines of a cluster must see it. Default: in the
     output's private folder."""
 
@@ -364,7 +379,7 @@ class EngineParameters(Parameters):
 class OutputParameters(Parameters):
     """The output."""
 
-    output: str | None = None
+    output: Operational[str | None] = None
     """Folder for the results."""
     output_format: Literal["parquet", "csv", "jsonl"] = "parquet"
     """Format of the synthetic table."""
@@ -378,7 +393,7 @@ class OutputParameters(Parameters):
     them."""
     seed: int = Field(0, ge=0)
     """Steers public randomness and the language model's sampling; never the noise."""
-    fresh: bool = False
+    fresh: Operational[bool] = False
     """Start anew in a used output folder; charges again."""
 
 
@@ -387,23 +402,6 @@ def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
     if isinstance(budget, SecretBudget):
         return {"secret_prior": str(budget.prior), "secret_posterior": str(budget.posterior)}
     return {"epsilon": str(budget.epsilon), "delta": str(budget.delta)}
-
-
-_OPERATIONAL = {
-    *("data", "dataset", "ledger", "ledger_id", "output", "fresh", "expected_records", "embedding_cache_gb"),
-    *("engine", "engine_address", "workers", "worker_gpus", "scratch", "max_bad_rows"),
-    *(
-        "base_url",
-        "api_key_env",
-        "llm_batch",
-        "max_concurrency",
-        "price_input",
-        "price_output",
-        "spending_cap",
-        "token_cap",
-    ),
-}
-"""Settings that a resumed run may change: they alter neither what is released nor what is written."""
 
 
 class RunConfig(
@@ -427,21 +425,6 @@ class RunConfig(
     method: str = DEFAULT_METHOD
     method_parameters: dict[str, Any] = Field(default_factory=dict)
 
-    def open_corpus(self, private: Path | None) -> Corpus:
-        """The private table that ``data`` names.
-
-        Args:
-            private: the folder for standard input and for the numbers of bad rows.
-
-        Raises:
-            ConfigError: if no data are named.
-            CorpusError: if the table cannot be read as declared.
-        """
-        if not self.data:
-            raise ConfigError("No private data given.", "Name them with --data SOURCE: a file, a folder or a pattern.")
-        source = self.data[0] if len(self.data) == 1 else self.data
-        return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
-
     @property
     def changeable(self) -> frozenset[str]:
         """Lasting settings that may change after the charge: no value rests on them, but through stored candidates."""
@@ -461,8 +444,8 @@ class RunConfig(
             ConfigError: if the budget or a label set is none.
         """
         method = make_method(self.method, self.method_parameters)
-        own = method_class(self.method).parameters(**self.method_parameters)
-        unused = {"method_parameters"}
+        unused = {name for name, field in type(self).model_fields.items() if _OPERATIONAL in field.metadata}
+        unused.add("method_parameters")
         if method.needs.generation_llm == "never":
             unused |= ModelParameters.model_fields.keys()
         if not self.llm_extra_body:  # so that runs which began before there was one resume
@@ -471,18 +454,19 @@ class RunConfig(
             unused |= {"columns", *TablesParameters.model_fields, *([] if self.where else ["where"])}
         if self.prompt_columns == ALL:
             unused.add("prompt_columns")
-        fields = self.model_dump(mode="json", exclude=_OPERATIONAL | unused)
+        fields = self.model_dump(mode="json", exclude=unused)
         if self.epsilon is not None or self._protects_secrets:
             fields |= budget_fields(self.budget)
         for name in ("roles", "acts", "tools"):
             if not fields[name]:  # likewise
                 del fields[name]
         if self.labels is not None:
-            fields["labels"] = [canonical(label) for label in declared_labels(self.labels)]
+            fields["labels"] = list(self.label_set.names)
         if self.columns is not None:
             fields["columns"] = [column.to_json() for column in self.all_columns]
         chosen = {name: value for name, value in method.dump().items() if name not in method.stopping_parameters}
-        return {**fields, **chosen, "content of files": {**self.file_hashes, **own.file_hashes}}
+        assert isinstance(method, Parameters)
+        return {**fields, **chosen, "content of files": {**self.file_hashes, **method.file_hashes}}
 
 
 Groups = tuple[type[Parameters], ...]

@@ -19,7 +19,6 @@ from understudy.base.labels import in_proportion
 from understudy.base.transcript import PLAIN, TextForm
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.base import Released, ReleaseTools
-from understudy.methods.registry import method_class
 from understudy.methods.shared.queries.marginals import Marginals, PairScores, independent
 from understudy.methods.shared.tables.distribution import Distribution
 from understudy.methods.shared.tables.fitting import fit
@@ -32,7 +31,6 @@ from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
 from understudy.release import Release
-from understudy.run.settings import RunConfig
 from understudy.text.writing.records import Row, SyntheticRecord, shown
 
 _IMPOSSIBLE = 1e-12
@@ -122,34 +120,6 @@ def _noise_check(
         Fact("column_pairs", "; ".join(f"{names[a]} with {names[b]}" for a, b in pairs) or "none", "pairs of columns"),
     ]
     return Facts(tuple(entries))
-
-
-def require_rows(config: RunConfig, *, columns: bool) -> None:
-    """See that nothing is asked of columns that are not there; else ConfigError.
-
-    Args:
-        columns: whether the Release has, or is to have, typed columns.
-    """
-    if config.where and not columns:
-        raise ConfigError(
-            "A condition on rows is given (--where), and there are no typed columns.",
-            "Leave it out, or declare --columns for the release.",
-        )
-    if config.prompt_columns != ALL and not columns:
-        raise ConfigError(
-            "The columns that prompts show are named (--prompt-columns), and there are no typed columns.",
-            "Leave it out, or declare --columns for the release.",
-        )
-    if config.where and method_class(config.method).needs.rows:
-        raise ConfigError(
-            f"The texts of {config.method} are in the Release, each behind its own row: no condition can be met later.",
-            "Leave --where out, and select the rows you want from the synthetic table.",
-        )
-    if columns and config.guide_moves:
-        raise ConfigError(
-            "A text that moves to another label would leave its row's other columns behind.",
-            "Leave --guide-moves out for a table with typed columns.",
-        )
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ _CHUNKS_PER_WORKER, _MOST_TEXTS = 4, 4096  # of texts that are only embedded
 
 @contextmanager
 def open_engine(config: EngineParameters, scratch: Path) -> Iterator[Engine | None]:
-    """The engine that the configuration names; None for this process.
+    """The engine that is named; None for this process.
 
     Args:
         scratch: private: of the run, where none is named.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from few_shots import BUDGET, method, plan_of
@@ -14,11 +15,18 @@ from understudy.methods.few_shot.plan import mechanism_of
 from understudy.methods.public import PublicFacts
 from understudy.privacy.events import SubsampledGaussianEvent, SubsampledPureEvent
 from understudy.privacy.guarantee import Budget
+from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
+from understudy.run.job import Job
 from understudy.run.planning import make_plan
 from understudy.run.settings import run_config
 
 TWO = LabelSet(("a", "b"))
+
+
+def configured_plan(values: dict[str, Any]) -> Plan:
+    job = Job(run_config(values))
+    return make_plan(job.method, job.promise, job.table)
 
 
 def test_one_charge_pays_for_the_tokens_of_all_labels() -> None:
@@ -32,7 +40,7 @@ def test_one_charge_pays_for_the_tokens_of_all_labels() -> None:
 def test_a_plan_whose_release_could_not_be_read_again_is_refused() -> None:
     settings = {"method": "few-shot", "text": "t", "noise": "votes", "tokens": 10, "sampling_rate": 1.0}
     with pytest.raises(ConfigError, match="could be read again"):
-        make_plan(run_config({**settings, "epsilon": "1e-9", "delta": "1e-12"}))
+        configured_plan({**settings, "epsilon": "1e-9", "delta": "1e-12"})
     with pytest.raises(ConfigError, match="sampling_rate"):
         method(sampling_rate=5e-10)
 
@@ -100,7 +108,7 @@ def test_secrets_are_not_protected() -> None:
     assert not method().protects_secrets
     secrets = {"secret_prior": "0.01", "secret_posterior": "0.1", "max_records_per_secret": 2, "secrets": "t"}
     with pytest.raises(ConfigError, match="secret"):
-        make_plan(run_config({"method": "few-shot", "text": "t", "sampling_rate": 1.0, **secrets}))
+        configured_plan({"method": "few-shot", "text": "t", "sampling_rate": 1.0, **secrets})
 
 
 def test_a_budget_out_of_range_is_refused_before_any_charge() -> None:

@@ -21,6 +21,7 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
 from understudy.privacy.unit import Unit
 from understudy.run.forecast import Forecast, forecast
+from understudy.run.job import Job
 from understudy.run.planning import make_plan
 from understudy.run.settings import run_config
 
@@ -46,6 +47,11 @@ SLOW = ("few-shot", "dp-finetune")
 """Their calibration composes privacy loss distributions."""
 
 
+def plan_of(values: dict[str, Any]) -> Plan:
+    job = Job(run_config(values))
+    return make_plan(job.method, job.promise, job.table)
+
+
 def configured(name: str, budget: Budget, **changes: Any) -> dict[str, Any]:
     method = name.split()[0]
     own = {**METHODS[name], "epsilon": str(budget.epsilon), "delta": str(budget.delta), "method": method}
@@ -53,7 +59,7 @@ def configured(name: str, budget: Budget, **changes: Any) -> dict[str, Any]:
 
 
 def planned(name: str, budget: Budget, **changes: Any) -> Plan:
-    return make_plan(run_config(configured(name, budget, **changes)))
+    return plan_of(configured(name, budget, **changes))
 
 
 def gaussian_delta(epsilon: float, multipliers: list[float]) -> float:
@@ -114,7 +120,7 @@ def test_pure_differential_privacy_and_secrets_have_no_guide() -> None:
     secret = {"secret_prior": "1e-4", "secret_posterior": "1e-3", "secret_detectors": "email"}
     values = configured("aug-pe", BUDGETS[0], **secret, max_records_per_secret=2)
     with pytest.raises(ConfigError, match="protects records and owners, not secrets") as caught:
-        make_plan(run_config({name: value for name, value in values.items() if name not in ("epsilon", "delta")}))
+        plan_of({name: value for name, value in values.items() if name not in ("epsilon", "delta")})
     assert "--guide" in caught.value.cure
     with pytest.raises(ConfigError, match="not secrets"):
         plan_with_guide(
@@ -161,8 +167,8 @@ def test_a_method_whose_plan_never_fits_is_given_up() -> None:
 def test_a_method_that_is_a_guide_gets_no_second_one() -> None:
     values = {**COMMON, "method": "guided-evolution", "epsilon": "3", "delta": "1e-6"}
     with pytest.raises(ConfigError, match="releases a guide by itself"):
-        make_plan(run_config(values))
-    plan = make_plan(run_config({**values, "guide": False}))
+        plan_of(values)
+    plan = plan_of({**values, "guide": False})
     assert [charge.name for charge in plan.charges] == [GUIDE]
     assert isinstance(plan.charges[0].event, GaussianEvent)
     multiplier = plan.charges[0].event.noise_multiplier
@@ -222,7 +228,7 @@ def test_no_budget_that_a_method_can_plan_with_is_refused_by_the_recommendation(
         "dp-kps gaussian", Budget(epsilon, delta), guide=False, expected_records=1000, top_terms=6
     )
     try:
-        make_plan(run_config(values))
+        plan_of(values)
     except ConfigError:
         pytest.skip("the method has no such plan")
     assert value(forecast(run_config(values)).plan.forecast, "recommended_guide_share") in (0, RECOMMENDED)

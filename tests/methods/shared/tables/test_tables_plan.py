@@ -15,6 +15,7 @@ from understudy.methods.shared.tables.variables import Variables
 from understudy.privacy.events import GaussianEvent
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
+from understudy.run.job import Job
 from understudy.run.planning import make_plan
 from understudy.run.settings import run_config
 
@@ -22,11 +23,16 @@ COLUMNS = "priority=low|high; stars=1..5; urgent"
 METHODS = ("dp-kps", "private-prediction", "dp-finetune", "aug-pe", "guided-evolution")
 
 
+def plan_of(values: dict[str, Any]) -> Plan:
+    job = Job(run_config(values))
+    return make_plan(job.method, job.promise, job.table)
+
+
 def planned(method: str = "dp-kps", **changes: Any) -> Plan:
     values = {"label": "topic", "labels": "a,b", "epsilon": "4", "delta": "1e-6", "columns": COLUMNS, "method": method}
     if method == "dp-finetune":
         values["declared_records"] = 20_000
-    return make_plan(run_config({**values, **changes}))
+    return plan_of({**values, **changes})
 
 
 def test_a_plan_counts_no_labels_that_are_not_declared() -> None:
@@ -110,7 +116,7 @@ def test_secrets_have_no_columns() -> None:
     secret = {"secret_prior": "1e-4", "secret_posterior": "1e-3", "secret_detectors": "email"}
     values = {"label": "topic", "labels": "a,b", "columns": COLUMNS, "method": "aug-pe", "max_records_per_secret": 2}
     with pytest.raises(ConfigError, match="not secrets"):
-        make_plan(run_config({**values, **secret}))
+        plan_of({**values, **secret})
 
 
 def test_few_records_are_warned_of() -> None:

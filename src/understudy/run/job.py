@@ -1,0 +1,404 @@
+"""A configuration resolved once: the parts of a run, each checked as it is made. Every step takes those it needs.
+
+Whatever public facts can tell is told here, before a folder is touched, a model is loaded or anything is charged.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from understudy.base.columns import cross_labels, require_own_names
+from understudy.base.errors import ConfigError
+from understudy.base.labels import LabelSet
+from understudy.base.transcript import PLAIN, TextForm, text_columns
+from understudy.corpus import Corpus, read_corpus
+from understudy.corpus.labels import undeclared
+from understudy.corpus.read import proposed_name
+from understudy.corpus.schema import require_told
+from understudy.methods.base import Method
+from understudy.methods.registry import make_method
+from understudy.methods.shared.guide.parameters import ChoosingParameters, GuideParameters
+from understudy.methods.shared.tables.parameters import ALL, RowsParameters, TablesParameters
+from understudy.methods.shared.tables.variables import Variables
+from understudy.models.presets import BATCH_DISCOUNT, preset_of
+from understudy.privacy.exact import as_typed
+from understudy.privacy.secrets.budget import SecretBudget
+from understudy.run import settings
+from understudy.run.outputs import LABEL, PROVENANCE, TRANSCRIPT
+from understudy.run.settings import MOST_RECORDS, RunConfig
+from understudy.text.prompts.parameters import WritingParameters
+
+if TYPE_CHECKING:
+    from understudy.corpus.secrets import SecretFinder
+
+
+class FreeJob:
+    """What is written without a private table: of a Release, or of nothing but labels.
+
+    Args:
+        config: as flags, YAML or Python give it; nobody sees it after this.
+        form: the parts that texts have.
+        guide, columns: whether the Release has, or is to have, a guide and typed columns.
+        releases, generates: whether a Release is made, and texts of it.
+
+    Raises:
+        ConfigError: if something is asked for that is not there, or cannot be had.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        *,
+        form: TextForm = PLAIN,
+        guide: bool = False,
+        columns: bool = False,
+        releases: bool = False,
+        generates: bool = True,
+    ) -> None:
+        self.method = make_method(config.method, config.method_parameters)
+        self.wanted = config.part(Wanted)
+        if generates:
+            self.wanted.require(self.method, labels=config.label_set.size, guide=guide, columns=columns)
+        self.chat = Chat.of(config, self.method, releases=releases, generates=generates)
+        self.texts = Texts(config.part(WritingParameters), form, config.record_columns)
+        self.embedder = config.part(settings.EmbedderParameters)
+        self.private_model = config.part(settings.PrivateModelParameters)
+        self.place = config.part(settings.OutputParameters)
+        self.dataset = config.dataset
+        self.lasting: Mapping[str, Any] = config.lasting
+        self.changeable = config.changeable
+        _require_utf8({**self.lasting, "dataset": self.dataset})
+
+
+class Job(FreeJob):
+    """What is released of a private table, and written of it.
+
+    Args:
+        config: as flags, YAML or Python give it; nobody sees it after this.
+        charges: whether the ledger is charged, in which the dataset then has a name.
+        generates: whether texts are made; None: if it is said how many.
+
+    Raises:
+        ConfigError: if the configuration cannot be run.
+    """
+
+    def __init__(self, config: RunConfig, *, charges: bool = False, generates: bool | None = None) -> None:
+        super().__init__(
+            config,
+            form=config.form,
+            guide=config.guide,
+            columns=config.columns is not None,
+            releases=True,
+            generates=config.part(Wanted).said if generates is None else generates,
+        )
+        self.promise = Promise.of(config, self.method, charges=charges)
+        self.table = Table.of(config)
+        if self.promise.guide or self.table.columns:
+            self.method.require_guidable()
+        self.engine = config.part(settings.EngineParameters)
+
+    @property
+    def embeds_private_texts(self) -> bool:
+        return self.promise.guide or self.method.needs.embedder == "private"
+
+
+class Wanted(settings.OutputParameters, GuideParameters, ChoosingParameters, RowsParameters):
+    """Which synthetic records."""
+
+    @property
+    def said(self) -> bool:
+        """Whether it is said how many."""
+        return self.records is not None or self.records_per_label is not None
+
+    def counts(self, labels: int) -> list[int]:
+        """Synthetic records of each label.
+
+        Raises ConfigError if it is not exactly one of ``records`` and ``records_per_label`` that says so, or too many.
+        """
+        if (self.records is None) == (self.records_per_label is None):
+            raise ConfigError(
+                "It is not clear how many records to write.", "Give one of --records-per-label N and --records N."
+            )
+        if self.records_per_label is not None:
+            if (asked := self.records_per_label * labels) > MOST_RECORDS:
+                raise ConfigError(
+                    f"{asked} synthetic records are asked for, and {MOST_RECORDS} are the most.",
+                    "Ask for fewer; `understudy generate` makes more of the same Release with another --seed.",
+                )
+            return [self.records_per_label] * labels
+        assert self.records is not None
+        return [self.records // labels + (label < self.records % labels) for label in range(labels)]
+
+    def candidates(self, method: Method, chat: Chat) -> int:
+        """Texts made for each one that is kept."""
+        if not self.guide or self.ignore_guide:
+            return 1
+        phrases = chat.llm == "none" and method.needs.generation_llm == "optional"
+        return self.guide_candidates or (1 if phrases else _TEXTS)
+
+    def require(self, method: Method, *, labels: int, guide: bool, columns: bool) -> None:
+        """See that this can be had, before anything is done; else ConfigError.
+
+        Args:
+            guide, columns: as the Release has them.
+        """
+        if (self.said or not method.needs.holds_texts) and (
+            sum(self.counts(labels)) * (self.guide_candidates or 1) > MOST_RECORDS
+        ):
+            raise ConfigError(
+                f"More than {MOST_RECORDS} candidates would be made.", "Ask for fewer records or --guide-candidates."
+            )
+        asked = [name for name in ("guide", *ChoosingParameters.model_fields) if getattr(self, name)]
+        if asked and not guide:
+            raise ConfigError(
+                f"{asked[0]!r} is about the guide of a Release, and there is none.",
+                "Leave it out, or release with --guide.",
+            )
+        if self.where and not columns:
+            raise ConfigError(
+                "A condition on rows is given (--where), and there are no typed columns.",
+                "Leave it out, or declare --columns for the release.",
+            )
+        if self.prompt_columns != ALL and not columns:
+            raise ConfigError(
+                "The columns that prompts show are named (--prompt-columns), and there are no typed columns.",
+                "Leave it out, or declare --columns for the release.",
+            )
+        if self.where and method.needs.rows:
+            name = method.name
+            raise ConfigError(
+                f"The texts of {name} are in the Release, each behind its own row: no condition can be met later.",
+                "Leave --where out, and select the rows you want from the synthetic table.",
+            )
+        if columns and self.guide_moves:
+            raise ConfigError(
+                "A text that moves to another label would leave its row's other columns behind.",
+                "Leave --guide-moves out for a table with typed columns.",
+            )
+
+
+_TEXTS = 3
+"""Made for each one that a guide keeps."""
+
+
+class Chat(settings.ModelParameters):
+    """The language model that writes the texts, and on which terms."""
+
+    asks: bool
+    """Whether it is asked for texts at all."""
+    seed: int
+    """Of its sampling."""
+    price_input: float | None
+    """Per million tokens, halved for batches; so is the other one."""
+    price_output: float | None
+    in_a_row: int
+    """Batches of which each waits for the one before, at least: one, and one more for each round of an evolution and
+    each repair."""
+
+    @classmethod
+    def of(cls, config: RunConfig, method: Method, *, releases: bool, generates: bool) -> Chat:
+        """Raises ConfigError if there is none where the method cannot do without, or it has no batches to be asked
+        through."""
+        needs, rounds = method.needs, method.dump().get("rounds")
+        must = (releases and needs.candidates) or (generates and needs.generation_llm == "always")
+        if must and config.llm == "none":
+            raise ConfigError(
+                f"The method {method.name} needs a language model that writes texts, and there is none.",
+                "Name one with --llm; it never sees a private text.",
+            )
+        asks = must or (generates and needs.generation_llm != "never")
+        if asks and config.llm_batch and ((preset := preset_of(config.llm)) is None or not preset.batches):
+            raise ConfigError(
+                f"The language model {config.llm} has no batches.",
+                "Leave --llm-batch out, or name a model that has some: openai:NAME.",
+            )
+        prices = {name: getattr(config, name) for name in ("price_input", "price_output")}
+        if config.llm_batch:
+            prices = {name: price and BATCH_DISCOUNT * price for name, price in prices.items()}
+        in_a_row = 1 + (rounds if isinstance(rounds, int) else 0) + config.repair
+        return config.part(cls, asks=asks, in_a_row=in_a_row, **prices)
+
+    @property
+    def waiting(self) -> str:
+        """A warning that batches depend on each other."""
+        return (
+            f"Rounds and repairs wait for the answers before them: {self.in_a_row} batches one after another, each "
+            "within a day. Without --llm-batch the answers come at once."
+        )
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What texts are to be written: the parts that they have, and the columns of those that are JSON records."""
+
+    parameters: WritingParameters
+    form: TextForm
+    record_columns: tuple[str, ...]
+
+
+_WEAK_EPSILON = 20
+
+
+class Promise(
+    settings.ProtectionParameters,
+    settings.LedgerParameters,
+    settings.PlanParameters,
+    GuideParameters,
+    TablesParameters,
+):
+    """What a release promises, and in which ledger it is charged."""
+
+    dataset: str
+    """In the ledger; empty where nothing is charged."""
+
+    @classmethod
+    def of(cls, config: RunConfig, method: Method, *, charges: bool) -> Promise:
+        """Raises ConfigError if the method cannot keep it, or the dataset has no name."""
+        if charges and config.dataset is None and len(config.data) > 1:
+            raise ConfigError(
+                "Several files are given, and the dataset that they are together has no name for the ledger.",
+                "Name it with --dataset NAME.",
+            )
+        name = config.dataset or (proposed_name(config.data[0]) if len(config.data) == 1 else None)
+        promise = config.part(cls, dataset=name or "")
+        if not method.private and not promise.insecure_no_noise:
+            raise ConfigError(
+                f"The method {method.name} protects nobody: it is a yardstick without privacy.",
+                "Say so with --insecure-no-noise, which stamps all that it makes NOT PRIVATE.",
+            )
+        if isinstance(promise.budget, SecretBudget) and not method.protects_secrets:
+            raise ConfigError(
+                f"The method {method.name} promises (epsilon, delta), not secret protection.",
+                "Give --epsilon and --delta, or choose --method sec-pe or aug-pe.",
+            )
+        if promise.unit.kind == "secret" and promise.unit.recognised_by is None:
+            raise ConfigError(
+                "It is not said what the secrets are.",
+                "Name columns (--secrets), a file (--secrets-file), or detectors (--secret-detectors).",
+            )
+        if not promise.guide and promise.guide_share != GuideParameters().guide_share:
+            raise ConfigError("A share is named for a guide, and none is to be made.", "Add --guide, or leave it out.")
+        if charges and name is None:
+            raise ConfigError(
+                "This dataset has no name for the ledger, as one file's stem would be.", "Name it with --dataset NAME."
+            )
+        return promise
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Of a budget that promises next to nothing: a large epsilon, or a delta with which publishing each record
+        with that probability publishes one or more."""
+        budget, expected = self.budget, self.expected_records
+        if isinstance(budget, SecretBudget) or self.insecure_no_noise:
+            return ()
+        warnings = []
+        if budget.epsilon >= _WEAK_EPSILON:
+            warnings.append(
+                f"Epsilon is {as_typed(budget.epsilon)}: the probability of an outcome may be "
+                f"{math.exp(min(float(budget.epsilon), 700)):.0e} times that without a given {self.unit.kind}, which "
+                "is next to no protection. Choose 10 or less."
+            )
+        if expected is not None and budget.delta * expected >= 1:
+            warnings.append(
+                f"Delta is at least 1 over the number of records: publishing each of the {expected} as it is with "
+                f"probability {float(budget.delta):.3g} would keep this promise too. Choose a far smaller delta."
+            )
+        return tuple(warnings)
+
+
+class Table(settings.DataParameters):
+    """The private table, as it is declared."""
+
+    secrets: tuple[str, ...]
+    """Columns that list a record's secrets."""
+    secrets_file: str | None
+    secret_detectors: tuple[str, ...]
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Table:
+        """Raises ConfigError if what is declared does not fit together."""
+        table, asked = config.part(cls), config.part(TablesParameters)
+        if table.secret_detectors:
+            from understudy.corpus.secrets import make_detectors
+
+            make_detectors(table.secret_detectors)
+        if table.form:
+            table._require_writable()
+        columns, crossed = table.all_columns, table.crossed
+        if table.label is not None and not (table.labels or crossed or table.labels_from_data):
+            raise undeclared(table.label, columns)
+        if not columns and asked != TablesParameters():
+            raise ConfigError(
+                "Settings of typed columns are given, and no columns.",
+                "Declare them with --columns, or leave these out.",
+            )
+        if crossed and table.label_set.names != cross_labels(crossed):
+            raise ConfigError(
+                "The label is made of typed columns, and its labels are declared a second time.",
+                "Leave --labels out: the columns' own values are the labels.",
+            )
+        label = None if crossed else table.label
+        others = (*text_columns(table.text), *table.record_columns, label, table.owner, *table.secrets)
+        require_own_names(columns, others)
+        return table
+
+    def open(self, private: Path | None) -> Corpus:
+        """The corpus.
+
+        Args:
+            private: the folder for standard input and for the numbers of bad rows.
+
+        Raises:
+            ConfigError: if no data are named.
+            CorpusError: if the table cannot be read as declared.
+        """
+        if not self.data:
+            raise ConfigError("No private data given.", "Name them with --data SOURCE: a file, a folder or a pattern.")
+        source = self.data[0] if len(self.data) == 1 else self.data
+        return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
+
+    def variables(self, labels: LabelSet) -> Variables | None:
+        """The label, with these labels, and the typed columns; None without typed columns."""
+        return Variables(self.label, labels, self.all_columns, self.crossed) if self.columns else None
+
+    def finder(self, corpus: Corpus) -> SecretFinder:
+        """What tells the secrets in its texts."""
+        from understudy.corpus.secrets import secret_finder
+
+        return secret_finder(corpus, file=self.secrets_file, detectors=self.secret_detectors)
+
+    def _require_writable(self) -> None:
+        """See that the columns of texts with parts can be written beside those that every table has."""
+        if self.record_columns:
+            raise ConfigError(
+                "The parts of a text are columns of their own, and record columns are one text of JSON.",
+                "Give --text A,B,C or --record-columns A,B,C.",
+            )
+        columns = self.all_columns
+        require_told(self.form, columns, crossed=self.crossed)
+        if taken := sorted({*text_columns(self.text)}.intersection((TRANSCRIPT, LABEL, PROVENANCE))):
+            raise ConfigError(
+                f"A text column is called {taken[0]!r}, as a column that is written besides.", "Rename it in the table."
+            )
+        if TRANSCRIPT in {column.name for column in columns}:
+            raise ConfigError(
+                f"A typed column is called {TRANSCRIPT!r}, as a column that is written besides.",
+                "Rename it in the table.",
+            )
+
+
+def _require_utf8(settings: Mapping[str, Any]) -> None:
+    """Names of files may hold bytes that are no text, and JSON halves of characters: no statement can name those."""
+    for name, value in settings.items():
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError:
+            raise ConfigError(
+                f"The setting {name!r} holds characters that UTF-8 cannot write.",
+                "Write it, or name the file, in whole characters of UTF-8.",
+            ) from None

@@ -1,0 +1,65 @@
+"""A job: what public facts tell is told when it is made, the same for a plan and for its run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from understudy.base.errors import ConfigError
+from understudy.run.job import Job, Wanted
+from understudy.run.settings import RunConfig, run_config
+
+VALUES = {"data": "notes.csv", "text": "note", "label": "ward", "labels": "a,b", "epsilon": 4, "delta": "1e-6"}
+COLUMNS = "age=0..9/3"
+
+
+def config(**changes: Any) -> RunConfig:
+    return run_config({**VALUES, "records": 10, "llm": "none", **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"records_per_label": 3}, "not clear how many"),
+        ({"where": "age=3"}, "no typed columns"),
+        ({"prompt_columns": "age"}, "no typed columns"),
+        ({"guide_moves": True}, "about the guide"),
+        ({"guide": True, "guide_moves": True, "columns": COLUMNS}, "leave its row's other columns"),
+        ({"guide_share": 0.2}, "A share is named"),
+        ({"columns_share": 0.2}, "and no columns"),
+        ({"method": "guided-evolution"}, "needs a language model"),
+        ({"llm": "builtin", "llm_batch": True}, "has no batches"),
+        ({"epsilon": None, "delta": None}, "No privacy budget"),
+        ({"secret_detectors": "email"}, "no protection of them"),
+        ({"labels": None}, "not declared"),
+        ({"text": "note,label"}, "as a column that is written besides"),
+    ],
+)
+@pytest.mark.parametrize("verb", [{}, {"charges": True, "generates": True}], ids=["plan", "run"])
+def test_what_a_run_refuses_its_plan_refuses(changes: dict[str, Any], problem: str, verb: dict[str, bool]) -> None:
+    assert Job(config(), **verb).promise.dataset == "notes"
+    with pytest.raises(ConfigError, match=problem):
+        Job(config(**changes), **verb)
+
+
+def test_a_release_does_not_ask_what_is_to_be_generated() -> None:
+    assert not Job(config(records=None), charges=True, generates=False).wanted.said
+    with pytest.raises(ConfigError, match="not clear how many"):
+        Job(config(records=None), charges=True, generates=True)
+
+
+@pytest.mark.parametrize("data", [("a.csv", "b.csv"), ("-",), ()])
+def test_only_what_is_charged_needs_a_name(data: tuple[str, ...]) -> None:
+    assert not Job(config(data=data)).promise.dataset
+    with pytest.raises(ConfigError, match="name for the ledger") as told:
+        Job(config(data=data), charges=True)
+    assert "--dataset NAME" in told.value.cure
+
+
+def test_the_parts_of_a_job_are_frozen() -> None:
+    job = Job(config())
+    assert isinstance(job.wanted, Wanted)
+    for part in (job.wanted, job.chat, job.promise, job.table, job.engine, job.place):
+        with pytest.raises(ValueError, match="frozen"):
+            part.__setattr__(next(iter(type(part).model_fields)), None)
