@@ -14,6 +14,7 @@ from run_fixtures import Said, files_holding
 from understudy.base.files import private_folder
 from understudy.ledger.store.folder import FolderLock
 from understudy.run import pipeline as running
+from understudy.run.job import Table
 from understudy.run.settings import run_config
 
 ROW, LEFT = b"Number 7.", b"left by a killed command"
@@ -59,6 +60,6 @@ def test_other_commands_remove_it_too_unless_a_run_uses_the_folder(
 def test_a_copy_that_a_corpus_of_this_process_reads_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = run_config(settings(tmp_path, data="-", format="csv", dataset="notes"))
     monkeypatch.setattr("sys.stdin", (tmp_path / "notes.csv").open())
-    with config.open_corpus(tmp_path / "out" / "private") as corpus, sys.stdin:
+    with Table.of(config).open(tmp_path / "out" / "private") as corpus, sys.stdin:
         running.run(config, corpus=corpus)
         assert files_holding(tmp_path / "out" / "private", ROW)

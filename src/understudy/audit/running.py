@@ -152,7 +152,7 @@ def audit_run(
         for name in attacks
     )
     audit = RunAudit(
-        method=plan.method,
+        method=job.method.name,
         unit=plan.unit.describe(),
         epsilon=epsilon,
         delta=delta,
