@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
+from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from working import PLANTED, DiesAt, double, fail, pid
+from working import PLANTED, DiesAt, Unloadable, double, fail, panic, pid
 
 from understudy.base.errors import CorpusError, EngineError
 from understudy.run.engine.calls import TRIES, Call, Outcome
+from understudy.run.engine.cluster import RayCluster
 from understudy.run.engine.processes import Processes
 
 
@@ -27,8 +32,6 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     else:
         if find_spec("ray") is None:
             pytest.skip("Ray is not installed")
-        from understudy.run.engine.cluster import RayCluster
-
         made = RayCluster(workers=2, scratch=tmp_path_factory.mktemp("ray"))
     yield made
     made.close()
@@ -67,9 +70,21 @@ def test_workers_that_die_again_and_again_end_the_run(engine: Any, tmp_path: Pat
     assert list(engine.map(double, range(3))) == [0, 2, 4], "the engine goes on"
 
 
-def test_what_a_function_raises_is_told_without_its_message(engine: Any) -> None:
-    with pytest.raises(EngineError, match=r"ValueError") as raised:
-        list(engine.map(fail, range(3)))
+_FAULTS: tuple[tuple[Callable[[int], Any], str], ...] = (
+    (fail, "ValueError"),
+    (panic, "BaseException"),
+    (lambda item: sys.exit(f"{PLANTED} {item}"), "SystemExit"),
+    (lambda _item: Lock(), "TypeError"),  # which cannot be pickled
+    (lambda _item: Unloadable(), "ValueError"),
+)
+
+
+@pytest.mark.parametrize(("function", "kind"), _FAULTS)
+def test_what_a_function_raises_is_told_without_its_message(
+    engine: Any, function: Callable[[int], Any], kind: str
+) -> None:
+    with pytest.raises(EngineError, match=kind) as raised:
+        list(engine.map(function, range(3)))
     assert PLANTED not in str(raised.value)
     assert raised.value.__cause__ is None
     assert raised.value.__context__ is None
@@ -112,4 +127,35 @@ def _slowly(item: int) -> int:
 
 def test_what_is_sent_shows_nothing() -> None:
     assert PLANTED not in repr(Call.of(lambda _item: PLANTED))
-    assert PLANTED not in repr(Outcome(PLANTED))
+    assert PLANTED not in repr(Outcome(PLANTED.encode()))
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_local_cluster_has_a_token_that_its_user_alone_can_read_and_no_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    ray, inner, read = ModuleType("ray"), ModuleType("ray._raylet"), [""]
+
+    def init(**_: Any) -> None:
+        assert read == ["token"], "the mode, which was read anew"
+        raise TimeoutError
+
+    vars(ray)["init"] = init
+    vars(inner)["Config"] = Mock(initialize=lambda _: read.__setitem__(0, os.environ["RAY_AUTH_MODE"]))
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray._raylet", inner)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
+    token = tmp_path / ".ray" / "auth_token"
+    if there:
+        token.parent.mkdir()
+        token.write_text("0" * 64)
+        token.chmod(0o644)
+    with pytest.raises(EngineError, match=r"did not start on this machine \(TimeoutError\)") as caught:
+        RayCluster(scratch=tmp_path)
+    assert "address" not in str(caught.value)
+    assert len(bytes.fromhex(token.read_text())) == 32
+    assert there == (token.read_text() == "0" * 64)
+    assert os.name != "posix" or token.stat().st_mode & 0o777 == 0o600

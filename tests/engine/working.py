@@ -29,6 +29,15 @@ def fail(item: int) -> int:
     raise ValueError(f"{PLANTED} {item}")
 
 
+class Unloadable:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return fail, (1,)
+
+
+def panic(item: int) -> int:
+    raise BaseException(f"{PLANTED} {item}")  # as Rust libraries do: no Exception
+
+
 @dataclass(frozen=True)
 class DiesAt:
     """Kills its process at each item of ``at`` the first ``times`` times."""

@@ -147,6 +147,25 @@ def test_a_pinned_id_takes_this_ledger_and_no_other(tmp_path: Path) -> None:
         Ledger(tmp_path / "b.sqlite", ledger_id=first.id)
 
 
+def test_another_ledger_that_takes_its_place_meanwhile_is_neither_read_nor_charged(location: str) -> None:
+    """As where a drive goes away from over an older file, or a database is renamed."""
+    with Ledger.create(location, strict=False) as ledger:
+        ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+        seal = ledger.charge("clinic", pure_plan("0.1"), run_id="r1").seal("sums", noise="system", rows="")
+        with Database(parse_location(location)).write() as connection:
+            connection.execute(sa.text(f"UPDATE understudy_meta SET value = '{0:032}' WHERE key = 'id'"))
+        for use in (
+            lambda: ledger.open_dataset("other", cap=CAP, unit=RECORD, by_hand=False),
+            lambda: ledger.charge("clinic", pure_plan("0.1"), run_id="r2"),
+            lambda: ledger.confirm(seal, "digest"),
+            lambda: ledger.check("clinic", pure_plan("0.1")),
+            lambda: ledger.spent("clinic"),
+            lambda: ledger.strict_changes,
+        ):
+            with pytest.raises(LedgerError, match=rf"another ledger.*id {ledger.id} back"):
+                use()
+
+
 def test_a_strict_ledger_takes_datasets_that_are_opened_by_hand_only(tmp_path: Path) -> None:
     where = str(tmp_path / "ledger.sqlite")
     assert "strict" in call(f"create --strict --ledger {where}").output

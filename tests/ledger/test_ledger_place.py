@@ -126,13 +126,38 @@ def test_charges_of_a_kind_that_is_not_known_are_added_but_not_composed(ledger: 
 
 
 def test_a_folder_is_not_a_ledger(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match="cannot be written"):
+    with pytest.raises(LedgerError, match=r"cannot be written.*Restore write access"):
         Ledger(tmp_path)
+
+
+def test_only_where_a_new_ledger_cannot_be_made_another_file_is_advised(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(LedgerError, match="Choose a file that you may write"):
+        Ledger.create(tmp_path / "file" / "ledger.sqlite")
+    path = tmp_path / "drive" / "ledger.sqlite"
+    with Ledger.create(path) as ledger:
+        ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
+        path.rename(tmp_path / "kept")
+        with pytest.raises(LedgerError, match=r"ledger.sqlite is gone. Put it back"):
+            ledger.charge("clinic", pure_plan("0.1"), run_id="r")
+        path.parent.rmdir()
+        path.parent.touch()  # what a drive was mounted on may be anything
+        with pytest.raises(LedgerError, match=r"cannot be written.*Restore write access"):
+            ledger.charge("clinic", pure_plan("0.1"), run_id="r")
 
 
 @pytest.mark.parametrize(
     "url",
-    ["postgresql://user:s3cret@host:port/db", "mysql://user:s3cret@host/db", "sqlite://", "nonsense://s3cret"],
+    [
+        "postgresql://user:s3cret@host:port/db",
+        "mysql://user:s3cret@host/db",
+        "sqlite://",
+        "nonsense://s3cret",
+        "postgresql://user:one@s3cret@127.0.0.1:1/db",  # host "s3cret@127.0.0.1"
+        "postgresql://user:one@127.0.0.1:1/s3cret@host/db",  # database "s3cret@host/db"
+        "postgresql://user:one@s3cret?two@127.0.0.1:1/db",  # host "s3cret", and a query
+        "postgresql://127.0.0.1:1/db?password=one@s3cret",  # host "s3cret", and the rest a password
+    ],
 )
 def test_a_url_that_cannot_be_used_is_an_error_without_its_password(url: str) -> None:
     with pytest.raises(LedgerError, match="postgresql://USER:PASSWORD@HOST/DATABASE") as caught:
@@ -144,7 +169,7 @@ def test_a_url_that_cannot_be_used_is_an_error_without_its_password(url: str) ->
     "url",
     [
         "postgresql://user:s3cret%21@127.0.0.1:1/db",
-        "postgresql+psycopg://127.0.0.1:1/db?user=user&password=s3cret%21",
+        "postgresql+psycopg://127.0.0.1:1/db?user=user&password=s3cret%40",
         "postgresql://user:s3cret%21@/db?host=/nowhere/s3cret!",  # the driver's message repeats it
     ],
 )

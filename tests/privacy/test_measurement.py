@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,6 +119,40 @@ def test_what_all_batches_add_is_finished_once() -> None:
 
     found = exact_sum(UpTo(), Corpus([0, 1, 1, 2, 2, 2] * 4))
     assert (found // COUNT_GRID).tolist() == [[4, 4], [12, 8], [24, 12]]
+
+
+@dataclass(frozen=True)
+class Workers:
+    """What the workers of an engine send back."""
+
+    answers: tuple[Any, ...]
+    engine: None = None
+
+    def map(self, _function: object) -> Iterator[Any]:
+        return iter(self.answers)
+
+    def batches(self) -> Iterator[Any]:
+        return iter(())
+
+
+_RIGHT = np.array([1, -2, 3])
+
+
+@pytest.mark.parametrize(
+    "wrong", [7, np.int64(7), np.array([7]), _RIGHT[None], _RIGHT * 1.0, _RIGHT.astype(np.int32), None, [1, 2, 3]]
+)
+def test_what_a_worker_sends_is_of_the_stated_type_and_shape_and_never_broadcast(wrong: Any) -> None:
+    assert exact_sum(Counts(), Workers((_RIGHT, _RIGHT))).tolist() == [2, -4, 6]
+    with pytest.raises(PrivacyError, match="wrong type or shape"):
+        exact_sum(Counts(), Workers((_RIGHT, wrong)))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_sum_that_does_not_fit_is_an_error_and_never_wraps(sign: int) -> None:
+    half = np.array([0, sign * 2**62, 0])
+    assert exact_sum(Counts(), Workers((half, half - sign))).tolist() == [-sign, sign * (2**63 - 1), -sign]
+    with pytest.raises(PrivacyError, match="does not fit into 64-bit"):
+        exact_sum(Counts(), Workers((half, half, half)))
 
 
 def test_no_records_give_the_same_shape() -> None:

@@ -263,23 +263,25 @@ def test_no_bad_row_is_quoted_or_numbered(tmp_path: Path, understudy: Callable[.
     assert not list((tmp_path / "out" / "release").iterdir())
 
 
-def raising(text: str) -> Callable[..., Any]:
+def raising(text: str, kind: type[BaseException]) -> Callable[..., Any]:
     def broken(*arguments: object, **named: object) -> Any:
-        raise ValueError(f"broken by {text}: {arguments}")
+        raise kind(f"broken by {text}: {arguments}")
 
     return broken
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(RowCheck, "__call__"), (TermMatcher, "first_distinct")], ids=["reading", "matching"]
+    ("owner", "name", "kind"),
+    [(RowCheck, "__call__", ValueError), (TermMatcher, "first_distinct", BaseException)],
+    ids=["reading", "matching, in a library that panics"],
 )
 def test_an_internal_error_shows_its_place_and_not_its_message(
-    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, owner: type, name: str, kind: type
 ) -> None:
-    monkeypatch.setattr(owner, name, raising(PLANT))
+    monkeypatch.setattr(owner, name, raising(PLANT, kind))
     said = understudy("run", *flags(planted_settings(tmp_path)))
     assert said.code == 70
-    assert "Internal error: ValueError in test_planted_strings.py, line " in said.err
+    assert f"Internal error: {kind.__name__} in test_planted_strings.py, line " in said.err
     assert "Traceback" not in said.err
     assert_clean(said.out + said.err, "the error")
 

@@ -119,7 +119,8 @@ def audit_run(
             f"With {parameters.canaries} canaries no bound can be above {power:.2f}: this audit cannot show that the "
             f"promised epsilon {epsilon:g} is broken. {enough}"
         )
-    embedder, private = None, (output := OutputFolder(Path(config.output))).private
+    output = OutputFolder(Path(config.output))
+    embedder, private = None, output.private
     if EMBEDDING in attacks:
         from understudy.models.catalog import load_embedder
 

@@ -111,7 +111,9 @@ def main() -> None:
         sys.exit(stop.exit_code)
     except BrokenPipeError:
         sys.exit(INTERNAL_ERROR)
-    except Exception as error:
+    except SystemExit:
+        raise
+    except BaseException as error:  # a panic of a Rust library is no Exception
         if os.environ.get("UNDERSTUDY_DEBUG"):
             raise
         logs.SPEECH.error(

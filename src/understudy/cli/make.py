@@ -274,7 +274,7 @@ def _forecast(made: Forecast) -> str:
         f"  together: {_together(made.plan)}",
         "",
         "What the budget buys:",
-        *(f"  {line}" for facts in (made.plan.forecast, made.work, made.calls) for line in facts.lines()),
+        *(f"  {line}" for facts in (made.plan.forecast, made.calls) for line in facts.lines()),
     ]
     return "\n".join(lines)
 

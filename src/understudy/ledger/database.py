@@ -94,7 +94,7 @@ class Database:
                 except StillLocked:
                     raise LedgerError(f"The ledger {self.place} cannot be used (it is locked).", _BUSY) from None
                 except OSError as error:
-                    raise cannot_write(self.file, error) from None
+                    raise cannot_write(self.file, error, new=create) from None
             yield
 
     def _begun(self, *, write: bool, deadline: float) -> sa.Connection:

@@ -72,7 +72,7 @@ class Ledger:
                 _begin(self._database, strict=False)
             settings = self._settings()
         if settings is not None and settings.version < schema.VERSION:
-            with self._write() as connection:
+            with self._database.write() as connection:
                 schema.upgrade(connection)
             settings = self._settings()
         if settings is None:
@@ -125,13 +125,14 @@ class Ledger:
     @property
     def strict(self) -> bool:
         """Whether a run on a dataset that is not open is refused, and does not open it with its own budget."""
-        with self._database.read() as connection:
+        with self._read() as connection:
             return schema.is_strict(connection)
 
     @property
     def strict_changes(self) -> tuple[tuple[datetime, bool], ...]:
         """When the ledger was made strict (True), or no longer (False), in order."""
-        settings = self._settings()
+        with self._read() as connection:
+            settings = schema.read_meta(connection)
         return () if settings is None else settings.strict_changes
 
     def open_dataset(
@@ -209,28 +210,28 @@ class Ledger:
 
     def dataset(self, name: str) -> Dataset | None:
         """The dataset of this name, None if it is not open."""
-        with self._database.read() as connection:
+        with self._read() as connection:
             return rows.find(connection, name)
 
     def datasets(self) -> list[Dataset]:
         """Every dataset, by name."""
-        with self._database.read() as connection:
+        with self._read() as connection:
             return rows.every_dataset(connection)
 
     def history(self, name: str) -> list[Entry]:
         """Every run that was charged and every raise of the cap, in order."""
-        with self._database.read() as connection:
+        with self._read() as connection:
             rows.require(connection, name)
             return rows.history(connection, name)
 
     def account(self, name: str) -> list[Balance]:
         """What is spent and capped after each entry of the history, in order."""
-        with self._database.read() as connection:
+        with self._read() as connection:
             return admission.account(connection, rows.require(connection, name))
 
     def spent(self, name: str) -> Budget | SecretBudget | None:
         """What the runs so far spend together (for secrets: the posterior at the cap's prior); None if nothing is."""
-        with self._database.read() as connection:
+        with self._read() as connection:
             return admission.spent(connection, rows.require(connection, name))
 
     def remaining(self, name: str) -> Budget | SecretBudget | None:
@@ -242,7 +243,7 @@ class Ledger:
         delta: a
         larger run may fit.
         """
-        with self._database.read() as connection:
+        with self._read() as connection:
             dataset = rows.require(connection, name)
             return admission.remaining(dataset, admission.spent(connection, dataset))
 
@@ -256,7 +257,7 @@ class Ledger:
             BudgetExceeded: if it does not fit into what remains.
             LedgerError: if the dataset is not open or has another unit, or the run was charged otherwise.
         """
-        with self._database.read() as connection:
+        with self._read() as connection:
             admission.admit(connection, name, plan, run_id)
 
     def check_if_open(self, name: str, plan: Plan, *, run_id: str | None = None) -> None:
@@ -348,7 +349,7 @@ class Ledger:
 
     def known_as(self, *contents: str) -> str | None:
         """The name of the dataset that one of these contents belongs to, None if they are new. Writes nothing."""
-        with self._database.read() as connection:
+        with self._read() as connection:
             return next(iter(rows.known_as(connection, contents)), None)
 
     def identify(self, name: str, *contents: str, sketch: Sketch | None = None) -> list[str]:
@@ -389,11 +390,26 @@ class Ledger:
             return schema.read_meta(connection)
 
     @contextmanager
+    def _read(self) -> Iterator[sa.Connection]:
+        with self._database.read() as connection:
+            self._require_same(connection)
+            yield connection
+
+    @contextmanager
     def _write(self) -> Iterator[sa.Connection]:
         if self._database.file is not None:
             require_one_name(self._database.file)  # it may have got another since
         with self._database.write() as connection:
+            self._require_same(connection)
             yield connection
+
+    def _require_same(self, connection: sa.Connection) -> None:
+        """See that no other ledger took this one's place since it was opened."""
+        if schema.read_id(connection) != self.id:
+            raise LedgerError(
+                f"At {self.location} is another ledger than the one that was opened.",
+                f"Put the one with the id {self.id} back (is its drive mounted?), then run the same command again.",
+            )
 
 
 def _wait_while_empty(file: Path) -> None:

@@ -105,7 +105,7 @@ def require_one_name(path: Path) -> None:
     """
     try:
         status = path.stat()
-    except FileNotFoundError:
+    except OSError:  # opening it says why
         return
     if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
         raise LedgerError(
@@ -193,6 +193,11 @@ def parse_location(location: str | Path) -> sa.URL:
     except (sa.exc.ArgumentError, ValueError):  # the message would quote the URL, and so its password
         raise LedgerError("The ledger's URL cannot be read.", _FORMS) from None
     if url.drivername in ("postgres", "postgresql", "postgresql+psycopg"):
+        if "@" in f"{url.host}{url.database}{text.partition('?')[2]}":
+            raise LedgerError(
+                "The ledger's URL has an @ where none belongs, and what stands before it may be of a password.",
+                f"Write @ as %40 and ? as %3F. {_FORMS}",
+            )
         return url.set(drivername="postgresql+psycopg")
     if url.drivername == "sqlite" and url.database:
         return _sqlite(Path(url.database))
@@ -222,7 +227,7 @@ def make_folder(path: Path) -> None:
         for folder in made:
             sync_folder(folder.parent)
     except OSError as error:
-        raise cannot_write(path, error) from None
+        raise cannot_write(path, error, new=True) from None
     kind = drive_type_of(path)
     if kind in PASSING:
         warnings.warn(
@@ -233,11 +238,16 @@ def make_folder(path: Path) -> None:
         )
 
 
-def cannot_write(path: Path, error: OSError) -> LedgerError:
-    """The error for a file that cannot be opened."""
-    cure = "Choose a file that you may write (--ledger PATH or UNDERSTUDY_LEDGER)."
-    if path.exists():
-        cure = "Restore write access to it: another ledger would not know what has been spent."
+def cannot_write(path: Path, error: OSError, *, new: bool) -> LedgerError:
+    """The error for a file that cannot be opened, or made where it is ``new``."""
+    cure = "Restore write access to it: another ledger would not know what has been spent."
+    if new:
+        cure = "Choose a file that you may write (--ledger PATH or UNDERSTUDY_LEDGER)."
+    elif isinstance(error, FileNotFoundError):
+        return LedgerError(
+            f"The ledger {path} is gone.",
+            "Put it back (is its drive mounted?): another ledger would not know what has been spent.",
+        )
     return LedgerError(f"The ledger {path} cannot be written ({error.strerror}).", cure)
 
 

@@ -99,6 +99,11 @@ class Meta:
     version: int
 
 
+def read_id(connection: sa.Connection) -> str | None:
+    """The ledger's id alone, as it is written."""
+    return connection.execute(sa.select(meta.c.value).where(meta.c.key == "id")).scalar_one_or_none()
+
+
 def read_meta(connection: sa.Connection) -> Meta | None:
     """The ledger's own settings; None if the database holds no ledger yet.
 

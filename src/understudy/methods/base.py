@@ -275,10 +275,6 @@ class Method(ABC):
         """What a run that makes ``counts[label]`` records will ask of a language model. For the forecast."""
         return CallEstimate.of_phrases(counts, writing, template)
 
-    def forecast_work(self, plan: Plan, preparation: Preparation) -> Facts:  # noqa: ARG002 - for methods that train
-        """What the release would take on this machine, measured on public text with the model loaded."""
-        return Facts()
-
     def contents(self, release: Release) -> Contents | None:  # noqa: ARG002 - for methods that state it
         """What a Release of this method and these parameters holds; None leaves it unchecked when it is loaded."""
         return None

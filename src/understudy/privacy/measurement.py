@@ -155,24 +155,36 @@ def measure(
 def exact_sum(query: Query[Any], data: Batches[Any]) -> NDArray[np.int64]:
     """The exact sum, ``Int64[query.shape]``. Private. Integers: in whatever parts, order and places they are added.
 
-    Raises PrivacyError if the query answers with another type or shape than it states.
+    Raises PrivacyError if the query, or a worker, answers with another type or shape than it states, or the sum leaves
+    the 64-bit integers.
     """
     total = np.zeros(query.partial_shape, dtype=np.int64)
     of_part = partial(_sum_of_part, query)
     for sums in data.map(of_part) if isinstance(data, Divided) else (of_part(data),):
-        total += sums
+        total = _added(total, sums)
     return _checked(query.finish(total), query.shape)
 
 
 def _sum_of_part(query: Query[Any], part: Batches[Any]) -> NDArray[np.int64]:
     total = np.zeros(query.partial_shape, dtype=np.int64)
     for batch in part.batches():
-        total += _checked(query.of_batch(batch), query.partial_shape)
+        total = _added(total, query.of_batch(batch))
     return total
 
 
+def _added(total: NDArray[np.int64], sums: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Their sum, in which nothing is broadcast and nothing wraps."""
+    added = np.add(total, _checked(sums, total.shape), out=np.empty_like(total))
+    if (((total ^ added) & (sums ^ added)) < 0).any():  # both have another sign than what they add up to
+        raise PrivacyError(
+            "A sum does not fit into 64-bit integers.",
+            "This is a fault of the method: a query states entries that fit, whatever the data holds.",
+        )
+    return added
+
+
 def _checked(sums: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int64]:
-    if sums.dtype != np.int64 or sums.shape != shape:
+    if not isinstance(sums, np.ndarray) or sums.dtype != np.int64 or sums.shape != shape:
         raise PrivacyError(
             "A query answered with the wrong type or shape.",
             "This is a fault of the method: a query returns int64 sums of its stated shape whatever the data holds.",

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from understudy.base.errors import ModelError
 from understudy.base.labels import LabelSet
 from understudy.base.notebook import bullets, card, paragraph, table
-from understudy.methods.base import Method, Preparation
+from understudy.methods.base import Method
 from understudy.methods.shared.guide.plan import GUIDE, recommendation
 from understudy.models.presets import BATCH_HOURS
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
-from understudy.run.generating import load_private_model_of, template_of
+from understudy.run.generating import template_of
 from understudy.run.job import Chat, Job, Promise, Texts, Wanted
 from understudy.run.planning import make_plan
 from understudy.run.settings import RunConfig
-from understudy.text.prompts.template import Prompts
 
 _CHARACTERS_PER_TOKEN = 4.0
 
@@ -29,8 +27,6 @@ class Forecast:
 
     plan: Plan
     calls: Facts
-    work: Facts = field(default_factory=Facts)
-    """What the release would take on this machine, of methods that train."""
 
     @property
     def epsilon(self) -> float | None:
@@ -51,13 +47,12 @@ class Forecast:
             "charges": [charge.to_json() for charge in self.plan.charges],
             "forecast": self.plan.forecast.to_json(),
             "generation": self.calls.to_json(),
-            "work": self.work.to_json(),
         }
 
     def _repr_html_(self) -> str:
         protected = f"Budget {self.plan.budget}, protecting {self.plan.unit.describe()}. No private record was read."
         charges = [(charge.name, charge.why, charge.event) for charge in self.plan.charges]
-        buys = [line for facts in (self.plan.forecast, self.work, self.calls) for line in facts.lines()]
+        buys = [line for facts in (self.plan.forecast, self.calls) for line in facts.lines()]
         return card(
             f"Plan of {self.plan.method}",
             paragraph(protected),
@@ -67,11 +62,8 @@ class Forecast:
         )
 
 
-def forecast(config: RunConfig, *, measured: bool = True) -> Forecast:
-    """The forecast of a configured run; it reads no private data.
-
-    Args:
-        measured: whether methods that train are measured on this machine, which loads their model and takes a while.
+def forecast(config: RunConfig) -> Forecast:
+    """The forecast of a configured run; it reads no private data, and loads no model.
 
     Raises:
         ConfigError: if the configuration cannot be run.
@@ -82,22 +74,7 @@ def forecast(config: RunConfig, *, measured: bool = True) -> Forecast:
     entries = [*_recommended_guide(plan, job.promise, labels), *_recommended_stop_words(job.method, job.texts)]
     warned = (*plan.forecast.warnings, *job.promise.warnings)
     recommending = replace(plan, forecast=Facts((*plan.forecast.entries, *entries), warned))
-    calls = _calls(job.method, job.wanted, job.chat, job.texts, labels)
-    if not measured or type(job.method).forecast_work is Method.forecast_work:
-        return Forecast(recommending, calls)
-    try:
-        model = load_private_model_of(job.private_model)
-    except ModelError as error:
-        unmeasured = (f"Time and memory of the training are not measured. {error.problem}",)
-        return Forecast(recommending, calls, Facts((), unmeasured))
-    preparation = Preparation(
-        labels=labels,
-        seed=job.wanted.seed,
-        model=model,
-        prompts=Prompts(job.texts.parameters, template_of(job.texts), form=job.texts.form),
-        record_columns=job.texts.record_columns,
-    )
-    return Forecast(recommending, calls, job.method.forecast_work(plan, preparation))
+    return Forecast(recommending, _calls(job.method, job.wanted, job.chat, job.texts, labels))
 
 
 def _recommended_guide(plan: Plan, promise: Promise, labels: LabelSet) -> tuple[Fact, ...]:

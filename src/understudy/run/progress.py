@@ -137,7 +137,7 @@ def _why(error: BaseException) -> str:
     """In our own words: the message of a bug may quote a text."""
     if isinstance(error, UnderstudyError):
         return error.problem
-    return "It ended by a bug." if isinstance(error, Exception) else "It was interrupted."
+    return "It was interrupted." if isinstance(error, KeyboardInterrupt | SystemExit) else "It ended by a bug."
 
 
 def _now() -> str:

@@ -68,7 +68,7 @@ class Forecasts:
 
 def _outcome(values: Mapping[str, Any]) -> Outcome:
     try:
-        return forecast(run_config(values), measured=False)
+        return forecast(run_config(values))
     except UnderstudyError as error:
         return error
     except Exception as error:  # the worker must live on

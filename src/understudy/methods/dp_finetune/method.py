@@ -30,7 +30,6 @@ from understudy.methods.tuned.model import (
 )
 from understudy.models.causal import CausalModel
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
-from understudy.privacy.facts import Facts
 from understudy.privacy.gradients import DPSGD
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
@@ -57,9 +56,6 @@ class DPFinetune(Method, DPFinetuneParameters):
     def plan(self, budget: Budget | SecretBudget, facts: PublicFacts) -> Plan:
         assert isinstance(budget, Budget), "a method that does not protect secrets is given no other"
         return make_plan(self, budget, facts, name=self.name)
-
-    def forecast_work(self, plan: Plan, preparation: Preparation) -> Facts:
-        return try_out(self._ready(preparation), self._mechanism(plan), self)
 
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:  # noqa: ARG002
         found = self._ready(preparation)

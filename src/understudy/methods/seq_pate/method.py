@@ -31,7 +31,6 @@ from understudy.methods.tuned.model import (
 )
 from understudy.models.causal import CausalModel
 from understudy.privacy.events import GaussianEvent, PureEvent
-from understudy.privacy.facts import Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.secrets.budget import SecretBudget
@@ -76,11 +75,6 @@ class SeqPATE(Method, SeqPATEParameters):
                 "The promise for phrases does not hold for a guide or for columns.",
                 "Leave out --phrases, or --guide and --columns.",
             )
-
-    def forecast_work(self, plan: Plan, preparation: Preparation) -> Facts:
-        from understudy.methods.seq_pate.preparing import try_out
-
-        return try_out(self._ready(preparation), self, planned_queries(plan.charges))[1]
 
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:
         from understudy.methods.seq_pate.preparing import require_rare_phrases, try_out

@@ -67,25 +67,31 @@ class Call:
                     "A worker joined that is not like the others: another processor, device or version.",
                     "Run on machines of one kind, with one installation.",
                 )
-            return Outcome(_load(self.function)(item))
+            return Outcome(cloudpickle.dumps(_load(self.function)(item)))
         except UnderstudyError as error:
             return Outcome(error=type(error)(error.problem, error.cure))
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a panic of a Rust library, or a library that exits
             return Outcome(error=_unforeseen(error))
 
 
 @dataclass(frozen=True, repr=False)
 class Outcome:
-    """A value, or why there is none. Its ``repr`` shows nothing."""
+    """A value, pickled (which may fail, too), or why there is none. Its ``repr`` shows nothing."""
 
-    value: Any = None
+    value: bytes = b""
     error: UnderstudyError | None = None
 
     def get(self) -> Any:
         """The value; raises the error."""
-        if self.error is not None:
-            raise self.error
-        return self.value
+        error = self.error
+        if error is None:
+            try:
+                return cloudpickle.loads(self.value)
+            except Exception as fault:
+                error = _unforeseen(fault)
+        raise error
 
 
 def worker_died() -> EngineError:
@@ -96,7 +102,7 @@ def worker_died() -> EngineError:
     )
 
 
-def _unforeseen(error: Exception) -> EngineError:
+def _unforeseen(error: BaseException) -> EngineError:
     """The kind of an error and the line of ours that raised it."""
     place, trace = "", error.__traceback__
     while trace is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from understudy.base.errors import EngineError
+from understudy.base.files import PRIVATE_MODE, atomic_file
 from understudy.run.engine.calls import AHEAD, THREADS, TRIES, Call, Check, Outcome, worker_died
 
 T = TypeVar("T")
@@ -37,21 +39,28 @@ class RayCluster:
         self, *, address: str | None = None, workers: int | None = None, gpus: float = 0.0, scratch: Path
     ) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        local = address in (None, "local")
         try:
             import ray
         except ImportError:
             raise EngineError("Ray is not installed.", "Install the extra: pip install 'understudy[ray]'") from None
         self._ray: Any = ray
-        local = address in (None, "local")
         own: dict[str, Any] = {"num_cpus": workers, "include_dashboard": False} if local else {}
         if local:
             own["object_spilling_directory"] = str(scratch)
         try:
+            if local:
+                _ask_for_token()
             ray.init(address="local" if local else address, log_to_driver=False, logging_level="ERROR", **own)
         except Exception as error:
-            where = "on this machine" if local else f"at {address}"
+            if local:
+                raise EngineError(
+                    f"Ray did not start on this machine ({type(error).__name__}).",
+                    "See that memory and disk are free and the home folder can be written, and repeat the command, or "
+                    "use --engine processes.",
+                ) from None
             raise EngineError(
-                f"No Ray cluster could be {'started' if local else 'reached'} {where} ({type(error).__name__}).",
+                f"No Ray cluster could be reached at {address} ({type(error).__name__}).",
                 "Check the address (--engine-address), and that the cluster's version of Ray and Python is this one's.",
             ) from None
         self.workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
@@ -135,6 +144,24 @@ class RayCluster:
                 ) from None
             raise worker_died() from None
         return outcome
+
+
+def _ask_for_token() -> None:
+    """Have a local cluster, which listens on the network, refuse all but its user. Ray lets all read its token."""
+    from ray._raylet import Config
+
+    if os.environ.setdefault("RAY_AUTH_MODE", "token").lower() != "token":
+        return
+    Config.initialize("")  # Ray has read the mode when it was imported, perhaps long ago
+    file = Path.home() / ".ray" / "auth_token"
+    if any(os.environ.get(own) for own in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")):
+        return
+    if file.exists():
+        file.chmod(PRIVATE_MODE)
+    else:
+        file.parent.mkdir(exist_ok=True)
+        with atomic_file(file, mode=PRIVATE_MODE) as stream:
+            stream.write(secrets.token_hex(32).encode())
 
 
 class _Sealed:
