@@ -534,7 +534,7 @@ def test_nothing_planted_leaves_a_guided_evolution(
     caplog.set_level(logging.DEBUG)
     plant(tmp_path)
     with FakeEndpoint(lambda number, seen: answer(f"A note of {TERMS[number % 16]} and {number}.")) as endpoint:
-        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "on_bad_row": "skip", "lookahead": 1}
+        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "on_bad_row": "skip"}
         said = understudy("run", *flags(evolving(tmp_path, method="guided-evolution", **changes)))
         assert said.code == 0, said.err
         seen = endpoint.seen

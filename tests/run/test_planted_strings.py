@@ -186,7 +186,7 @@ def test_nothing_planted_leaves_a_private_evolution(
     plant(tmp_path)
     own = {"private_keywords": True, "vocabulary_is_public": True, "top_terms": 5, "label_sizes": "noisy"}
     with FakeEndpoint(lambda number, seen: answer(f"A note of {TERMS[number % 16]} and {number}.")) as endpoint:
-        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "lookahead": 1, "on_bad_row": "skip"}
+        changes = {"llm": "openai:test", "base_url": endpoint.base_url, "on_bad_row": "skip"}
         values = evolving(tmp_path, **own, **changes, **UNITS[unit], vocabulary=str(tmp_path / "terms.txt"))
         said = understudy("run", *flags({**values, "records_per_label": 6}))
         assert said.code == 0, said.err

@@ -85,8 +85,9 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
         UnderstudyError: of the kind that says what is wrong; see ``docs/errors.md``.
     """
     made = made if isinstance(made, Release) else load_release(Path(made))
-    free = set(method_class(made.method).generation_parameters.model_fields)
-    fixed = {name: value for name, value in made.parameters.items() if name != "seed"}
+    method = method_class(made.method)
+    free = set(method.generation_parameters.model_fields)
+    fixed = {name: value for name, value in method.parameters.stored(made.parameters).items() if name != "seed"}
     changed = sorted(name for name in set(options) & set(fixed) - free if options[name] != fixed[name])
     if changed:
         raise ConfigError(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from understudy.base.errors import ConfigError, ResumeError, UnderstudyError
 from understudy.base.files import disk_faults, private_folder
+from understudy.methods.registry import method_class
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Plan
 from understudy.run.outputs import PROGRESS, OutputFolder
@@ -53,6 +54,8 @@ class Session:
     visible_folder: OutputFolder | None
     noise: NoiseSource
     changeable: Collection[str] = ()
+    stored: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+    """What of stored settings counts today."""
 
     @property
     def begun(self) -> bool:
@@ -87,7 +90,9 @@ class Session:
         """
         digest = hashlib.sha256(json.dumps(self.lasting, sort_keys=True).encode()).hexdigest()
         planned = {"charges": [] if plan is None else [charge.to_json() for charge in plan.charges]}
-        changed = self.store.begin(config_digest=digest, config=self.lasting, plan=planned, changeable=self.changeable)
+        changed = self.store.begin(
+            config_digest=digest, config=self.lasting, plan=planned, changeable=self.changeable, stored=self.stored
+        )
         self.store.mark(BEGUN)
         return changed
 
@@ -138,7 +143,8 @@ def open_session(
         store = stack.enter_context(RunStore.open(folder.private, noise=noise.origin, fresh=config.fresh))
         folder.make()
         changeable = () if free else config.changeable
-        session = Session(folder, store, lasting, None if config.output is None else folder, noise, changeable)
+        visible, stored = None if config.output is None else folder, method_class(config.method).parameters.stored
+        session = Session(folder, store, lasting, visible, noise, changeable, stored)
         if free and store.charged:
             raise ResumeError("The output folder holds a run that was charged.", "Name another folder with --output.")
         if session.begun:
