@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clinic import settings
-from run_fixtures import Command, runs_charged
+from run_fixtures import Said, runs_charged
 from sample_releases import SAMPLES, dp_kps
 
 import understudy as us
@@ -37,7 +38,7 @@ def test_whoever_names_a_parameter_that_is_gone_is_told_what_took_its_place(meth
                 run_config({"method": method, name: value})
 
 
-def test_a_flag_that_is_gone_is_told_too(understudy: Command) -> None:
+def test_a_flag_that_is_gone_is_told_too(understudy: Callable[..., Said]) -> None:
     for flag in ("--no-shrinkage", "--swap-rounds=2", "--vocabulary-size"):
         said = understudy("run", flag)
         assert said.code == 2
@@ -61,7 +62,7 @@ def test_an_older_release_writes_the_texts_that_it_wrote(tmp_path: Path) -> None
     made = dp_kps()
     replace(made, parameters={**made.parameters, **gone("dp-kps")}).save(tmp_path / "older.release")
     texts = [
-        us.generate(each, llm="none", records=8, output=tmp_path / name).columns
+        us.generate(each, llm="none", records=8, output=tmp_path / name).columns["text"]
         for name, each in (("today", made), ("older", load_release(tmp_path / "older.release")))
     ]
     assert texts[0] == texts[1]
